@@ -128,11 +128,10 @@ def in_threads(
     items: Iterable[S],
     n_jobs: int,
     advance: Callable[[int], object] | None = None,
-    halt: threading.Event | None = None,
 ) -> Generator[T, None, None]:
     """`function(item)` for each item, `n_jobs` at a time, in order. After an error or Ctrl-C, or when the generator is
-    closed, items that have not started are dropped and `halt` is set: others end at their next `stopping.check`."""
-    halt = halt or threading.Event()
+    closed, items that have not started are dropped and others end at their next `stopping.check`."""
+    halt = threading.Event()
     with ThreadPoolExecutor(n_jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
         try:
             for future in [pool.submit(function, item) for item in items]:

@@ -109,7 +109,7 @@ def test_checkpoints_of_a_block_are_replayed(rows, people):
     """Networks that stopped within a stretch between two checkpoints, and others that went on."""
     data = Data.of(rows, people, torch.device("cpu"), torch.float64)
     with torch.no_grad(), one_thread():
-        plenty, scarce = (Block(RECIPE, data, rows, SWEEPS, limit, None) for limit in (2**24, 280_000))
+        plenty, scarce = (Block(RECIPE, data, rows, SWEEPS, limit) for limit in (2**24, 280_000))
         assert (plenty.stride, scarce.stride) == (1, 6)
         assert len(set(scarce.ran)) > 1
         for ours, theirs in zip(scarce.walk_back(3), plenty.walk_back(3), strict=True):

@@ -1,12 +1,14 @@
 """The compiled training gradient against the one of stacked tensors."""
 
+from concurrent.futures import ThreadPoolExecutor
 from threading import Event
 
 import numpy as np
 import pytest
 
+from butfor import stopping
+from butfor.errors import Stopped
 from butfor.mlp.recipe import Recipe, Rows
-from butfor.mlp.stacks import Halted
 from butfor.mlp.sweeps import Sweep, sweep_many
 from butfor.mlp.walks import Training
 from butfor.rank import gradient
@@ -76,5 +78,5 @@ def test_a_training_that_diverges_depends_on_no_label():
 def test_a_halted_sweep_ends():
     halt = Event()
     halt.set()
-    with pytest.raises(Halted):
-        Training(Recipe(), made_rows(True), Sweep(0, (), np.arange(2)), halt)
+    with ThreadPoolExecutor(1, initializer=stopping.halt_by, initargs=(halt,)) as pool, pytest.raises(Stopped):
+        pool.submit(Training, Recipe(), made_rows(True), Sweep(0, (), np.arange(2))).result()

@@ -20,6 +20,7 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor import stopping
 from butfor.learn.protocols import Floats
 from butfor.machine import check_n_jobs, compiling, in_threads
 from butfor.mlp import kernels
@@ -55,7 +56,7 @@ class FusedEngine(NetworkEngine):
             return
         prepare()
         trainings = Trainings(job, fits)
-        list(in_threads(trainings.run, range(len(job.flip_sets)), self.n_jobs, job.advance, trainings.stop))
+        list(in_threads(trainings.run, range(len(job.flip_sets)), self.n_jobs, job.advance))
 
 
 def compiled() -> bool:
@@ -80,7 +81,6 @@ class Trainings:
 
     def __init__(self, job: Job, fits: Fits) -> None:
         self.job, self.fits = job, fits
-        self.stop = threading.Event()
         recipe, rows, people = job.recipe, job.rows, job.people
         self._layout = Layout(recipe, rows.d)
         self._starts = starts(recipe, rows.n, rows.d, frozenset(job.seeds))
@@ -90,14 +90,13 @@ class Trainings:
         self._training, self._validation, self._people = map(table, *zip(*labelled, strict=True), by_entries)
 
     def run(self, k: int) -> None:
-        """Train the k-th network; ends early, between blocks of epochs, once `stop` is set."""
+        """Train the k-th network; Ctrl-C ends it between blocks of epochs."""
         recipe, rows, plan, start = self.job.recipe, self.job.rows, self._layout.plan, self._starts[self.job.seeds[k]]
         room, training = self._layout.room(start.weights), self._training._replace(y=rows.labels(self.job.flip_sets[k]))
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
         pace = recipe.batch_size or rows.n, recipe.learning_rate, recipe.patience
         for orders in start.blocks():
-            if self.stop.is_set():
-                return
+            stopping.check()
             epochs = min(len(orders), recipe.max_epochs - int(history[0]))
             done = kernels.run_epochs(plan, room, training, self._validation, orders, epochs, *pace, history, best_loss)
             if done or history[0] >= recipe.max_epochs:

@@ -13,7 +13,6 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from threading import Event
 from typing import Any, Self
 
 import numpy as np
@@ -22,6 +21,7 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
+from butfor import stopping
 from butfor.learn.protocols import Floats
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, unpack
 from butfor.mlp.reference import BACKWARD, batch_orders, packed_start
@@ -33,10 +33,6 @@ must fit in memory."""
 Layers = list[tuple[Tensor, Tensor]]
 """Weights `[… × out × in]` and biases `[… × out]`, layer by layer."""
 Positions = NDArray[np.int64]
-
-
-class Halted(Exception):
-    """`halt` was set; there is no result."""
 
 
 class PerNetwork:
@@ -84,13 +80,11 @@ class Stack:
     """Networks trained side by side on `labels [S × n]`, any real numbers.
 
     `kept [S]` and `ran [S]` are the epochs kept and run, `weights [S × p]` those kept (at first the initial ones),
-    `losses [S × epochs + 1]` the validation losses. Once `halt` is set, training ends with `Halted` between two steps.
+    `losses [S × epochs + 1]` the validation losses.
     """
 
-    def __init__(
-        self, recipe: Recipe, data: Data, labels: NDArray[Any], seeds: Sequence[int], halt: Event | None = None
-    ) -> None:
-        self.recipe, self.data, self.halt = recipe, data, halt
+    def __init__(self, recipe: Recipe, data: Data, labels: NDArray[Any], seeds: Sequence[int]) -> None:
+        self.recipe, self.data = recipe, data
         self.n, self.d = data.X.shape
         self.widths, self.p = recipe.widths(self.d), recipe.parameters(self.d)
         self.batch_size = recipe.batch_size or self.n
@@ -134,15 +128,11 @@ class Stack:
 
     def advance(self, step: int, state: State, networks: Networks) -> State:
         """torch.optim.Adam's step, operation for operation."""
-        self.check_halt()
+        stopping.check()
         X, y, _ = self.batch(step, networks)
         g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
         m, v, rate, scale = self.adam(step, state, g)
         return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
-
-    def check_halt(self) -> None:
-        if self.halt is not None and self.halt.is_set():
-            raise Halted
 
     def adam(self, step: int, state: State, g: Tensor) -> tuple[Tensor, Tensor, float, float]:
         """The moments after the step counted from 0, and Adam's α and s in it."""

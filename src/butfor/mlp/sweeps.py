@@ -27,7 +27,6 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from threading import Event
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -35,6 +34,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
+from butfor import stopping
 from butfor.errors import SettingError
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread
@@ -114,11 +114,9 @@ def sweep_many(
     device: str | torch.device = "cpu",
     dtype: torch.dtype = torch.float32,
     memory_limit: int | None = None,
-    halt: Event | None = None,
 ) -> list[GradientResult]:
     """Train each sweep's network and differentiate its people's logits, and its `epochs` lowest validation losses, by
-    every label. The recipe gives everything but the seed. Labels may be any real numbers. Once `halt` is set, this ends
-    with `Halted` between two steps."""
+    every label. The recipe gives everything but the seed. Labels may be any real numbers."""
     if epochs < 1:
         raise SettingError(f"epochs={epochs} must be at least 1.")
     where = find_device(str(device))
@@ -127,7 +125,7 @@ def sweep_many(
     with one_thread(), float32_products(), torch.no_grad():
         data = Data.of(rows, people, where, dtype)
         for places in _blocks(recipe, data, [len(sweep.people) + epochs for sweep in sweeps], limit):
-            block = Block(recipe, data, rows, [sweeps[k] for k in places], limit, halt)
+            block = Block(recipe, data, rows, [sweeps[k] for k in places], limit)
             results |= zip(places, block.walk_back(epochs), strict=True)
     return [results[k] for k in range(len(sweeps))]
 
@@ -175,11 +173,9 @@ class Block(Stack):
     `course[e]` are the weights after epoch e (0: the initial ones) of the networks `members[e]`, those still in
     training then. `checkpoints` are the states before every `stride`-th step, in a quarter of the memory."""
 
-    def __init__(
-        self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int, halt: Event | None
-    ) -> None:
+    def __init__(self, recipe: Recipe, data: Data, rows: Rows, sweeps: Sequence[Sweep], memory_limit: int) -> None:
         self.sweeps, self.labels = sweeps, np.array([rows.labels(sweep.flips) for sweep in sweeps])
-        super().__init__(recipe, data, self.labels, [sweep.seed for sweep in sweeps], halt)
+        super().__init__(recipe, data, self.labels, [sweep.seed for sweep in sweeps])
         self.decision_split = rows.decision_split
         if self.decision_split is not None:
             self.new = self.index(self.decision_split.new)
@@ -309,7 +305,7 @@ class Block(Stack):
         moves = self._moves(y, at, curvature.probability)
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
-            self.check_halt()
+            stopping.check()
             some = slice(first, first + most)
             tangents, products = curvature.products(self.layers(by_g[:, some]), moves)
             adjoint.w[:, some] += products

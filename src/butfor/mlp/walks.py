@@ -10,18 +10,18 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
-from threading import Event
 
 import numpy as np
 import torch
 
+from butfor import stopping
 from butfor.learn.protocols import Floats
 from butfor.mlp import walk_kernels
 from butfor.mlp.fused import Layout, Orders, aligned, prepare, table
 from butfor.mlp.passes import TILE, Table
 from butfor.mlp.recipe import Network, Recipe, Rows, one_thread
 from butfor.mlp.reference import batch_orders, packed_start
-from butfor.mlp.stacks import Halted, logit_gradients
+from butfor.mlp.stacks import logit_gradients
 from butfor.mlp.sweeps import GradientResult, Sweep, lowest
 from butfor.mlp.walk_kernels import Walk
 
@@ -32,9 +32,9 @@ NO_STATES: Floats = np.empty((0, 3, 0), np.float32)
 class Training:
     """One network trained, with its states before every epoch."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, sweep: Sweep, halt: Event | None = None) -> None:
+    def __init__(self, recipe: Recipe, rows: Rows, sweep: Sweep) -> None:
         prepare()
-        self.recipe, self.rows, self.halt = replace(recipe, seed=sweep.seed), rows, halt
+        self.recipe, self.rows = replace(recipe, seed=sweep.seed), rows
         self.layout, self.labels = Layout(recipe, rows.d), rows.labels(sweep.flips)
         self.room = self.layout.room(packed_start(self.recipe, rows.d).numpy())
         entries = rows.entries or (None, None)
@@ -63,8 +63,7 @@ class Training:
     def _replay(self, walk: Walk, epoch: int, first: int, stop: int, every: int) -> Floats:
         """Train steps of an epoch from the state in `room`; returns the state before every `every`-th step,
         `[… × 3 × parameters]`."""
-        if self.halt is not None and self.halt.is_set():
-            raise Halted
+        stopping.check()
         states = np.empty((math.ceil((stop - first) / every), 3, len(self.room.weights)), np.float32)
         self._run(walk_kernels.TRAIN, walk, self.training, epoch, first, stop, every, states)
         return states

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from threading import Event
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -50,21 +49,20 @@ class Walk:
     tolerance: float
     device: str
 
-    def effects(self, sweeps: Sequence[Sweep], halt: Event | None = None) -> list[Numbers]:
+    def effects(self, sweeps: Sequence[Sweep]) -> list[Numbers]:
         """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
-        return [each.flip_effects(self.tolerance) for each in self._swept(sweeps, halt)]
+        return [each.flip_effects(self.tolerance) for each in self._swept(sweeps)]
 
-    def _swept(self, sweeps: Sequence[Sweep], halt: Event | None) -> Iterable[GradientResult]:
+    def _swept(self, sweeps: Sequence[Sweep]) -> Iterable[GradientResult]:
         if self.is_compiled:
             from butfor.mlp.walks import Training
 
-            trained = (Training(self.recipe, self.rows, sweep, halt) for sweep in sweeps)
+            trained = (Training(self.recipe, self.rows, sweep) for sweep in sweeps)
             people = (self.people[sweep.people] for sweep in sweeps)
             return (each.walk_back(asked, self.epochs) for each, asked in zip(trained, people, strict=True))
         from butfor.mlp.sweeps import sweep_many
 
-        how: dict[str, Any] = {"epochs": self.epochs, "device": self.device, "halt": halt}
-        return sweep_many(self.recipe, self.rows, sweeps, self.people, **how)
+        return sweep_many(self.recipe, self.rows, sweeps, self.people, epochs=self.epochs, device=self.device)
 
     @property
     def is_compiled(self) -> bool:
@@ -75,8 +73,7 @@ class Walk:
 
     def effects_in_threads(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
         """The same for several lists of sweeps, one thread each. Ctrl-C ends the threads between two steps."""
-        halt = Event()
-        return list(in_threads(lambda part: self.effects(part, halt), parts, len(parts), halt=halt))
+        return list(in_threads(self.effects, parts, len(parts)))
 
 
 class Gradient(NetworkRanking):
