@@ -3,12 +3,15 @@
 import time
 
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
 from butfor.cli.parse import seconds_in
 from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
+from butfor.search.guided import GuidedSearch
+from butfor.search.strategy import FOUND
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
 from conftest import fitted, press
 
@@ -149,3 +152,38 @@ def test_the_search_has_two_thirds_of_the_time_and_what_follows_the_rest(monkeyp
     audit.explain_all(data.X_test, cases=range(2), stop=max_seconds(600))
     assert 320 < given[0] <= 400  # what came before it took its part of the 600
     assert 580 < given[1] <= 600
+
+
+class Listening(Progress):
+    """Remembers phases, and the announcement among them."""
+
+    listens = True
+
+    def __init__(self):
+        self.heard, self.seconds = [], 0.0
+
+    def phase(self, name, total=None, unit=""):
+        self.heard.append(name)
+
+    def expect(self, seconds):
+        self.heard.append("announcement")
+        self.seconds = seconds
+
+
+@pytest.mark.parametrize("quick", [True, False])
+def test_a_quick_trial_comes_before_the_announcement_and_times_it(monkeypatch, quick):
+    monkeypatch.setattr("butfor.run.runner.QUICK", 3.0 if quick else 0.0)
+    data, progress = butfor.load_dataset("german"), Listening()
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=6, n_jobs=1)
+    audit.fit(data.X_train, data.y_train, sensitive_features="sex")
+    found = audit.explain_all(data.X_test, cases=range(12), progress=progress)
+    assert (progress.heard.index("trial") < progress.heard.index("announcement")) == quick
+    assert progress.heard.count("announcement") == 1
+    assert progress.seconds > 0
+    assert [v.positions for v in found] == [v.positions for v in audit.explain_all(data.X_test, cases=range(12))]
+
+
+def test_a_guided_search_is_expected_to_need_the_fewest_attempts():
+    assert GuidedSearch().expected_sets([500] * 10, 64, 1) == 10 * GuidedSearch.LEAST + FOUND * 10 * 64
+    assert GuidedSearch(tries=30).expected_sets([500] * 10, 64, 1) == 10 * 30 + FOUND * 10 * 64
+    assert GuidedSearch().expected_sets([500] * 10, 1, 1) == 5000
