@@ -95,6 +95,17 @@ class LabelAudit(BaseEstimator):
     random_state : int, default=0
         Seed of every random choice of the search, and of a model whose own `random_state` is None.
 
+    Attributes
+    ----------
+    classes_ : array
+        The labels, sorted.
+    model_, learner_, table_ : butfor.Model, butfor.Learner, butfor.Table
+        The audited model, what trains it, and its training table.
+    fitted_ : Fitted
+        All of these, with the concerns and settings that the methods start from.
+
+    Notes
+    -----
     Methods that take people (`X`) also take `sensitive_features`, one value per person, if the protected attribute
     stands beside the table, and `progress`, an object that shows progress.
 
