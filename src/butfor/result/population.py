@@ -192,12 +192,17 @@ class Population(Sequence[Verdict]):
         parts = []
         for group in self.groups:
             before = Counter(v.prediction for v in changed if v.group == group)
-            changes = [f"{count} from '{decision}'" for decision, count in before.items()]
+            changes = [f"{count} {self._switched(decision)}" for decision, count in before.items()]
             parts += [f"{name} = {group}: {', '.join(changes)}"] if changes else []
         return (
             f"The model uses {name} directly: switching it alone changes {len(changed)} of {len(known)} decisions "
             f"({'; '.join(parts)})."
         )
+
+    def _switched(self, decision: str) -> str:
+        """Where a changed decision goes: with two labels, to the other one."""
+        others = [name for name in self.run.label_names if name != decision]
+        return f"to '{others[0]}'" if len(others) == 1 else f"from '{decision}'"
 
     @property
     def proven(self) -> str:
