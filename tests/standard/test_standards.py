@@ -7,6 +7,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from msgspec import convert
+from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
@@ -59,6 +60,12 @@ def test_probabilities_come_from_a_model_of_the_other_rows_without_the_attribute
     b = found.of_group("b")
     assert b.difference == pytest.approx(by_hand.mean() - granted.mean())
     assert b.missing == max(0, round((by_hand - granted).sum()))
+
+
+def test_an_estimator_that_warns_in_every_fit_warns_once_per_group(recwarn):
+    X, y, _ = loans()
+    compared(X.drop(columns="town"), y, standard=LogisticRegression(max_iter=1), draws=6)
+    assert len([warning for warning in recwarn if issubclass(warning.category, ConvergenceWarning)]) == 2
 
 
 def test_wronged_labels_are_found_counted_and_doubted_most():

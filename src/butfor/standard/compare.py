@@ -7,6 +7,7 @@ is the method's bias, which is subtracted, and their spread its error.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
@@ -155,7 +156,7 @@ def compare(
     groups, left_out = groups_of(attributes, favourable, reference)
     if not groups:
         raise TableError(f"No group can be compared. {' '.join(left_out)}")
-    with progress, single_threaded():
+    with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
@@ -170,6 +171,7 @@ def compare(
         recorded, probabilities, outcomes = zip(
             *side_by_side(n_jobs, work.shares, [(place, labels[None]) for place in range(len(groups))]), strict=True
         )
+        warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
         rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
         by_columns = (standard, encoded, labels, weight, clusters)
         moves = side_by_side(n_jobs, column_moves, [(*each, *by_columns) for each in rows if explain])
