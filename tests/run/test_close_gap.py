@@ -129,8 +129,9 @@ def test_it_ends_when_the_time_is_up():
 
 def test_single_models_are_trained_once_and_counted(monkeypatch):
     trained = []
-    ask = Trainer.ask
-    monkeypatch.setattr(Trainer, "ask", lambda self, trainings: [trained.extend(trainings), ask(self, trainings)][1])
+    train = Trainer.seed_logits
+    counted = lambda self, trainings: [trained.extend(trainings), train(self, trainings)][1]  # noqa: E731
+    monkeypatch.setattr(Trainer, "seed_logits", counted)
     audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=30, batch_size=32), members=3, fresh_seeds=4, n_jobs=1)
     audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
     found = audit.close_gap(TABLE)
