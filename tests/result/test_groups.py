@@ -36,8 +36,8 @@ def test_direct_dependence_comes_first():
     assert changed.all()
     women = (people["sex"][:15] == "female").sum()
     assert population.direct == (
-        f"The model uses sex directly: switching it alone changes 15 of 15 decisions (sex = female: {women} from '0'; "
-        f"sex = male: {15 - women} from '1')."
+        f"The model uses sex directly: switching it alone changes 15 of 15 decisions (sex = female: {women} to '1'; "
+        f"sex = male: {15 - women} to '0')."
     )
     assert population.by_group["switch_changes"].sum() == changed.sum()
     assert "Is sex an input of the model?" in population.to_html()
