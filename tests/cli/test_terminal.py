@@ -40,6 +40,15 @@ def test_an_audit_fits_the_terminal_and_breaks_no_word(capsys, columns, width):
     assert lines[-1].startswith(("Next: review labels ", "Fewer than 10 people"))
 
 
+def test_the_files_written_are_listed_within_the_terminal(capsys, columns, monkeypatch, tmp_path):
+    columns(80)
+    monkeypatch.chdir(tmp_path)
+    assert main(["audit", "german", "--model", "logistic", "--cases", "0:5", "--budget", "1", "--out", "out"]) == 0
+    lines = capsys.readouterr().err.splitlines()
+    assert max(map(len, lines)) <= 80
+    assert " ".join(lines).endswith("audit.toml into out. Open out/report.html")
+
+
 def test_a_pipe_gets_a_line_per_sentence(capsys):
     assert main(["audit", "german", "--model", "logistic", "--cases", "0:30", "--budget", "2", "--quiet"]) == 0
     out, err = capsys.readouterr()

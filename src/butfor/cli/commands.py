@@ -143,7 +143,7 @@ def audit(table: str, **options: Any) -> int:
     if unwritten is not None:
         raise unwritten
     if o.out is not None and not o.quiet:
-        say(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
+        say_wrapped(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
     return 130 if population.interrupted else 0
 
 

@@ -11,7 +11,7 @@ from cloup import argument, command, option
 from butfor.cli.options import OVERWRITE, SEED
 from butfor.cli.parse import names_in
 from butfor.errors import SettingError
-from butfor.terminal import say
+from butfor.terminal import say, say_wrapped
 
 if TYPE_CHECKING:
     from butfor.result.population import Population
@@ -187,7 +187,7 @@ def _close(
     assert after.reviewed is not None
     for line in after.reviewed.lines:
         say(line)
-    say(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
+    say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.labels):
         say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
     return 0
