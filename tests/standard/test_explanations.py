@@ -15,7 +15,7 @@ from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import OneStandard
-from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 
 
 def people(rows=600, seed=0):
@@ -65,7 +65,7 @@ def opinion_of(X, group, y, weight=None):
     encoded = TwoModels.of(X)
     ours, others = np.flatnonzero(group == "b"), np.flatnonzero(group == "a")
     opinion = Opinion.of(encoded, ours, others, folds_of(len(X), None, 0), weight)
-    return opinion, opinion.outcomes(encoded, y[None].astype(float))
+    return opinion, opinion.outcomes(encoded, y[None, others].astype(float), EVERYBODY)
 
 
 def test_the_second_opinion_is_aipw_of_the_effect_on_the_treated():
@@ -75,10 +75,11 @@ def test_the_second_opinion_is_aipw_of_the_effect_on_the_treated():
     order = np.concatenate([opinion.group, opinion.others])
     d, labels, e, g = group[order] == "b", y[order].astype(float), opinion.propensity, outcomes[0]
     score = d * (labels - g) / d.mean() - (1 - d) * (labels - g) * e / (1 - e) / d.mean()
-    expected = opinion.expected(outcomes, y[None].astype(float))[0]
+    others = y[None, opinion.others].astype(float)
+    expected = opinion.expected(outcomes, others, EVERYBODY)[0]
     assert expected - y[group == "b"].mean() == pytest.approx(-score.mean())
     doubled, same = opinion_of(X, group, y, np.full(len(X), 2.0))
-    assert doubled.expected(outcomes, y[None].astype(float))[0] == pytest.approx(expected, abs=0.02)
+    assert doubled.expected(outcomes, others, EVERYBODY)[0] == pytest.approx(expected, abs=0.02)
     assert same.shape == outcomes.shape
 
 
@@ -88,7 +89,7 @@ def test_nuisances_are_cross_fitted():
     order = np.concatenate([opinion.group, opinion.others])
     changed = y.copy()
     changed[order[opinion.folds == 1]] = False
-    again = opinion.outcomes(TwoModels.of(X), changed[None].astype(float))
+    again = opinion.outcomes(TwoModels.of(X), changed[None, opinion.others].astype(float), EVERYBODY)
     inside = opinion.folds == 1
     np.testing.assert_allclose(again[:, inside], outcomes[:, inside], atol=1e-9)
     assert np.abs(again - outcomes).max() > 0.01

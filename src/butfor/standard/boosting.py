@@ -25,6 +25,8 @@ SHRINKAGE = 1.0
 """Added to the curvature of a leaf, so that small leaves say little."""
 LEAST_CURVATURE = 3.0
 """A leaf with less, about twelve labels of even odds, is not split off."""
+TIED = 1e-4
+"""Of questions as good as the best to within this share the first is asked, so that rounding does not decide."""
 CUTS = 16
 """A number is asked about at this many quantiles."""
 
@@ -155,7 +157,7 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
     gain[(curvature < LEAST_CURVATURE) | (all_curvature - curvature < LEAST_CURVATURE)] = -1
     if barred is not None:
         gain[:, barred] = -1
-    best = gain.argmax(axis=-1)
+    best = (gain >= (1 - TIED) * gain.max(axis=-1, keepdims=True)).argmax(axis=-1)
     at = best[..., None]
     asks = np.take_along_axis(gain, at, -1)[..., 0] >= 0
     taken = np.where(asks, np.take_along_axis(yes, at[None], -1)[..., 0], np.float32(0))

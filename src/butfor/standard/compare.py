@@ -29,7 +29,7 @@ from butfor.standard.inputs import LARGE, Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
 from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
-from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 from butfor.standard.slices import Slice, Slicing, in_order, slices_of
 from butfor.standard.wrong import suspects
 from butfor.validate import as_labels, as_table, as_weights
@@ -145,6 +145,8 @@ def compare(
     """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
     after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion."""
     progress = progress or Progress()
+    if weight is not None:  # only ratios matter: penalties would count for less where weights are large
+        weight = weight / weight.mean()
     whole, labels = attributes[-1], favourable.astype(np.float64)
     clusters, cluster_column = clusters_of(cluster, X)
     protected = [column for attribute in attributes for column in attribute.columns]
@@ -157,7 +159,8 @@ def compare(
     if not groups:
         raise TableError(f"No group can be compared. {' '.join(left_out)}")
     with progress, single_threaded(), warnings.catch_warnings():
-        progress.phase("the other groups' standard")
+        of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
+        progress.phase("the other groups' standard", len(groups) * (1 + 2 * explain) + len(of_whole), "steps")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
         opinions = [(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
@@ -166,24 +169,32 @@ def compare(
         del slicing  # as large as all of the groups' together
         if len(X) > LARGE:
             give_back_memory()
-        standard, compared = standard_of(standard, inputs, encoded), side_by_side(n_jobs, Opinion.of, opinions)
-        work = Work(standard, encoded, groups, compared, weight, slicings)
-        recorded, probabilities, outcomes = zip(
-            *side_by_side(n_jobs, work.shares, [(place, labels[None]) for place in range(len(groups))]), strict=True
-        )
+        standard = standard_of(standard, inputs, encoded)
+        compared = side_by_side(n_jobs, Opinion.of, opinions, progress)
+        null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
+        parts = [EVERYBODY] * len(groups)
+        if draws and explain and isinstance(standard, TwoModels):
+            parts = [opinion.part(clusters) for opinion in compared]
+        work = Work(standard, encoded, groups, compared, weight, null, parts, slicings)
+        # Where models of drawn labels learn from a part of the others, all of them also learn from the expected labels.
+        both = np.array([labels, null.everybody])
+        asked = [(place, both[:1] if part is EVERYBODY else both) for place, part in enumerate(parts)]
+        recorded, probabilities, outcomes = zip(*side_by_side(n_jobs, work.shares, asked, progress), strict=True)
         warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
-        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
         by_columns = (standard, encoded, labels, weight, clusters)
-        moves = side_by_side(n_jobs, column_moves, [(*each, *by_columns) for each in rows if explain])
+        moves = side_by_side(
+            n_jobs, column_moves, [(g.rows, g.others, *by_columns) for g in groups if explain], progress
+        )
         moves = moves or [[] for _ in groups]
         if len(X) > LARGE:
             give_back_memory()
         by_folds = (encoded.inputs, labels, folds, weight)
-        of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
-        suspected = side_by_side(n_jobs, suspects, [(standard, *rows[place], *by_folds) for place in of_whole])
-        null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
+        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
+        theirs = [(standard, *rows[place], *by_folds) for place in of_whole]
+        suspected = side_by_side(n_jobs, suspects, theirs, progress)
         # The draws come last: Ctrl-C ends them and keeps everything else.
         drawn, interrupted = draw(work, null, draws, n_jobs, random_state, seconds, progress)
+        drawn = side_by_side(n_jobs, work.as_by_all, [(k, d, recorded[k][:, -1]) for k, d in enumerate(drawn)])
         found = [
             figures(work, null, place, recorded[place][:, 0], drawn[place], labels, random_state)
             for place in range(len(groups))
@@ -198,7 +209,10 @@ def compare(
         doubts = np.where(own, 1 - probabilities[place], probabilities[place])
         if group.attribute == whole.name:
             doubt[group.rows] = doubts
-        figure = found[place][FIRST]
+        figure, opinion = found[place][FIRST], found[place][SECOND]
+        interval = figure.interval
+        if explain and interval and opinion.interval and disagree(figure, opinion):  # it covers what both say
+            interval = min(interval[0], opinion.interval[0]), max(interval[1], opinion.interval[1])
         others_share = float(np.average(labels[group.others], weights=None if weight is None else weight[group.others]))
         strong = strongest(moves[place], inputs.shape[1], figure.difference)
         comparisons.append(
@@ -210,7 +224,7 @@ def compare(
                 expected=figure.recorded + figure.difference,
                 difference=figure.difference,
                 centre=figure.centre,
-                interval=figure.interval,
+                interval=interval,
                 error=figure.error if len(figure.draws) > 1 else None,
                 p=None if p is None else p[0],
                 p_adjusted=None if p is None else p[1],

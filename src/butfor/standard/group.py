@@ -44,6 +44,14 @@ class SecondOpinion:
     interval: tuple[float, float] | None
     disagrees: bool
 
+    def supports(self, difference: float) -> bool:
+        """Whether it does not disagree, or does so in size alone: the spread of two honest methods shrinks as a table
+        grows, what they differ by does not."""
+        if not self.disagrees:
+            return True
+        low, high = self.interval or (-np.inf, np.inf)
+        return low > 0 if difference > 0 else high < 0
+
 
 @dataclass(frozen=True)
 class GroupStandard:
@@ -101,9 +109,9 @@ class GroupStandard:
 
     @property
     def differs(self) -> bool:
-        """Whether the gap is more than chance, adjusted for all groups shown, and the second opinion agrees."""
-        agreed = self.second_opinion is None or not self.second_opinion.disagrees
-        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT and agreed
+        """Whether the gap is more than chance, adjusted for all groups shown, and the second opinion supports it."""
+        supported = self.second_opinion is None or self.second_opinion.supports(self.difference)
+        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT and supported
 
     @property
     def others(self) -> str:
