@@ -89,7 +89,8 @@ class OneStandard:
 
 
 def seeds_of(random_state: int, tables: range) -> list[tuple[int, int]]:
-    """Of drawn tables. For numpy (0, 0) is 0, which many a table was made with: such labels would go with its columns."""
+    """Of drawn tables. Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would
+    follow."""
     return [(random_state, 1 + k) for k in tables]
 
 
