@@ -10,11 +10,11 @@ from functools import cached_property
 
 import numpy as np
 
+from butfor.errors import plural
 from butfor.result.fresh import exact_interval
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
 from butfor.result.record import percent
-from butfor.standard.groups import GroupStandard
-from butfor.standard.sentences import often, share
+from butfor.standard.groups import GroupStandard, often, share
 
 NOTHING = "These answers show nothing"
 GUESSING = 0.5
@@ -94,7 +94,8 @@ class Evidence:
         asked = self.chosen[1]
         if asked:
             how = "" if self.expected[1] else " (the sum of their doubts, which is too high)"
-            lines.append(f"About {self.expected[0]:.0f} of the {asked} labels were expected to be wrong{how}.")
+            wrong = plural(self.expected[0], f"of the {asked} labels was", f"of the {asked} labels were")
+            lines.append(f"About {wrong} expected to be wrong{how}.")
         return lines
 
     @property
@@ -132,7 +133,8 @@ class Evidence:
                 error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
             each.append(f"{who} {error}" if len(self.errors) > 1 else error)
         hit, about = self.chosen[0], round(self.mistakes)
-        then = f" At that rate about {about} of {hit} corrections {'is a mistake' if about == 1 else 'are mistakes'}."
+        corrections = plural(about, f"of {hit} corrections is a mistake", f"of {hit} corrections are mistakes")
+        then = f" At that rate about {corrections}."
         return f"Reviewer error on decoys: {'; '.join(each)}.{then if about and not self.shows_nothing else ''}"
 
     @property
@@ -158,7 +160,7 @@ class Reviewed(FlipOutcome):
 
     @property
     def sentence(self) -> str:
-        people = f"{len(self.changed)} decisions change" if len(self.changed) != 1 else "1 decision changes"
+        people = plural(len(self.changed), "decision changes", "decisions change")
         return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{self.solid_clause(self.changed)}."
 
     @property
@@ -182,7 +184,7 @@ class Reviewed(FlipOutcome):
         rows = [f"{name}: {before} before, {after} after." for name, before, after in self.rows]
         room = MOST_LINES - len(lines)
         if len(rows) > room:
-            rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
+            rows[room - 1 :] = [f"The page has {plural(len(rows) - room + 1, 'more line')} on groups."]
         return [*lines, *rows]
 
 

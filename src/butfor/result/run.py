@@ -15,7 +15,7 @@ from butfor.result.reviewed import Reviewed
 from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import GroupStandard, Standards
+from butfor.standard.groups import Compared, GroupStandard, Standards
 from butfor.standard.slices import Slice, kept
 
 LOADING = (
@@ -96,8 +96,8 @@ class Agreement(Whole):
     gains: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RecordedStandards(Whole):
+@dataclass(frozen=True, repr=False)
+class RecordedStandards(Compared, Whole):
     """The comparison of groups, without doubts per row."""
 
     attribute: str
@@ -253,7 +253,12 @@ class Run(Whole):
     @property
     def alike(self) -> str:
         """That everybody gets the same decision, and what to do; empty if they do not."""
-        if self.acceptance is None or not self.acceptance.alike or self.cut_moves:
+        return self.other_threshold if self.acceptance and self.acceptance.alike else ""
+
+    @property
+    def other_threshold(self) -> str:
+        """How often the model decides favourably, and which threshold would do so as often as the training labels."""
+        if self.acceptance is None or self.cut_moves:
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
         return alike_sentence(self.threshold, self.acceptance, self.favourable, other, bool(self.command))
