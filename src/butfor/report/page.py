@@ -51,6 +51,8 @@ SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 MOST_IN_ONE = 300
 """The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+RESULTS = ("standard", "one_standard", "performance", "close_gap", "reviewed")
+"""What a run found, which pages show in their own sections."""
 OURS = re.compile(r"(case|person)-\d+\.html")
 
 
@@ -197,9 +199,9 @@ def write_report(population: Population, given: str | Path) -> Any:
 
 
 def run_lines(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
-    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Empty values are
-    left out."""
-    known = {name: value for name, value in builtins_of(run).items() if value not in EMPTY}
+    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Empty values and
+    results are left out."""
+    known = {name: v for name, v in builtins_of(run).items() if v not in EMPTY and name not in RESULTS}
     known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
     flat: Any = pd.json_normalize(known).iloc[0]
     return [(str(name), short(_text(value), 2000)) for name, value in flat.items()]

@@ -22,6 +22,7 @@ from butfor.files import save
 from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
+from butfor.standard.members import LEAST_ROWS
 from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
 
@@ -292,8 +293,7 @@ class Compared:
             return self._together(short, "less")
         if not any(c.interval for c in self.comparisons):
             return "Without draws nobody can say which gaps are more than chance."
-        names = [sentence.partition(" is not compared")[0] for sentence in self.left_out]
-        said = f"Not compared: {_and_more(names)}. No other group" if names else "No group"
+        said = f"{self.not_compared} No other group" if self.left_out else "No group"
         than = "less often than comparable people"
         if disputed := [c for c in self.comparisons if c.disputed and c.missing]:
             gaps = _and_more([f"{c.name} ({often(c.difference)})" for c in disputed])
@@ -301,6 +301,14 @@ class Compared:
         said += f" was labelled '{self.favourable}' {than} by more than chance"
         gaps = _and_more([f"{c.name} {often(c.difference)}" for c in self.comparisons if c.differs])
         return f"{said}; {gaps}." if gaps else f"{said}."
+
+    @property
+    def not_compared(self) -> str:
+        """ "Not compared: race = a (27 rows), race = b (23 rows); it takes 30."; empty if all groups are."""
+        left_out = [sentence.removesuffix(".").partition(" is not compared: ")[::2] for sentence in self.left_out]
+        names = _and_more([f"{name} ({why.partition(', and a comparison')[0]})" for name, why in left_out])
+        few = f"; it takes {LEAST_ROWS}" if any(" rows" in why for _, why in left_out) else ""
+        return f"Not compared: {names}{few}." if names else ""
 
     def _together(self, groups: Sequence[GroupStandard], more: str) -> str:
         gaps = _and_more([f"{c.name} by {points(abs(c.difference))}" for c in groups])
@@ -346,9 +354,7 @@ class Compared:
     def summary(self, details: bool = False) -> list[str]:
         """The answer, who was not compared, a sentence on each group that matters and on where its gap is; with
         `details` also what is behind the gap."""
-        lines = [self.answer, *self.left_out[:MOST_NAMED]]
-        if (more := len(self.left_out) - MOST_NAMED) > 0:
-            lines.append(f"{plural(more, 'more group is', 'more groups are')} not compared; the record names them.")
+        lines = [self.answer, "" if self.not_compared in self.answer else self.not_compared]
         for c in self.notable:
             lines += [c.sentence(self.favourable), *self.where(c)]
             lines += c.details() if details and c in self.detailed else []
