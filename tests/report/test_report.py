@@ -782,7 +782,7 @@ def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], replace(RUN, seeded=False))
     assert alone.sentence.startswith("No find for 1 audited person, ")
     alone = Population([verdict(0, "not_eligible")], RUN)
-    assert alone.sentence.startswith("Audited: 0 of 1 people; 1 is left out by the rule")
+    assert alone.sentence.startswith("Audited: 0 of 1 person; 1 is left out by the rule")
     unchecked = Population([verdict(0, "found", fresh=None)], replace(RUN, fresh_seeds=0))
     assert unchecked.sentence.startswith("1 of 1 audited decisions hinges on at most 3 of 600")
 

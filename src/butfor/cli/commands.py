@@ -269,7 +269,7 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
         return code
     say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
-        f"{data.X_train.shape[1]} columns; {_shares(data, named)}."
+        f"{plural(data.X_train.shape[1], 'column')}; {_shares(data, named)}."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))

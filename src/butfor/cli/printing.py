@@ -38,8 +38,8 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     unused = len(data.X_val) if labels.table_.validation is None else 0
     about += [f"{plural(unused, 'validation row')} unused"] if unused else []
     return [
-        f"{Path(data.name).name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; auditing {people} "
-        f"of {plural(len(data.X_test), 'test person', 'test people')}.",
+        f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
+        f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
         f"Model: {'; '.join(about)}.",
         *fitted.remarks(data.X_test),
     ]

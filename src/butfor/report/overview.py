@@ -104,6 +104,8 @@ def _explaining(p: Population) -> str:
         if " + " not in m.column
     ][:MOST_EXPLAINING]
     gap = f"raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
+    if c.explained < 0:
+        return f"None: given the recorded columns, the gap is {points(-c.explained)} wider than the {gap}."
     raw = f"The recorded columns explain {points(c.explained)} of the {gap}"
     return f"{raw}, above all {', '.join(named)}." if named else f"{raw}; no single column stands out."
 
@@ -115,9 +117,10 @@ def _people_given(p: Population) -> int:
 
 def _why(p: Population) -> Markup:
     """How many people were examined and audited, and why not the others."""
-    given = f" of {_people_given(p)}" if _people_given(p) > len(p) else ""
+    given = f"of {_people_given(p)} " if _people_given(p) > len(p) else ""
     cases = " (`--cases` examines others)" if given and p.run.command else ""
-    return marked(f"{len(p)}{given} test people were examined{cases}. ") + short(p.audited, 600)
+    examined = plural(len(p), f"{given}test {'people' if given else 'person'} was", f"{given}test people were")
+    return marked(f"{examined} examined{cases}. ") + short(p.audited, 600)
 
 
 def _shortcomings(p: Population) -> list[str]:

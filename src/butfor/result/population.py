@@ -179,7 +179,7 @@ class Population(Sequence[Verdict]):
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
         reasons = Counter((v.left_out_by, v.prediction) for v in self if not v.eligible)
-        parts = [f"Audited: {len(self.eligible)} of {len(self)} people"]
+        parts = [f"Audited: {len(self.eligible)} of {plural(len(self), 'person')}"]
         parts += [f"{n} got '{decision}'" for (why, decision), n in reasons.most_common() if why == "decision"]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))
         if switched:
