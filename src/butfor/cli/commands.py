@@ -223,7 +223,7 @@ def standard(table: str, **options: Any) -> int:
             say(f"Stopped after {found.draws} of {plural(o.draws, 'draw')}.", err=True)
         if o.out is not None and not o.quiet:
             say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
-            say_wrapped(f"labels.csv says how likely each label is to be wrong. {WRONG}", err=True)
+            say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 

@@ -42,7 +42,7 @@ SIGNIFICANT, NEAR = 0.05, 0.1
 NOTHING = 0.0005
 """A smaller gap is 0.0 points."""
 MOST_NAMED = 4
-"""The most groups of one kind in the summary."""
+"""The most groups in a list."""
 
 Interval = tuple[float, float]
 
@@ -290,7 +290,9 @@ class Compared:
         if len(short) == 1:
             return short[0].sentence(self.favourable)
         if short:
-            return self._together(short, "less")
+            gaps = ", ".join(f"{c.name} by {points(c.difference)}" for c in short)
+            others = "other groups" if short[0].reference is None else "the reference group"
+            return f"Labelled '{self.favourable}' less often than comparable people in {others}: {gaps}."
         if not any(c.interval for c in self.comparisons):
             return "Without draws nobody can say which gaps are more than chance."
         said = f"{self.not_compared} No other group" if self.left_out else "No group"
@@ -310,22 +312,19 @@ class Compared:
         few = f"; it takes {LEAST_ROWS}" if any(" rows" in why for _, why in left_out) else ""
         return f"Not compared: {names}{few}." if names else ""
 
-    def _together(self, groups: Sequence[GroupStandard], more: str) -> str:
-        gaps = _and_more([f"{c.name} by {points(abs(c.difference))}" for c in groups])
-        others = "other groups" if groups[0].reference is None else "the reference group"
-        return f"Labelled '{self.favourable}' {more} often than comparable people in {others}: {gaps}."
-
     @property
     def notable(self) -> list[GroupStandard]:
         """The groups with a sentence of their own: those that fall short, disputed ones, favoured ones, those that lack
-        labels with p near 0.05 or with a slice that stands out."""
-        kinds = [
-            [c for c in self.comparisons if c.short],
-            [c for c in self.comparisons if c.disputed],
-            [c for c in self.comparisons if c.differs and not c.short],
-            [c for c in self.comparisons if not c.beyond_chance and c.missing and self._near(c)],
+        labels with p near 0.05 or with a slice that stands out; without draws all."""
+        called = [c for c in self.comparisons if c.differs]
+        near = [c for c in self.comparisons if c.missing and not c.beyond_chance and self._near(c)]
+        return [
+            *(c for c in called if c.short),
+            *(c for c in self.comparisons if c.disputed),
+            *(c for c in called if not c.short),
+            *near[:MOST_NAMED],
+            *(c for c in self.comparisons if c.p_adjusted is None),
         ]
-        return [c for kind in kinds for c in kind[:MOST_NAMED]]
 
     @property
     def detailed(self) -> list[GroupStandard]:
@@ -333,7 +332,7 @@ class Compared:
         return [c for c in self.notable if c.short] or self.notable
 
     def _near(self, c: GroupStandard) -> bool:
-        return (c.p_adjusted is not None and c.p_adjusted < NEAR) or bool(self.where(c))
+        return c.p_adjusted is not None and (c.p_adjusted < NEAR or bool(self.where(c)))
 
     def where(self, c: GroupStandard) -> list[str]:
         """A sentence on the first slice of a group that stands out; nothing if none does."""
@@ -406,7 +405,7 @@ class Standards(Compared):
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """One row per group: rows, recorded and expected share, difference, its interval, p-values, missing labels,
+        """One row per group: rows, recorded and expected share, difference, its interval, p-values, labels lacked,
         raw gap and what explains it, robustness value."""
         names = [
             *("attribute", "group", "rows", "recorded", "expected", "difference", "p", "p_adjusted", "missing"),
@@ -434,7 +433,7 @@ class Standards(Compared):
     def slices(self) -> pd.DataFrame:
         """Per group and value of a column, or quarter of a number: rows, recorded and expected share, difference with
         its interval, difference elsewhere, excess over what the group's own shortfall makes there, its z, whether it
-        is called, and the share of the missing labels that is there. First where a group most likely falls short."""
+        is called, and the share of the shortfall that is there. First where a group most likely falls short."""
         names = [each.name for each in fields(Slice)]
         return pd.DataFrame([[getattr(s, name) for name in names] for s in self.parts], columns=names)
 
