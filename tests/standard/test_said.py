@@ -67,7 +67,9 @@ def everywhere(plain, capsys, groups, left_out=(), parts=()):
         show()
         texts[name] = capsys.readouterr().out
     return {
-        name: " ".join(unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.S)).split()).replace("’", "'")
+        name: " ".join(unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.S)).split()).replace(
+            "\u2019", "'"
+        )
         for name, text in texts.items()
     }
 

@@ -35,7 +35,7 @@ from butfor.report.text import short, shown
 from butfor.result.fresh import LEAST
 from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
-from butfor.result.record import builtins_of
+from butfor.result.record import SCHEMA_VERSION, as_json, builtins_of
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
@@ -142,6 +142,11 @@ def standard_page(found: Standards) -> str:
             (shown(row), group, label, f"{wrong:.2f}", f"{doubt:.2f}") for row, group, label, wrong, doubt in cells
         ],
     )
+
+
+def standard_record(found: Standards) -> str:
+    """The text of standard.json."""
+    return as_json({"schema_version": SCHEMA_VERSION} | builtins_of(found.to_dict()))
 
 
 def review_page(population: Population) -> str:

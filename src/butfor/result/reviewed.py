@@ -10,7 +10,6 @@ from functools import cached_property
 
 import numpy as np
 
-from butfor.errors import plural
 from butfor.result.fresh import exact_interval
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
 from butfor.result.record import percent
@@ -94,8 +93,7 @@ class Evidence:
         asked = self.chosen[1]
         if asked:
             how = "" if self.expected[1] else " (the sum of their doubts, which is too high)"
-            wrong = plural(self.expected[0], f"of the {asked} labels was", f"of the {asked} labels were")
-            lines.append(f"About {wrong} expected to be wrong{how}.")
+            lines.append(f"About {self.expected[0]:.0f} of the {asked} labels were expected to be wrong{how}.")
         return lines
 
     @property
@@ -133,8 +131,7 @@ class Evidence:
                 error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
             each.append(f"{who} {error}" if len(self.errors) > 1 else error)
         hit, about = self.chosen[0], round(self.mistakes)
-        corrections = plural(about, f"of {hit} corrections is a mistake", f"of {hit} corrections are mistakes")
-        then = f" At that rate about {corrections}."
+        then = f" At that rate about {about} of {hit} corrections {'is a mistake' if about == 1 else 'are mistakes'}."
         return f"Reviewer error on decoys: {'; '.join(each)}.{then if about and not self.shows_nothing else ''}"
 
     @property
@@ -160,7 +157,7 @@ class Reviewed(FlipOutcome):
 
     @property
     def sentence(self) -> str:
-        people = plural(len(self.changed), "decision changes", "decisions change")
+        people = f"{len(self.changed)} decisions change" if len(self.changed) != 1 else "1 decision changes"
         return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{self.solid_clause(self.changed)}."
 
     @property
@@ -184,7 +181,7 @@ class Reviewed(FlipOutcome):
         rows = [f"{name}: {before} before, {after} after." for name, before, after in self.rows]
         room = MOST_LINES - len(lines)
         if len(rows) > room:
-            rows[room - 1 :] = [f"The page has {plural(len(rows) - room + 1, 'more line')} on groups."]
+            rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
         return [*lines, *rows]
 
 

@@ -5,7 +5,6 @@ The terminal, the pages and `print` take their sentences about groups from here,
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
@@ -22,7 +21,7 @@ from butfor.files import save
 from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
-from butfor.standard.members import LEAST_ROWS
+from butfor.standard.members import LEAST_ROWS, NOT_COMPARED
 from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
 
@@ -110,6 +109,14 @@ class SecondOpinion:
     interval: Interval | None
     disagrees: bool
 
+    def supports(self, difference: float) -> bool:
+        """Whether it does not disagree, or does so in size alone: the spread of two honest methods shrinks as a table
+        grows, what they differ by does not."""
+        if not self.disagrees:
+            return True
+        low, high = self.interval or (-np.inf, np.inf)
+        return low > 0 if difference > 0 else high < 0
+
 
 @dataclass(frozen=True)
 class GroupStandard:
@@ -126,6 +133,8 @@ class GroupStandard:
     centre: float = 0.0
     interval: Interval | None = None
     """95 %; None without draws."""
+    bounds: Interval | None = None
+    """95 % for all groups at once; None without draws."""
     error: float | None = None
     """The standard error of the difference; None without draws."""
     p: float | None = None
@@ -174,12 +183,8 @@ class GroupStandard:
 
     @property
     def differs(self) -> bool:
-        """Whether the group is called: its gap is beyond chance and the second opinion does not speak against it. That
-        does if it disagrees, unless it has the same sign and its own interval excludes zero."""
-        s = self.second_opinion
-        if not self.beyond_chance or s is None or not s.disagrees:
-            return self.beyond_chance
-        return s.interval is not None and s.interval[0] * s.interval[1] > 0 and s.difference * self.difference > 0
+        """Whether the group is called: the gap is more than chance and the second opinion supports it."""
+        return self.beyond_chance and (self.second_opinion is None or self.second_opinion.supports(self.difference))
 
     @property
     def short(self) -> bool:
@@ -307,7 +312,7 @@ class Compared:
     @property
     def not_compared(self) -> str:
         """ "Not compared: race = a (27 rows), race = b (23 rows); it takes 30."; empty if all groups are."""
-        left_out = [sentence.removesuffix(".").partition(" is not compared: ")[::2] for sentence in self.left_out]
+        left_out = [sentence.removesuffix(".").partition(NOT_COMPARED)[::2] for sentence in self.left_out]
         names = _and_more([f"{name} ({why.partition(', and a comparison')[0]})" for name, why in left_out])
         few = f"; it takes {LEAST_ROWS}" if any(" rows" in why for _, why in left_out) else ""
         return f"Not compared: {names}{few}." if names else ""
@@ -527,7 +532,7 @@ class Standards(Compared):
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
-        return save(json.dumps(self.to_dict(), indent=1, ensure_ascii=False), path)
+        return save(pages().standard_record(self), path)
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The page of `butfor standard` as text or, given a `path`, the path it was written to."""
