@@ -14,9 +14,8 @@ from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
 from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
-from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import Compared, GroupStandard, Standards
-from butfor.standard.slices import Slice, kept
+from butfor.standard.groups import Compared, Standards
+from butfor.standard.slices import kept
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
@@ -100,23 +99,11 @@ class Agreement(Whole):
 class RecordedStandards(Compared, Whole):
     """The comparison of groups, without doubts per row."""
 
-    attribute: str
-    adverse: str
-    favourable: str
-    model: str
-    draws: int
-    left_out: tuple[str, ...]
-    comparisons: tuple[GroupStandard, ...]
-    moves: tuple[ColumnMove, ...] = ()
-    clusters: int | None = None
-    parts: tuple[Slice, ...] = ()
-    """The first slices of each group."""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, found: Standards) -> Self:
-        names = [each.name for each in fields(cls) if each.name != "notes"]
-        known = {name: getattr(found, name) for name in names} | {"parts": kept(found.parts)}
+        known = {each.name: getattr(found, each.name) for each in fields(Compared)} | {"parts": kept(found.parts)}
         return cls(**known, notes=tuple(found.notes()))
 
 

@@ -277,16 +277,21 @@ class GroupStandard:
 # --- all groups ---------------------------------------------------------------------------------------
 
 
+@dataclass(frozen=True, eq=False, repr=False)
 class Compared:
-    """What a comparison says, in memory or in a record."""
+    """Figures about groups, and what they say; in memory `Standards`, in a record `RecordedStandards`."""
 
     attribute: str
+    adverse: str
     favourable: str
+    model: str
     draws: int
-    comparisons: tuple[GroupStandard, ...]
     left_out: tuple[str, ...]
-    moves: tuple[ColumnMove, ...]
-    parts: tuple[Slice, ...]
+    comparisons: tuple[GroupStandard, ...]
+    moves: tuple[ColumnMove, ...] = ()
+    clusters: int | None = None
+    parts: tuple[Slice, ...] = ()
+    """Slices of the groups, those first where a group most likely falls short; a record keeps the first of each."""
 
     @property
     def answer(self) -> str:
@@ -374,32 +379,22 @@ def _and_more(items: Sequence[str]) -> str:
     return ", ".join(items[:MOST_NAMED]) + (f" and {plural(more, 'more group')}" if more > 0 else "")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Standards(Compared):
-    """Every group of a table beside comparable people of the others. `print` shows the summary.
+    """Every group of a table beside comparable people of the others. `answer` is the verdict, `summary()` adds a
+    sentence per group that matters, and `print` also shows what is behind the gaps and what to keep in mind.
 
     `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
     number where the row's group was not compared. `suspect [rows]`: how likely an adverse label is to be wrong, before
     the group's shortfall says how many are."""
 
-    attribute: str
-    adverse: str
-    favourable: str
-    model: str
-    comparisons: tuple[GroupStandard, ...]
-    left_out: tuple[str, ...]
     groups: NDArray[np.object_]
     is_favourable: Mask
     doubt: Floats
     suspect: Floats
     index: pd.Index
-    draws: int
-    moves: tuple[ColumnMove, ...] = ()
-    parts: tuple[Slice, ...] = ()
-    """Slices of the groups, those first where a group most likely falls short."""
     not_sliced: tuple[str, ...] = ()
     """Columns with too many values for slices."""
-    clusters: int | None = None
     proxies: tuple[str, ...] = ()
     """A sentence on columns that determine a group."""
     interrupted: bool = False
