@@ -33,7 +33,7 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, loans, tm
     for group in ("αλφα", "b & c", "<none>"):
         line = next(line for line in printed.splitlines() if line.startswith(f"protected group? = {group} "))
         assert re.search(r" [\d.]+ (less|more) \(−?\d+ to −?\d+\) ", line)
-    assert "Labelled 'granted = True'" in printed
+    assert "labelled 'granted = True'" in printed
     assert "It assumes" in printed
     labels = pd.read_csv(out / "labels.csv")
     assert list(labels) == ["row", "label", "group", "doubt", "wrong", "rank"]
