@@ -6,19 +6,20 @@ with this budget, found nothing. "Proven none" does not mean fair either: no set
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
+from butfor.data.labels import EQUALS
 from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Table
 from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
-from butfor.result.left_out import left_out_by, left_out_sentence
 from butfor.result.person import Person
 from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, signed
 from butfor.result.run import Run
@@ -27,6 +28,7 @@ from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs by the search itself."""
+PREDICTED = re.compile(r"\bpredicted\(([^)]*)\)")
 NOT_FAIR = "This does not show that the decision is fair."
 
 
@@ -275,7 +277,12 @@ class Verdict(Person):
         if self.found:
             return ""
         if not self.eligible:
-            return left_out_sentence(self.run, self.prediction, self.left_out_by)
+            already, name = " already" * (self.prediction == self.run.towards), self.sensitive
+            return {
+                "decision": f"the decision is '{self.prediction}'{already}.",
+                "switch": f"the decision changes when {name} alone is switched, so the model uses it directly.",
+                "rule": f"the rule φ ({self.run.phi}) leaves this person out.",
+            }[self.left_out_by]
         if not self.flippable:
             return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
@@ -285,8 +292,13 @@ class Verdict(Person):
 
     @property
     def left_out_by(self) -> str:
-        """Why φ leaves this person out: "decision", "switch" or "rule" (see `result.left_out`)."""
-        return left_out_by(self.run, self.prediction, bool(self.switch_changes))
+        """Why φ leaves this person out: the "decision" is not the audited one, a "switch" changes it, or the "rule"
+        says so."""
+        phi, names = self.run.phi, {self.prediction, self.prediction.rpartition(EQUALS)[2]}
+        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
+        if self.prediction == self.run.towards or (wanted and "~" not in phi and not wanted & names):
+            return "decision"
+        return "switch" if self.switch_changes and "stable_under_switch" in phi and "~" not in phi else "rule"
 
     @property
     def sentence(self) -> str:
