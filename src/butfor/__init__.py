@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from butfor import pages as _pages
 from butfor._version import __version__ as __version__
-from butfor.result import pages as _pages
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor import errors as errors

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import TableError, listed
+from butfor.errors import TableError, listed, plural
 
 LARGEST = 1e154
 """The square of a larger number is infinite."""
@@ -94,5 +94,5 @@ def refuse_rows(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: st
 def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
     """The first bad row in words, and how many more there are."""
     more = int(bad.sum()) - 1
-    also = f" (and {more} more row{'s' * (more > 1)})" if more else ""
+    also = f" (and {plural(more, 'more row')})" if more else ""
     return f"Column '{values.name}', row {values.index[int(np.flatnonzero(bad)[0])]}{also}"

@@ -79,6 +79,12 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def plural(count: float, one: str, many: str = "") -> str:
+    """ "1 row", "3 rows", "3 people"; `many` is any other form: "1 of 68 labels is", "2 of 68 labels are"."""
+    several = many or (f"{one.removesuffix('person')}people" if one.endswith("person") else f"{one}s")
+    return f"{count:.0f} {one if f'{count:.0f}' == '1' else several}"
+
+
 def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 30) -> str:
     """A suggestion after an unknown name: the nearest known name or, if none is near, all of them."""
     names = {str(name).lower(): str(name) for name in known}

@@ -8,6 +8,7 @@ import threading
 import time
 from dataclasses import dataclass
 
+from butfor.errors import plural
 from butfor.terminal import one_line, say, say_wrapped, width_of
 
 TRAININGS, PEOPLE = "trainings", "people"
@@ -155,7 +156,7 @@ class ConsoleProgress(Progress):
 
 def announcement(people: int, seconds: float) -> str:
     """What it will cost, in one line."""
-    who = "1 person" if people == 1 else f"{people} people"
+    who = plural(people, "person")
     return f"{who}, about {duration(seconds)}; Ctrl-C keeps what is done." if seconds else f"{who}, nothing to train."
 
 

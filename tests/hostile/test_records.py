@@ -404,7 +404,7 @@ def test_what_is_written_is_strict_json(genuine, tmp_path):
     population = Population.from_json(json.dumps(genuine))
     trial = Agreement(spearman=math.nan, slope=np.float64("inf"), flips=0, poor=False, leader="x")
     population = population.with_run(agreement=trial)
-    text = population.to_json(tmp_path / "a.json")
+    text = population.to_json(tmp_path / "a.json").read_text(encoding="utf-8")
     assert "NaN" not in text
     assert "Infinity" not in text
     agreement = read_record(tmp_path / "a.json").run.agreement

@@ -207,7 +207,7 @@ def test_records_survive_json_and_replay_from_it_alone(salary, tmp_path):
         validation=(remembered.X_val, remembered.y_val),
     )  # fmt: skip
     population = again.explain_all(remembered.X_test)
-    text = population.to_json(tmp_path / "all.json")
+    text = population.to_json(tmp_path / "all.json").read_text(encoding="utf-8")
     loaded = Population.from_json(tmp_path / "all.json")
     assert loaded.to_json() == text
     for verdict in loaded.found:

@@ -6,6 +6,7 @@ import json as json_module
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -36,7 +37,7 @@ from butfor.cli.options import (
 )
 from butfor.cli.parse import bands_in, cases_in, names_in
 from butfor.cli.review import gate, replay, review
-from butfor.errors import OutputError
+from butfor.errors import OutputError, plural
 from butfor.terminal import one_line, say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
@@ -178,11 +179,10 @@ def standard(table: str, **options: Any) -> int:
     Compares the people of each group with people of the other groups who have the same recorded columns, and says of
     every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
     """
-    from butfor.files import check_results_folder, make_folder, save_table, save_text
+    from butfor.files import check_results_folder, make_folder, save_table
     from butfor.learn.named import model_named
     from butfor.machine import give_back_memory
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.report.page import standard_page
     from butfor.standard import compare_standards
     from butfor.standard.wrong import WRONG
 
@@ -209,21 +209,21 @@ def standard(table: str, **options: Any) -> int:
         random_state=o.random_state,
         progress=progress,
     )
-    text = json_module.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+    found = replace(found, table=name)
     if o.out is not None:
         make_folder(o.out)
-        save_text(o.out / "standard.json", text)
+        found.to_json(o.out / "standard.json")
         save_table(o.out / "labels.csv", found.to_frame().rename_axis("row"))
-        save_text(o.out / "standard.html", standard_page(found, name))
+        found.to_html(o.out / "standard.html")
     if o.json:
-        say(shown_json(text))
+        say(shown_json(found.to_json()))
     else:
         printing.print_standards(found)
         if found.interrupted:
-            say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
+            say(f"Stopped after {found.draws} of {plural(o.draws, 'draw')}.", err=True)
         if o.out is not None and not o.quiet:
             say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
-            say_wrapped(f"labels.csv says how likely each label is to be wrong. {WRONG}", err=True)
+            say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 
@@ -269,11 +269,11 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
         return code
     say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
-        f"{data.X_train.shape[1]} columns; {_shares(data, named)}."
+        f"{plural(data.X_train.shape[1], 'column')}; {_shares(data, named)}."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))
-    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing to look at.")
+    say(f"{plural(len(found), 'thing')} to look at." if found else "Nothing to look at.")
     return code
 
 

@@ -14,6 +14,8 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.errors import plural
+
 SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = "solid", "leaning", "seed-bound", "undecided", "not checked"
 WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
 COUNTS = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
@@ -113,9 +115,10 @@ class FreshSeeds:
     @property
     def sentence(self) -> str:
         """ "Solid: with these flips 59 of 59 models trained under fresh seeds decide this way; without them, 5 do." """
+        without = self.without_flips
         said = (
             f"{self.word.capitalize()}: with these flips {self.with_flips} of {self.seeds} models trained under fresh "
-            f"seeds decide this way; without them, {self.without_flips or 'none'} do{'es' * (self.without_flips < 2)}."
+            f"seeds decide this way; without them, {plural(without, 'does', 'do') if without else 'none does'}."
         )
         if self.word != UNDECIDED:
             return said

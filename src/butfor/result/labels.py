@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 
+from butfor.errors import plural
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
 from butfor.result.person import Cell
-from butfor.standard.sentences import points
+from butfor.standard.groups import points
 
 LEVEL = 0.05
 """Significance level of tests."""
@@ -64,9 +65,9 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
         return ""
     how = NOT_CALIBRATED if labels[0].wrong is None else CALIBRATED
     parts = [k for k in (len(expected) // 4, len(expected) // 2) if k]
-    curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in parts)
+    n, curve = len(expected), "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in parts)
     return (
-        f"About {expected[-1]:.0f} of these {len(expected)} labels are likely to be wrong"
+        f"About {plural(expected[-1], f'of these {n} labels is', f'of these {n} labels are')} likely to be wrong"
         f"{f' ({curve})' if curve else ''}: {how}."
     )
 
@@ -157,6 +158,6 @@ class ClosedGap(FlipOutcome):
         alone = " and ".join(f"{closed} of {models} {who}" for (closed, models), who in counts if models > 1)
         return (
             f"{what}. Flipping {len(self.flips)} of {self.doubted} doubted labels of '{low}' closes the gap to {after} "
-            f"and changes {len(self.changed)} decisions{self.solid_clause(self.changed)}."
+            f"and changes {plural(len(self.changed), 'decision')}{self.solid_clause(self.changed)}."
             + (f" {alone} alone close it too." if alone else "")
         )

@@ -13,8 +13,7 @@ import numpy as np
 from butfor.result.fresh import exact_interval
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
 from butfor.result.record import percent
-from butfor.standard.groups import GroupStandard
-from butfor.standard.sentences import often, share
+from butfor.standard.groups import GroupStandard, often, share
 
 NOTHING = "These answers show nothing"
 GUESSING = 0.5

@@ -14,9 +14,8 @@ from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
 from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
-from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import GroupStandard, Standards
-from butfor.standard.slices import Slice, kept
+from butfor.standard.groups import Compared, Standards
+from butfor.standard.slices import kept
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
@@ -96,27 +95,15 @@ class Agreement(Whole):
     gains: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RecordedStandards(Whole):
+@dataclass(frozen=True, repr=False)
+class RecordedStandards(Compared, Whole):
     """The comparison of groups, without doubts per row."""
 
-    attribute: str
-    adverse: str
-    favourable: str
-    model: str
-    draws: int
-    left_out: tuple[str, ...]
-    comparisons: tuple[GroupStandard, ...]
-    moves: tuple[ColumnMove, ...] = ()
-    clusters: int | None = None
-    parts: tuple[Slice, ...] = ()
-    """The first slices of each group."""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, found: Standards) -> Self:
-        names = [each.name for each in fields(cls) if each.name != "notes"]
-        known = {name: getattr(found, name) for name in names} | {"parts": kept(found.parts)}
+        known = {each.name: getattr(found, each.name) for each in fields(Compared)} | {"parts": kept(found.parts)}
         return cls(**known, notes=tuple(found.notes()))
 
 
@@ -253,7 +240,12 @@ class Run(Whole):
     @property
     def alike(self) -> str:
         """That everybody gets the same decision, and what to do; empty if they do not."""
-        if self.acceptance is None or not self.acceptance.alike or self.cut_moves:
+        return self.other_threshold if self.acceptance and self.acceptance.alike else ""
+
+    @property
+    def other_threshold(self) -> str:
+        """How often the model decides favourably, and which threshold would do so as often as the training labels."""
+        if self.acceptance is None or self.cut_moves:
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
         return alike_sentence(self.threshold, self.acceptance, self.favourable, other, bool(self.command))

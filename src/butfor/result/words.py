@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
+from butfor.errors import plural
 from butfor.result.fresh import LEAST, USUAL
 
 ENOUGH = f"`--fresh-seeds {USUAL}`"
@@ -194,7 +195,8 @@ CLOSE_CALL = Words(
 
 def base_sentence(count: int, seeds: int) -> str:
     """How many fresh seeds decide differently without any flip."""
-    return f"{count} of {seeds} fresh seeds decide differently on the unchanged data"
+    decide = plural(count, f"of {seeds} fresh seeds decides", f"of {seeds} fresh seeds decide")
+    return f"{decide} differently on the unchanged data"
 
 
 def words_of(status: str, solidity: str | None, seeded: bool) -> Words:

@@ -20,6 +20,7 @@ from scipy.sparse import csr_array
 from butfor.columns import is_numeric, numbers_in
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
+from butfor.errors import plural
 from butfor.standard.inference import WIDER, Drawn
 from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.members import LEAST_ROWS, Group
@@ -65,16 +66,25 @@ class Slice:
         return f"{self.column} = {self.value}"
 
     @property
+    def more(self) -> float:
+        """How much larger its gap is than elsewhere or, if fewer labels are expected to be favourable here, than the
+        group's own gap would make it."""
+        return max(self.difference - self.elsewhere, self.excess)
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether it is called and says something: that its gap is larger by a point or more."""
+        return self.called and round(100 * self.more) >= 1
+
+    @property
     def sentence(self) -> str:
         """ "Where purpose = education, the gap of sex = f is 21 points, 14 more than elsewhere; over half of …" """
-        share = self.share or 0
+        share, gap = self.share or 0, plural(100 * self.difference, "point")
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
-        more, than = self.difference - self.elsewhere, "elsewhere"
-        if more < self.excess:  # fewer labels are expected to be favourable here, and more of them are lost
-            more, than = self.excess, "the group's own gap would make it"
+        than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
-            f"Where {self.name}, the gap of {self.attribute} = {self.group} is {100 * self.difference:.0f} points, "
-            f"{100 * more:.0f} more than {than}; {part} of the missing labels are there."
+            f"Where {self.name}, the gap of {self.attribute} = {self.group} is {gap}, "
+            f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
         )
 
 

@@ -1,5 +1,5 @@
-"""Pages and charts of verdicts and populations. This package must not import what draws them, `butfor.report`: `butfor`
-hands it over, and the first page loads it."""
+"""Pages and charts of results, which must not import what draws them, `butfor.report`: `butfor` hands it over, and the
+first page loads it."""
 
 from __future__ import annotations
 
