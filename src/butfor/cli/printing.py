@@ -107,7 +107,6 @@ def print_population(population: Population, folder: Path | None) -> None:
         population.standards_answer if population.standards else "",
         *slices,
         *(one.sentence for one in population.one_standard),
-        population.closed_gap.sentence if population.closed_gap else "",
         " ".join(filter(None, (population.direct, population.left_out))),
         run.cut if run.threshold else "",
         population.sentence,

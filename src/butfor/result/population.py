@@ -15,7 +15,7 @@ from butfor.data.sensitive import in_order
 from butfor.learn.decision_split import decides_one
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, TrainingLabel
+from butfor.result.labels import TrainingLabel
 from butfor.result.pages import pages
 from butfor.result.record import as_json, percent, record_of, save
 from butfor.result.reviewed import Reviewed
@@ -278,11 +278,6 @@ class Population(Sequence[Verdict]):
     def reviewed(self) -> Reviewed | None:
         """What a review changed, if there was one."""
         return self.run.reviewed
-
-    @property
-    def closed_gap(self) -> ClosedGap | None:
-        """The fewest doubted labels that close the gap between two groups, if requested."""
-        return self.run.close_gap
 
     @property
     def standards(self) -> tuple[GroupStandard, ...]:
