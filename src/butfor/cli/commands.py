@@ -181,6 +181,7 @@ def standard(table: str, **options: Any) -> int:
     from butfor.machine import give_back_memory
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.page import standard_page
+    from butfor.result.record import SCHEMA_VERSION, builtins_of, with_checksum
     from butfor.standard import compare_standards
     from butfor.standard.wrong import WRONG
 
@@ -207,7 +208,8 @@ def standard(table: str, **options: Any) -> int:
         random_state=o.random_state,
         progress=progress,
     )
-    text = json_module.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+    record = with_checksum({"schema_version": SCHEMA_VERSION, **builtins_of(found.to_dict())})
+    text = json_module.dumps(record, indent=1, ensure_ascii=False)
     if o.out is not None:
         make_folder(o.out)
         save_text(o.out / "standard.json", text)

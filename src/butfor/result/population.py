@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 
@@ -24,6 +24,9 @@ from butfor.result.tables import ALL, distance_table, group_shares, keystone_tab
 from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import GroupStandard, answer_of
+
+if TYPE_CHECKING:
+    from butfor.result.schema import Record
 
 SMALL_GROUP = 10
 """Shares of smaller groups say little."""
@@ -309,7 +312,10 @@ class Population(Sequence[Verdict]):
         """Read a population from JSON text or from a file. One that was changed since is refused."""
         from butfor.result.schema import read_record  # needs msgspec, which audits do without
 
-        record = read_record(text)
+        return cls.of(read_record(text))
+
+    @classmethod
+    def of(cls, record: Record) -> Population:
         return cls([Verdict.of(person, record.run) for person in record.people], record.run, record.labels)
 
     from_dict = from_json

@@ -60,6 +60,8 @@ class GroupStandard:
     centre: float = 0.0
     interval: tuple[float, float] | None = None
     """95 %; None without draws."""
+    bounds: tuple[float, float] | None = None
+    """95 % for all groups at once; None without draws."""
     error: float | None = None
     """The standard error of the difference; None without draws."""
     p: float | None = None

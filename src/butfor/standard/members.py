@@ -14,6 +14,8 @@ from butfor.standard.inputs import Mask, Rows
 
 LEAST_ROWS = 30
 """A smaller group, or fewer others, say too little."""
+NOT_COMPARED = " is not compared: "
+"""Between a group and the reason, in the sentences about groups that are left out."""
 MISSING_APART = 0.05
 """A column that lacks values in a group more often, or less, by this share of its rows is mentioned."""
 
@@ -68,7 +70,7 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
                 if reason := _too_little(inside, favourable):
                     raise TableError(f"The reference group {attribute.name} = {value} cannot be used: {reason}.")
             elif reason := _too_little(inside) or _too_little(others, favourable, "the other groups together have "):
-                left_out.append(f"{attribute.name} = {value} is not compared: {reason}.")
+                left_out.append(f"{attribute.name} = {value}{NOT_COMPARED}{reason}.")
             else:  # a combination that is all of a group says what the group would
                 rows = np.flatnonzero(inside)
                 groups = [group for group in groups if not np.array_equal(group.rows, rows)]
