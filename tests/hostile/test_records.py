@@ -272,6 +272,43 @@ def test_files_that_are_no_files_are_refused(capsys, tmp_path):
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
 
 
+@pytest.mark.parametrize(
+    ("path", "value"),
+    [
+        (("run", "data", "split_seed"), -1),
+        (("run", "data", "split_seed"), 2**40),
+        (("run", "random_state"), 2**32),
+        (("run", "budget"), 0),
+        (("run", "fresh_seeds"), -1),
+        (("run", "label_names"), []),
+        (("run", "label_names"), ["no"]),
+        (("run", "label_names"), ["no", "no"]),
+        (("people", 0, "case"), -1),
+    ],
+    ids=str,
+)
+def test_what_is_out_of_range_is_named(genuine, capsys, tmp_path, path, value):
+    record = copy.deepcopy(genuine)
+    put(record, path, value)
+    refused(capsys, with_checksum(record), tmp_path, spelled(path))
+
+
+@pytest.mark.parametrize("path", [(), ("run",), ("run", "data"), ("people", 0), ("people", -1), ("labels", 1)], ids=str)
+def test_a_field_that_no_record_has_is_named(genuine, capsys, tmp_path, path):
+    record = copy.deepcopy(genuine)
+    at(record, path)["solidness"] = 1
+    refused(capsys, with_checksum(record), tmp_path, "unknown field 'solidness'")
+
+
+def test_a_long_name_of_a_table_is_cut(genuine, capsys, tmp_path):
+    record = copy.deepcopy(genuine)
+    record["run"]["data"]["table"] = "x" * 5000
+    for command, options in (("replay", ()), ("review", ("--out", str(tmp_path / "tasks")))):
+        code, _, err = outcome(capsys, command, with_checksum(record), tmp_path, *options)
+        assert (code, len(err.splitlines())) == (2, 1)
+        assert len(err) < 400
+
+
 # --- altered, and with_checksum again by someone who knows how --------------------------------------------------
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json as json_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,7 +12,7 @@ from cloup import argument, command, option
 
 from butfor.cli.options import JSON, OVERWRITE, SEED
 from butfor.cli.parse import names_in
-from butfor.errors import SettingError
+from butfor.errors import SettingError, as_recorded
 from butfor.terminal import say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
@@ -45,21 +46,20 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     people = [Verdict.of(person, run) for person in opened.people]
     if not people:
         say("This record holds no verdicts to retrain; replay the audit's own.")
-    agree: dict[bool, list[bool]] = {True: [], False: []}
-    outcomes = replay_all(people, model=given, fresh=fresh_seeds, worlds=True)
-    for person, outcome in zip(people, outcomes, strict=False):
-        agree[person.found].append(outcome.agrees)
-        if person.found or not outcome.agrees:
-            say(outcome.sentence)
-    worlds = list(outcomes)  # those of each group that falls short, after all people
-    for outcome in worlds:
-        say(outcome.sentence)
+    agree: dict[bool | None, list[bool]] = {True: [], False: [], None: []}  # found, not found, worlds
+    with as_recorded("The record cannot be replayed"):
+        outcomes = replay_all(people, model=given, fresh=fresh_seeds, worlds=True)
+        for person, outcome in zip_longest(people, outcomes):
+            found = None if person is None else person.found
+            agree[found].append(outcome.agrees)
+            if found is not False or not outcome.agrees:
+                say(outcome.sentence)
     if agree[True]:
         say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
     if agree[False]:
         say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree; no search was repeated.")
     say(opened.sentence)
-    return 0 if all([*agree[True], *agree[False], *worlds]) and opened.unchanged else 1
+    return 0 if all(map(all, agree.values())) and opened.unchanged else 1
 
 
 @command()
@@ -138,7 +138,8 @@ def _write_tasks(
     from butfor.review.rebuild import review_of
     from butfor.review.write import write_review
 
-    made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
+    with as_recorded("The record's tasks cannot be made"):
+        made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
     if made.finds_little and not anyway:
         say(f"{made.finds_little} No tasks were written; --anyway writes them.")
         return 1
@@ -229,8 +230,9 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     if shares and audit is None:
         name = next(iter(shares)).replace("_", "-")
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
-    checks = [] if max_gap is None else check_gaps(standards, points_in(max_gap, "--max-gap"), without)
-    checks += check_shares(audit, **shares) if audit is not None else []
+    with as_recorded(f"{file} cannot be held to a limit"):
+        checks = [] if max_gap is None else check_gaps(standards, points_in(max_gap, "--max-gap"), without)
+        checks += check_shares(audit, **shares) if audit is not None else []
     if json:
         say(shown_json(json_module.dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
         return code_of(checks)
