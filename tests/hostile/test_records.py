@@ -437,6 +437,31 @@ def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, tmp
         Population.from_json(tmp_path / "a.json")
 
 
+@settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(data=st.data())
+def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys, tmp_path, data):
+    """Even if its checksum was made again: of other types, absent, or out of range."""
+    record = copy.deepcopy(genuine)
+    path = data.draw(
+        st.sampled_from([leaf for leaf in leaves(genuine) if leaf[0] == "run" or leaf[:2] == ("people", 0)])
+    )
+    value = data.draw(
+        st.sampled_from(["absent", None, True, -1, 0, 2**40, -0.5, 1e308, "", "x" * 5000, "a\0b", [], {}])
+    )
+    put(record, path, value)
+    if value == "absent":
+        parent = at(record, path[:-1])
+        parent.pop(path[-1])
+    for command, options in (
+        ("replay", ()),
+        ("gate", ("--max-gap", "2", "--max-solid", "5%", "--max-switch", "1%")),
+        ("review", ("--out", str(tmp_path / "tasks"), "--overwrite", "--anyway", "--labels", "4")),
+    ):
+        code, _, err = outcome(capsys, command, with_checksum(record), tmp_path, *options)
+        assert code in (0, 1, 2, 4)
+        assert code != 2 or (len(err.splitlines()) == 1 and len(err) < 1000)
+
+
 def test_what_is_written_is_strict_json(genuine, tmp_path):
     population = Population.from_json(json.dumps(genuine))
     trial = Agreement(spearman=math.nan, slope=np.float64("inf"), flips=0, poor=False, leader="x")

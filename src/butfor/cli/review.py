@@ -233,11 +233,10 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     with as_recorded(f"{file} cannot be held to a limit"):
         checks = [] if max_gap is None else check_gaps(standards, points_in(max_gap, "--max-gap"), without)
         checks += check_shares(audit, **shares) if audit is not None else []
+        cut = audit.run.cut if audit is not None and audit.run.threshold else ""
     if json:
         say(shown_json(json_module.dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
         return code_of(checks)
-    if audit is not None and audit.run.threshold:
-        say(audit.run.cut)
-    for check in checks:
-        say_wrapped(check.line)
+    for line in filter(None, (cut, *(check.line for check in checks))):
+        say_wrapped(line)
     return code_of(checks)
