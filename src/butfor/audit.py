@@ -22,7 +22,6 @@ from butfor.learn.threshold import USUAL
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket
-from butfor.result.labels import ClosedGap
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
@@ -33,7 +32,7 @@ from butfor.review.tasks import Review, review_tasks
 from butfor.run import explain, trial, worlds
 from butfor.run.fit import fit, with_settings
 from butfor.run.fitted import Fitted, Settings
-from butfor.run.labels import labels_frame, labels_to_review, review_order
+from butfor.run.labels import labels_frame, labels_to_review
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop, listen
 from butfor.validate import as_person
@@ -468,48 +467,6 @@ class LabelAudit(BaseEstimator):
             people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
             found = worlds.one_standard(standards, people, fitted.settings.random_state, fitted.fit_seconds)
         return OneStandards.of(found, "" if worlds.falling_short(standards) else standards.answer)
-
-    def close_gap(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        by: str = trial.BY[0],
-        groups: Sequence[Any] | None = None,
-        within: float = 0.01,
-        sensitive_features: Any = None,
-        stop: Stop | None = None,
-        progress: Progress | None = None,
-    ) -> ClosedGap:
-        """Find the fewest labels that bring the rates of two groups together.
-
-        Labels are flipped in the order of a review. The result has the flipped labels and the rates before and after;
-        it also says if the doubted labels are too few.
-
-        Parameters
-        ----------
-        X, y, sensitive_features, progress : as for `explain_all`
-            The people whose rates count. True positive rates need y.
-        by : "selection" or "true positive"
-            Which rate.
-        groups : two groups, optional
-            Without them, the two furthest apart.
-        within : float, default=0.01
-            How close the rates must come, as a share: 0.01 is one point.
-        stop : Stop, optional
-            A limit of time. It raises `butfor.errors.Stopped`.
-
-        Examples
-        --------
-        >>> len(audit.close_gap(data.X_test).flips)
-        12
-        """
-        fitted, progress = self._require_fit(), progress or Progress()
-        fitted.require_adverse()
-        standards = self._compared(fitted, progress)
-        with progress, single_threaded():
-            people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            return trial.close_gap(review_order(fitted, standards), standards, people, by, groups, within, stop)
 
     # --- reviews ------------------------------------------------------------------------------------
 

@@ -17,7 +17,8 @@ The command line prints the message and exits with code 2, or with code 3 if dis
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
@@ -96,3 +97,16 @@ def brief(thing: Any) -> str:
     """A short description of a value, for a message."""
     shape = getattr(thing, "shape", None)
     return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]
+
+
+@contextmanager
+def as_recorded(what: str) -> Iterator[None]:
+    """Turns whatever a record of the right form but with impossible content leads to into a sentence."""
+    try:
+        yield
+    except (ButforError, MemoryError):
+        raise
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
+        lacks = f": it lacks {reason}" if isinstance(error, KeyError) else f" ({type(error).__name__}: {reason})"
+        raise ReplayError(f"{what}{lacks}.") from error

@@ -209,14 +209,6 @@ def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch, te
     assert list(tmp_path.iterdir()) == [path]
 
 
-@pytest.mark.parametrize("option", ["--markdown", "--junit"])
-def test_a_device_without_space_is_a_sentence(tmp_path, option):
-    assert audit(saved(tmp_path), "--out", tmp_path / "out").code == 0
-    ending = run("gate", tmp_path / "out" / "audit.json", "--max-close-calls", "100%", option, "/dev/full")
-    assert ending.code == 3
-    assert "Traceback" not in ending.err
-
-
 @pytest.mark.parametrize("place", ["file/x", "file", "/proc/x", "/dev/null/x"])
 def test_an_unwritable_place_is_noticed_before_anything_is_read(tmp_path, place):
     (tmp_path / "file").write_text("")

@@ -40,7 +40,6 @@ def test_the_order_is_the_same_whatever_was_called_before(audit):
     other.explain(TABLE.iloc[1])
     population = other.explain_all(TABLE[:6], cases=[0, 1, 2])
     other.one_standard(TABLE[:30])
-    other.close_gap(TABLE[:60])
     pd.testing.assert_frame_equal(other.labels(), before)
     assert population.run.standard is not None, "asking about one person first costs no comparison"
     ranked = before.reset_index().dropna(subset="rank").sort_values("rank").index

@@ -23,8 +23,8 @@ NO_ROOM, BAD_INPUT = 3, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept, a review shows nothing), 2 (bad
-    input), 3 (no space or memory left), 130 (interrupted)."""
+    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is broken, a review shows nothing), 2 (bad
+    input), 3 (no space or memory left), 4 (the data cannot tell whether a limit is kept), 130 (interrupted)."""
     prepare()
     try:
         _refuse_nul(arguments or ())

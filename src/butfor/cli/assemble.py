@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import math
 import shlex
-import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -12,10 +10,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from butfor.cli.parse import bands_in, batch_in, budget_in, layers_in, names_in, seconds_in
-from butfor.errors import ButforError, SettingError, Stopped, TableError, listed
+from butfor.errors import SettingError, TableError, listed
 
 if TYPE_CHECKING:
-    from butfor import LabelAudit, Population
+    from butfor import LabelAudit
     from butfor.data import Dataset
     from butfor.data.check import Concern
     from butfor.data.sensitive import Sensitive
@@ -110,7 +108,7 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
             sensitive_features=groups_of(data),
             sensitive_bands=bands_in(o.bands),
             validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-            adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
+            adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
             reference=names_in(o.reference) or None,
             also_labelled=data.not_trained_on,
             pool=data.X_test,
@@ -119,25 +117,6 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
     except SettingError as error:  # the same setting, as it is spelled here
         raise SettingError(str(error).replace("threshold=", "--threshold ")) from error
     return labels
-
-
-def closed_gap(
-    labels: LabelAudit, data: Dataset, population: Population, o: SimpleNamespace, begun: float, progress: Progress
-) -> dict[str, Any]:
-    """What the record says of the gap that --close-gap names: the fewest doubted labels that close it, or a remark on
-    why they are not known. The verdicts stand in either case."""
-    from butfor.stopping import Stop
-
-    left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
-    asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
-    try:
-        if left <= 0 or population.run.out_of_time:
-            raise Stopped(by_hand=False)
-        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
-    except ButforError as error:
-        remark = f"Which labels would close the gap is not known. {error}"
-    progress.note(f"Note: {remark}")
-    return {"remarks": (*population.run.remarks, remark)}
 
 
 def stop_of(o: SimpleNamespace) -> Stop:

@@ -112,8 +112,6 @@ def audit(table: str, **options: Any) -> int:
     )
     if o.strict:
         assemble.refuse([concern for concern in population.run.concerns if concern.kind == MAJORITY])
-    if o.close_gap and not population.interrupted:
-        population = population.with_run(**assemble.closed_gap(labels, data, population, o, begun, progress))
     settings = assemble.settings_again(table, o, labels)
     remarks = (*notes, *population.run.remarks)
     population = population.with_run(command=assemble.command_again(settings), remarks=remarks)

@@ -266,13 +266,6 @@ QUESTION = together(
             show_default=True,
             help="Further seeds under which finds are tested.",
         ),
-        option(
-            "--close-gap",
-            is_flag=False,
-            flag_value="selection",
-            type=click.Choice(["selection", "true-positive"]),
-            help="Also find the fewest doubtful labels that close the gap between two groups' rates.",
-        ),
         option("--max-seconds", metavar="TIME", help="Stop after 90s, 10m or 2h and keep what is done."),
     ),
     setting("--rank"),

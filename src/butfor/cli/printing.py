@@ -98,7 +98,6 @@ def print_population(population: Population, folder: Path | None) -> None:
     run, (*summary, hinge) = population.run, population.summary
     answer = [
         *summary,
-        population.closed_gap.sentence if population.closed_gap else "",
         " ".join(filter(None, (population.direct, population.left_out))),
         run.cut if run.threshold else "",
         hinge,

@@ -1,6 +1,6 @@
 """The engine for every learner: the learner's own `fit`, run in parallel by joblib.
 
-`joblib.parallel_config(...)` around an audit chooses processes (loky, the default), threads, or a Dask or Ray cluster.
+`joblib.parallel_config(...)` around an audit chooses processes (loky, the default), threads, or a Dask cluster.
 Small work stays in this process.
 """
 

@@ -1,8 +1,8 @@
 """Work on processes of this machine, by joblib, or on a cluster.
 
 Work goes in chunks, sized by the time of an item. Shared data is sent once: processes of this machine map it from a
-file, on a Ray cluster it is in the object store, and on a Dask cluster it is the result of a task, which Dask computes
-again if its worker dies. A worker with other package versions would train other models, so it refuses.
+file, and on a Dask cluster it is the result of a task, which Dask computes again if its worker dies. A worker with
+other package versions would train other models, so it refuses.
 """
 
 from __future__ import annotations
@@ -117,10 +117,6 @@ class Workers:
         if isinstance(backend, DaskWorkers):
             backend.run_everywhere(check_versions, versions_here())
             return backend.submit(Sent, key, load)
-        if type(backend).__module__.startswith("ray."):
-            import ray
-
-            load = partial(_from_ray, ray.put(load))
         return Sent(key, load)
 
     def subject(self, learner: Learner, table: Table) -> Any:
@@ -251,12 +247,6 @@ def _from_file(path: str) -> Any:
     return pickle.loads(code), data
 
 
-def _from_ray(place: Any) -> Any:
-    import ray
-
-    return ray.get(place)()
-
-
 # --- in a worker --------------------------------------------------------------------------------------
 
 _held: OrderedDict[str, Any] = OrderedDict()
@@ -266,7 +256,7 @@ _lock = threading.RLock()
 def run_chunk(
     asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
 ) -> tuple[int, bytes, float, int]:
-    """The start of the chunk, the results of its items as bytes (arrays sent by Ray are read-only), its seconds after
+    """The start of the chunk, the results of its items as bytes, its seconds after
     loading, and the number of items that the worker prefers at a time."""
     parent, wanted = asks
     check_versions(wanted)

@@ -51,7 +51,7 @@ SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 MOST_IN_ONE = 300
 """The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
-RESULTS = ("standard", "one_standard", "performance", "close_gap", "reviewed")
+RESULTS = ("standard", "one_standard", "performance", "reviewed")
 """What a run found, which pages show in their own sections."""
 OURS = re.compile(r"(case|person)-\d+\.html")
 

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 
@@ -18,7 +18,7 @@ from butfor.learn.decision_split import decides_one
 from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, TrainingLabel
+from butfor.result.labels import TrainingLabel
 from butfor.result.record import as_json, percent, record_of
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import Run
@@ -26,6 +26,9 @@ from butfor.result.tables import ALL, distance_table, group_shares, keystone_tab
 from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import GroupStandard
+
+if TYPE_CHECKING:
+    from butfor.result.schema import Record
 
 SMALL_GROUP = 10
 """Shares of smaller groups say little."""
@@ -303,11 +306,6 @@ class Population(Sequence[Verdict]):
         return self.run.reviewed
 
     @property
-    def closed_gap(self) -> ClosedGap | None:
-        """The fewest doubted labels that close the gap between two groups, if requested."""
-        return self.run.close_gap
-
-    @property
     def standards(self) -> tuple[GroupStandard, ...]:
         """Each group beside comparable people in other groups; empty without an adverse label."""
         return self.run.standard.comparisons if self.run.standard else ()
@@ -332,7 +330,10 @@ class Population(Sequence[Verdict]):
         """Read a population from JSON text or from a file. One that was changed since is refused."""
         from butfor.result.schema import read_record  # needs msgspec, which audits do without
 
-        record = read_record(text)
+        return cls.of(read_record(text))
+
+    @classmethod
+    def of(cls, record: Record) -> Population:
         return cls([Verdict.of(person, record.run) for person in record.people], record.run, record.labels)
 
     from_dict = from_json

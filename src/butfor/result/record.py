@@ -15,6 +15,8 @@ import pandas as pd
 SCHEMA_VERSION = 6
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
+SUMMARY = ("status", "solidity", "decision_before", "decision_after")
+"""What a person's line says for readers without this library; everything else in it was measured."""
 LISTS = ("people", "labels")
 """Lists of a record, written one line per entry."""
 

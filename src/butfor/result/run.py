@@ -8,7 +8,6 @@ from typing import Any, Self
 
 from butfor.data.check import Concern
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
@@ -167,7 +166,6 @@ class Run(Whole):
     performance: Performance | None = None
     standard: RecordedStandards | None = None
     one_standard: tuple[OneStandard, ...] = ()
-    close_gap: ClosedGap | None = None
     reviewed: Reviewed | None = None
 
     @property

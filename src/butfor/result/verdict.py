@@ -21,7 +21,7 @@ from butfor.learn.protocols import Table
 from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
-from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, signed
+from butfor.result.record import AFTER, BEFORE, DOUBT, SUMMARY, as_json, builtins_of, percent, record_of, signed
 from butfor.result.run import Run
 from butfor.result.threshold import course, shown_at, what_moved
 from butfor.result.words import base_sentence
@@ -377,8 +377,8 @@ class Verdict(Person):
 
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the measurements."""
-        words = {"status": self.status, "solidity": self.solidity}
-        words |= {"decision_before": self.prediction, "decision_after": self.counterfactual_prediction}
+        said = (self.status, self.solidity, self.prediction, self.counterfactual_prediction)
+        words = dict(zip(SUMMARY, said, strict=True))
         measured = ((each, getattr(self, each.name)) for each in fields(Person))
         return words | {each.name: builtins_of(value) for each, value in measured if value != each.default}
 

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +12,7 @@ import pandas as pd
 from butfor.data import Dataset
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
-from butfor.errors import ButforError, ReplayError, SettingError
+from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
 from butfor.learn.capabilities import set_rows_aside
 from butfor.learn.ensemble import member_seeds, single_learner
 from butfor.learn.learners import learner_for_replay, learner_of
@@ -39,10 +38,13 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
             f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
             "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
+    name = brief(run.data.table)
     try:
-        data = load_table(run.data.table, **run.data.loading)
+        with as_recorded("run.data cannot be loaded"):
+            data = load_table(run.data.table, **run.data.loading)
     except ButforError as error:
-        raise ReplayError(f"The record's data cannot be loaded: {error}") from error
+        reason = str(error).replace(f"'{run.data.table}'", name).replace(run.data.table, name)
+        raise ReplayError(f"The record's data cannot be loaded: {reason}") from error
     if run.data.weighted:
         raise ReplayError(
             "The record was made with sample_weight, which it does not include; replay it from the Verdict."
@@ -54,7 +56,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != run.data.sha256:
-        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
+        raise ReplayError(f"{name} is not the table of the record: its training rows are different.")
     if run.reviewed:
         training = training.with_labels(run.reviewed.corrected, _corrected_to(run, training.n))
     return training, data
@@ -115,20 +117,6 @@ def _as_in_training(value: Any, column: pd.Series) -> Any:
     if column.dtype == object and isinstance(value, str) and not (column == value).any():
         return {str(each): each for each in column.dropna() if not isinstance(each, str)}.get(value, value)
     return value
-
-
-@contextmanager
-def as_recorded(what: str) -> Iterator[None]:
-    """Turn errors of a learner that a record describes into a sentence that says where."""
-    try:
-        yield
-    except ButforError:
-        raise
-    except KeyError as error:
-        raise ReplayError(f"{what}: it lacks {error}.") from error
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise ReplayError(f"{what} ({type(error).__name__}: {reason}).") from error
 
 
 # --- the audit ----------------------------------------------------------------------------------------
@@ -230,23 +218,22 @@ def review_of(population: Population, *, labels: int | None = None, hide: Sequen
 
 def rows_of(run: Run, audit: str = "") -> ReviewRows:
     """The training rows of a run and their doubts. `audit`: the record's checksum."""
-    try:
-        table, data = load_rows(run)
+    table, data = load_rows(run)
+    names = run.label_names
+    with as_recorded("The record's run block does not give its training rows"):
         X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
         sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ReplayError(f"The record's run block does not give its training rows ({error!r}).") from error
-    names, more = run.label_names, labelled_rows(table, sensitive, _also_labelled(run, table, data))
-    sensitive = replace(sensitive, values=sensitive.values[kept])
-    found = compare_labelled(
-        table,
-        sensitive,
-        more,
-        favourable=~np.isin(names, run.adverse or names[:1]),
-        names=("", ""),
-        reference=list(run.reference) or None,
-        draws=0,
-    )
+        more = labelled_rows(table, sensitive, _also_labelled(run, table, data))
+        sensitive = replace(sensitive, values=sensitive.values[kept])
+        found = compare_labelled(
+            table,
+            sensitive,
+            more,
+            favourable=~np.isin(names, run.adverse or names[:1]),
+            names=("", ""),
+            reference=list(run.reference) or None,
+            draws=0,
+        )
     answered = run.reviewed.answered if run.reviewed else ()
     return ReviewRows(
         table,

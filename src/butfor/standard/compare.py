@@ -24,7 +24,7 @@ from butfor.progress import Progress
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
-from butfor.standard.inference import Drawn, disagree, p_values
+from butfor.standard.inference import Drawn, bounds, disagree, p_values
 from butfor.standard.inputs import LARGE, Floats, Mask
 from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
 from butfor.standard.model import TwoModels, standard_of
@@ -204,7 +204,8 @@ def compare(
     for place, each in zip(of_whole, suspected, strict=True):
         suspect[groups[place].rows] = each
     comparisons = []
-    for place, p in enumerate(p_values([each[FIRST] for each in found])):
+    of_all = [each[FIRST] for each in found]
+    for place, (p, at_once) in enumerate(zip(p_values(of_all), bounds(of_all), strict=True)):
         group, own = groups[place], favourable[groups[place].rows]
         doubts = np.where(own, 1 - probabilities[place], probabilities[place])
         if group.attribute == whole.name:
@@ -213,6 +214,7 @@ def compare(
         interval = figure.interval
         if explain and interval and opinion.interval and disagree(figure, opinion):  # it covers what both say
             interval = min(interval[0], opinion.interval[0]), max(interval[1], opinion.interval[1])
+            at_once = at_once and (min(at_once[0], interval[0]), max(at_once[1], interval[1]))
         others_share = float(np.average(labels[group.others], weights=None if weight is None else weight[group.others]))
         strong = strongest(moves[place], inputs.shape[1], figure.difference)
         comparisons.append(
@@ -225,6 +227,7 @@ def compare(
                 difference=figure.difference,
                 centre=figure.centre,
                 interval=interval,
+                bounds=at_once,
                 error=figure.error if len(figure.draws) > 1 else None,
                 p=None if p is None else p[0],
                 p_adjusted=None if p is None else p[1],
