@@ -18,6 +18,9 @@ from butfor.standard.model import Columns, Standard, TwoModels, Without
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
+MOST_COLUMNS = 60
+"""Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
+at a time: each costs two fits."""
 
 
 @dataclass(frozen=True)
@@ -59,7 +62,6 @@ def column_moves(
 ) -> list[tuple[str, float, float]]:
     """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
     logistic regression. `whole`: the probabilities of the group's rows with all columns."""
-    sets = column_sets(encoded)
     own, theirs = (None, None) if weight is None else (weight[group], weight[others])
 
     def linear(columns: Columns, whole: Floats | None = None) -> tuple[Floats, Floats, Floats]:
@@ -72,6 +74,13 @@ def column_moves(
         return fitted, *levers(design, labels[others], asked, theirs, own, fitted)
 
     fitted, lever, residual = linear([])
+    if len(encoded.columns) > MOST_COLUMNS:
+        terms = fitted[1:] * (encoded.inputs[group].mean(axis=0) - encoded.inputs[others].mean(axis=0))
+        apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
+        largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
+        sets: Sequence[Columns] = [[name] for name in encoded.columns if name in largest]
+    else:
+        sets = column_sets(encoded)
     coefficients, errors = [], []
     for columns in sets:
         without, moved, _ = linear(columns, fitted)
