@@ -467,3 +467,14 @@ def test_time_is_shared_between_the_questions():
     assert stopped.run.retrainings <= 40
     assert len(stopped) == len(X.iloc[1::8])
     assert any(not v.complete for v in stopped)
+
+
+def test_one_network_of_three_labels_says_what_pulls_its_decisions():
+    """The pulls add up to the margin between two of the labels."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=120), "b": rng.normal(size=120), "c": rng.choice(["u", "v"], 120)})
+    y = pd.Series(np.select([X["a"] > 0.5, X["a"] < -0.5], ["high", "low"], "middle"))
+    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=10), budget=2, members=1, fresh_seeds=0, phi="everyone")
+    audit.fit(X, y, sensitive_features="c")
+    for verdict in audit.explain_all(X[:6]):
+        assert sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4)

@@ -242,6 +242,10 @@ class Learner:
         """The same learner under another seed; itself if it has none."""
         return self
 
+    def work(self, table: Table) -> float | None:
+        """Roughly the microseconds of one fit; None if unknown. It decides whether processes train."""
+        return None
+
     def record(self) -> dict[str, Any]:
         """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
         raise NotImplementedError

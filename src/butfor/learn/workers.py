@@ -22,10 +22,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -105,13 +105,13 @@ class Workers:
         return int(backend.effective_n_jobs(jobs))
 
     def send(self, code: Any, data: Any) -> Any:
-        """Make both available to workers for the lifetime of the returned object. Code is sent by value, since workers
-        cannot import from a script or a notebook."""
+        """Make both available to workers for the lifetime of the returned object. The user's own code is sent by value,
+        since workers may be unable to import it."""
         backend, key = self._active()[0], uuid.uuid4().hex
         try:
             if _is_local(backend):
-                return _write(key, cloudpickle.dumps(code), data)
-            load = partial(pickle.loads, cloudpickle.dumps((code, data)))
+                return _write(key, _by_value(code), data)
+            load = partial(pickle.loads, _by_value((code, data)))
         except Exception as error:  # the user's own objects may raise anything
             raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
         if isinstance(backend, DaskWorkers):
@@ -208,6 +208,26 @@ def in_order(chunks: Chunks, count: int) -> list[Any]:
         for chunk, results in chunks:
             done.update(zip(chunk, results, strict=True))
     return [done[k] for k in range(count)]
+
+
+def _by_value(code: Any) -> bytes:
+    """Pickled together with what it uses of modules that are neither installed nor ours, such as the user's own beside
+    a script: a worker may have been started elsewhere, or know another module of that name."""
+    own = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] not in _installed()]
+    own = [module for module in own if getattr(module, "__file__", None) and module.__name__ in sys.modules]
+    with ExitStack() as registered:
+        for module in own:
+            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(module)
+                registered.callback(cloudpickle.unregister_pickle_by_value, module)
+        with suppress(Exception):  # a module may hold what cannot be sent, such as a lock
+            return bytes(cloudpickle.dumps(code))
+    return bytes(cloudpickle.dumps(code))
+
+
+@lru_cache(maxsize=1)
+def _installed() -> set[str]:
+    return {"butfor", *sys.stdlib_module_names, *packages_distributions()}
 
 
 def _is_local(backend: Any) -> bool:

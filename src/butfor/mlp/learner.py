@@ -73,6 +73,9 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
             )
         return NetworkModel(network, rows, self.encoded(table))
 
+    def work(self, table: Table) -> float:
+        return 4.0 * table.n * self.recipe.max_epochs
+
     def pack(self, model: NetworkModel) -> Network:
         return model.network
 

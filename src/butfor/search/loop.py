@@ -90,6 +90,9 @@ class Loop:
     incomplete."""
     LEARNING = 8
     """The most attempts made ahead if the next ones depend on their results."""
+    MEASURED, NEAR = 8, 10
+    """Sets on which the engine's distance from the model's own `fit` is measured, and how many times that distance a
+    gain must be below 0 for "no set changes the decision" to be said without that `fit`."""
 
     def __init__(
         self,
@@ -140,6 +143,40 @@ class Loop:
             if claiming and (not others or len({s.claim for s in claiming}) >= 4 * self.trainer.n_jobs):
                 self._confirm(claiming)
             self.progress.found(sum(s.found is not None or s.claim is not None for s in searches))
+        if self.claims is None and not self.trainer.bound.by_definition:
+            self._rule_out([s for s in searches if s.found is None and s.plan.done and not (s.claim or s.proven)])
+
+    def _rule_out(self, searches: Sequence[AttemptSearch]) -> None:
+        """Before "no set changes the decision" is said: sets that come close by the engine are trained by the model's
+        own `fit`. Its distance from the engine is measured for each person, first on the sets nearest to anybody's
+        other decision. Searches stay incomplete until all near sets are trained."""
+        sets = [flips for flips in self.trainer.known_sets if 0 < len(flips) <= self.task.budget]
+        if not searches or not sets:
+            return
+        for search in searches:
+            search.out_of_claims = True
+        people, away = [s.person for s in searches], np.array([s.away for s in searches])
+        logits = self._logits(sets)[:, people]
+        allowed = np.array([self.psi.permits(flips)[people] for flips in sets]) & ~np.isnan(logits)
+        gains = np.where(allowed, logits * away, -np.inf)
+        closest = np.argsort(-gains.max(axis=0), kind="stable")
+        new = list(dict.fromkeys(gains.argmax(axis=0)[closest].tolist()))[: self.MEASURED]
+        trained: list[int] = []
+        self.progress.phase(CONFIRMATION)
+        while new:
+            self.trainer.confirm([sets[k] for k in new])
+            trained += new
+            fitted = np.array([self.trainer.confirmed_logits(sets[k])[people] for k in trained], np.float64)
+            distance = np.fmax.reduce(np.abs(fitted - logits[trained]))  # of sets that could be trained
+            near = allowed & (gains >= -self.NEAR * np.nan_to_num(distance, nan=np.inf))
+            new = np.setdiff1d(np.flatnonzero(near.any(axis=1)), trained).tolist()
+        for k, search in enumerate(searches):
+            turned = np.flatnonzero(allowed[trained, k] & search.changes_decision(fitted[:, k]))
+            if len(turned):
+                best = turned[(fitted[turned, k] * search.away).argmax()]
+                search.found, search.found_logit, search.complete = sets[trained[best]], float(fitted[best, k]), True
+                search.first_size = len(search.found)
+            search.out_of_claims = bool(np.isnan(fitted[near[trained, k], k]).any())
 
     def _confirm_rest(self, searches: Sequence[AttemptSearch], *, one_by_one: bool) -> None:
         """Train no more attempts; confirm each person's smallest claim first, one by one if time is short."""

@@ -18,6 +18,9 @@ from butfor.standard.model import Columns, Standard, TwoModels, Without
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
+MOST_COLUMNS = 60
+"""Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
+at a time: each costs two fits."""
 
 
 @dataclass(frozen=True)
@@ -58,7 +61,6 @@ def column_moves(
 ) -> list[tuple[str, float, float]]:
     """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
     logistic regression. Of a large table, by a part of its rows."""
-    sets: list[Columns] = [[], *column_sets(encoded)]
     group, others = group[thin(len(group), MOST_LEARNED)], others[thin(len(others), MOST_LEARNED)]
     own, theirs = (None, None) if weight is None else (weight[group], weight[others])
 
@@ -72,6 +74,14 @@ def column_moves(
         return fitted, *levers(design, labels[others], asked, theirs, own, fitted)
 
     fitted, lever, residual = linear([])
+    if len(encoded.columns) > MOST_COLUMNS:
+        terms = fitted[1:] * (encoded.inputs[group].mean(axis=0) - encoded.inputs[others].mean(axis=0))
+        apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
+        largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
+        sets: Sequence[Columns] = [[name] for name in encoded.columns if name in largest]
+    else:
+        sets = column_sets(encoded)
+    sets = [[], *sets]  # first none, so that moves compare models of the same rows
     coefficients, errors = [], []
     for columns in sets:
         without, moved, _ = linear(columns, fitted)
