@@ -255,8 +255,8 @@ def title(path: str | Path) -> str:
 # --- dates and decimals ---------------------------------------------------------------------------------
 
 
-def as_numbers(frame: pd.DataFrame, columns: Iterable[Any], note: Note) -> tuple[pd.DataFrame, tuple[Any, ...]]:
-    """The frame with dates and decimals as numbers, and the columns that held dates."""
+def as_numbers(frame: pd.DataFrame, columns: Iterable[Any], note: Note) -> pd.DataFrame:
+    """The frame with dates and decimals as numbers; its `attrs` name the columns that held dates."""
     frame, dates = frame.copy(deep=False), []
     for column in columns:
         kind = written = pd.api.types.infer_dtype(frame[column])
@@ -275,7 +275,8 @@ def as_numbers(frame: pd.DataFrame, columns: Iterable[Any], note: Note) -> tuple
             ) from None
         dates += [column] * (kind == "date")
         note(f"Column '{column}' holds {NUMBERS[kind]}.")
-    return frame, tuple(dates)
+    frame.attrs[DATES] = (*frame.attrs.get(DATES, ()), *dates)
+    return frame
 
 
 def days_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64]:

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.columns import is_numeric, numbers_in, refuse_missing_columns
+from butfor.data.read import date_of
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -31,13 +32,14 @@ Cuts = Sequence[float] | Mapping[Any, Sequence[float]]
 
 @dataclass(frozen=True)
 class Bands:
-    """Cut points of a number, smallest first, and the names of the bands."""
+    """Cut points of a number, or of dates as days, smallest first, and the names of the bands."""
 
     cuts: tuple[float, ...]
+    dates: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        shown = [f"{cut:.12g}" for cut in self.cuts]
+        shown = [date_of(cut) if self.dates else f"{cut:.12g}" for cut in self.cuts]
         between = [f"{low} to under {high}" for low, high in pairwise(shown)]
         return (f"under {shown[0]}", *between, f"{shown[-1]} and over")
 

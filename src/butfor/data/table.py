@@ -22,7 +22,7 @@ from butfor.data.catalogue import DATASETS, SPECS, Setup
 from butfor.data.check import check_cells
 from butfor.data.labels import MOST_CLASSES, label_names
 from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
-from butfor.data.read import STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
+from butfor.data.read import DATES, STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
 from butfor.encode import OWN, REFUSE
 from butfor.errors import SettingError, TableError, listed, nearest
 
@@ -100,7 +100,7 @@ def load_table(
         raise SettingError("--drop leaves no column to learn from.")
     learned_or_protected = list(dict.fromkeys([*inputs, *protected]))
     check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, *(c for c in named.values() if c)]))])
-    frame, dates = as_numbers(frame, inputs, note)
+    frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
@@ -138,7 +138,7 @@ def load_table(
         label_names=names,
         setup=default_setup(len(rows[TRAIN]), seed),
         kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
-        dates=dates,
+        dates=frame.attrs[DATES],
         cluster=None if cluster is None else {part: frame[cluster].iloc[at] for part, at in rows.items()},
         weight=None if weight is None else {part: frame[weight].iloc[at] for part, at in rows.items()},
     )

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from butfor.data.check import Concern, concerns_of
 from butfor.data.labels import label_names, label_number
-from butfor.data.read import ASIDE, DATES, as_numbers
+from butfor.data.read import ASIDE, as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.learn.capabilities import usual_members
@@ -128,9 +128,7 @@ def _without_dates(X: pd.DataFrame, model: Any, encoder: Any, notes: list[str]) 
     raw = isinstance(model, Learner) or isinstance(encoder, str)
     if raw or (encoder is None and not isinstance(model, MakesLearner) and preprocesses(model)):
         return X.copy(deep=False)
-    X, dates = as_numbers(X, X.columns, notes.append)
-    X.attrs[DATES] = (*X.attrs.get(DATES, ()), *dates)
-    return X
+    return as_numbers(X, X.columns, notes.append)
 
 
 def labelled_rows(

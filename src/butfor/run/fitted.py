@@ -258,6 +258,7 @@ def compare_labelled(
     if more is not None:
         X = pd.concat([X, more.X])
         order = table_order(X)
+        X.attrs = table.X.attrs
         X, labels = X.iloc[order], np.concatenate([labels, favourable[more.codes]])[order]
         values = np.concatenate([sensitive.values, more.groups])[order]
         sensitive = replace(sensitive, values=values, combinations=sensitive.combinations_of(X))

@@ -100,7 +100,7 @@ def compare_standards(
     check_random_state(random_state)
     progress, beside = shown(progress), (sensitive_features, cluster, sample_weight)
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
-    X, cluster = as_clusters(as_numbers(X, X.columns, progress.note)[0], cluster)
+    X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:
         raise SettingError(f"draws={draws!r} must be a whole number from 0 up.")
     classes = label_values(y.to_numpy())
