@@ -20,7 +20,7 @@ from butfor.errors import SettingError, listed
 from butfor.learn.protocols import Learner, Model, Table
 from butfor.learn.threshold import USUAL
 from butfor.machine import single_threaded
-from butfor.progress import Progress
+from butfor.progress import Progress, shown
 from butfor.prove import Bracket
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
@@ -106,7 +106,8 @@ class LabelAudit(BaseEstimator):
     Notes
     -----
     Methods that take people (`X`) also take `sensitive_features`, one value per person, if the protected attribute
-    stands beside the table, and `progress`, an object that shows progress.
+    stands beside the table, and `progress`. By default a call that takes long shows in a terminal or notebook how far
+    it is; `progress=False` turns that off.
 
     Examples
     --------
@@ -167,13 +168,14 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any,
         sensitive_bands: Cuts | None = None,
         sample_weight: Any = None,
+        cluster: Any = None,
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
         reference: Any = None,
         also_labelled: Sequence[Any] = (),
         pool: Any = None,
         label_names: Sequence[str] | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Self:
         """Train the model on a table and remember its groups.
 
@@ -182,7 +184,7 @@ class LabelAudit(BaseEstimator):
         X : data frame
             The training rows: pandas, polars or pyarrow.
         y : array
-            Their labels.
+            Their labels. Rows without one are left out.
         sensitive_features : str, list of str, or array
             The name of the protected column in X, or several names. An array with one value per row stands beside X,
             and the model does not see it.
@@ -190,22 +192,28 @@ class LabelAudit(BaseEstimator):
             Cut points for a numeric protected attribute with more than 10 different values: [25, 60], or
             {"age": [25, 60]} by column. Without them it is cut into thirds.
         sample_weight : array, optional
-            A weight per training row.
+            A weight per training row, for the model as it is and for the comparison of groups, where only ratios count.
+            A network takes no weights: there they serve the comparison alone.
+        cluster : str or array, optional
+            A column of X, or a value per row: rows with the same value are about one person, advert or household. Only
+            the comparison of groups uses it; the model does not see the column.
         validation : (X, y), optional
             Rows that decide when a network stops training. Without them a network sets aside a share of X.
         adverse : label or list of labels, optional
             The label that people would rather not have. With it, groups are compared and people who get this decision
             are audited.
-        reference : group, optional
-            Compare every group with this one, and not with all others.
-        also_labelled : (X, y) or (X, y, sensitive_features), optional
-            More labelled rows, such as test rows. Only the comparison of groups uses them.
+        reference : group, list of groups or dict, optional
+            Compare every group with this one, and not with all others; of several attributes, one group each:
+            {"black": "no", "married": "yes"}.
+        also_labelled : (X, y) or (X, y, sensitive_features, cluster, sample_weight), optional
+            More labelled rows, such as test rows. Only the comparison of groups uses them. What stands beside the
+            training rows is needed here too; None for what does not.
         pool : data frame, optional
             With `threshold="top 20%"`: the people who compete for the places. The model must not have been trained on
             them. Without it, the rows of `also_labelled` compete.
         label_names : list of str, optional
             Names for the labels in results and pages, in sorted order of the labels.
-        progress : Progress, optional
+        progress : Progress or bool, optional
             Shows progress.
         """
         fitted = fit(
@@ -215,13 +223,14 @@ class LabelAudit(BaseEstimator):
             sensitive_features=sensitive_features,
             sensitive_bands=sensitive_bands,
             sample_weight=sample_weight,
+            cluster=cluster,
             validation=validation,
             adverse=adverse,
             reference=reference,
             also_labelled=also_labelled,
             pool=pool,
             label_names=label_names,
-            progress=progress,
+            progress=shown(progress),
         )
         return self._reset(fitted)
 
@@ -292,7 +301,7 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any = None,
         towards: Any = None,
         stop: Stop | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Verdict:
         """Find the few training labels on which the decision about one person hinges.
 
@@ -326,7 +335,7 @@ class LabelAudit(BaseEstimator):
         cases: Sequence[int] | None = None,
         towards: Any = None,
         stop: Stop | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Population:
         """Find the labels on which decisions hinge, for many people.
 
@@ -346,7 +355,7 @@ class LabelAudit(BaseEstimator):
         stop : Stop, optional
             A limit: `butfor.max_seconds(600) | butfor.max_retrainings(5000)`. Ctrl-C stops as well. What is done is
             returned; the rest is marked incomplete.
-        progress : Progress, optional
+        progress : Progress or bool, optional
             Shows progress.
 
         Returns
@@ -369,7 +378,7 @@ class LabelAudit(BaseEstimator):
             towards=towards,
             standards=None if self._standards and self._standards.interrupted else self._standards,
             stop=stop,
-            progress=progress,
+            progress=shown(progress),
         )
         if found is not None and (found.draws or self.fitted_.adverse is None):
             self._standards = found
@@ -391,7 +400,7 @@ class LabelAudit(BaseEstimator):
 
     # --- labels and groups --------------------------------------------------------------------------
 
-    def standards(self, progress: Progress | None = None) -> Standards:
+    def standards(self, progress: Progress | bool | None = None) -> Standards:
         """Compare each group's labels with those of comparable people in other groups.
 
         It needs `fit(adverse=…)` and is computed once.
@@ -437,7 +446,7 @@ class LabelAudit(BaseEstimator):
         )
 
     def one_standard(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | bool | None = None
     ) -> OneStandards:
         """Estimate whose decisions change if every group is labelled by one standard.
 
@@ -461,7 +470,7 @@ class LabelAudit(BaseEstimator):
         >>> len(audit.one_standard(data.X_test))
         0
         """
-        fitted, progress = self._require_fit(), progress or Progress()
+        fitted, progress = self._require_fit(), shown(progress)
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
@@ -514,7 +523,7 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any = None,
         before: Sequence[GroupStandard] | None = None,
         apply_anyway: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> tuple[Reviewed, Self]:
         """Correct the table with a review's answers and show what changes.
 
@@ -541,7 +550,7 @@ class LabelAudit(BaseEstimator):
         fitted = self._require_fit()
         outcome = check_answers(answers, self._review, fitted.label_names, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
-            fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=progress
+            fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=shown(progress)
         )
         other = copy(self)._reset(again)
         other._standards = standards
@@ -555,12 +564,14 @@ class LabelAudit(BaseEstimator):
         self._standards = self._review = None
         return self
 
-    def _compared(self, fitted: Fitted, progress: Progress | None = None, interrupted: bool = False) -> Standards:
+    def _compared(
+        self, fitted: Fitted, progress: Progress | bool | None = None, interrupted: bool = False
+    ) -> Standards:
         """The comparison of groups, computed once; without an adverse label, only the doubts. `interrupted`: a
         comparison that Ctrl-C cut short will do."""
         if self._standards is None or (self._standards.interrupted and not interrupted):
             draws = {"draws": 0} if fitted.adverse is None else {}
-            self._standards = fitted.compare(progress=progress, **draws)
+            self._standards = fitted.compare(progress=shown(progress), **draws)
         return self._standards
 
     def _settings(self) -> Settings:

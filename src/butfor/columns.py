@@ -6,6 +6,7 @@ Each function returns what was asked for, or raises a `TableError` that names th
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -73,6 +74,24 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
     refuse_rows(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
     refuse_rows(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", RESCALE)
     return numbers
+
+
+def as_whole_numbers(values: pd.Series) -> pd.Series:
+    """A column as it would be read without missing values: pandas reads whole numbers with gaps as floats."""
+    gaps = values.isna()
+    if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():
+        return values
+    return values.astype(object).where(gaps, values.fillna(0).astype(np.int64).astype(object))
+
+
+def clusters_in(values: Any) -> NDArray[np.int64]:
+    """Each row's cluster as a number from 0; a row without a value is a cluster of its own."""
+    column = pd.Series(values, dtype=object)
+    codes, found = pd.factorize(column.astype(str).where(column.notna(), None))
+    codes = codes.astype(np.int64)
+    alone = codes < 0
+    codes[alone] = len(found) + np.arange(alone.sum())
+    return codes
 
 
 def refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:

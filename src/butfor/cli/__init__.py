@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from butfor.cli.assemble import spelled
 from butfor.cli.commands import cli
 from butfor.errors import FULL, ButforError, OutputError, SettingError, Stopped
 from butfor.signals import stopped, told_to_end
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OutputError as error:
         return _fail(str(error), NO_ROOM if error.full else BAD_INPUT)
     except ButforError as error:
-        return _fail(str(error))
+        return _fail(spelled(str(error)))
     except click.UsageError as error:
         if error.ctx and error.message == error.ctx.get_help():  # nothing was asked for
             say(error.message)

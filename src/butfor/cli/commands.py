@@ -35,7 +35,7 @@ from butfor.cli.options import (
     AuditCommand,
     config_text,
 )
-from butfor.cli.parse import bands_in, cases_in, names_in
+from butfor.cli.parse import bands_in, cases_in, references_in
 from butfor.cli.review import gate, replay, review
 from butfor.errors import OutputError, plural
 from butfor.terminal import one_line, say, say_wrapped, shown_json
@@ -153,7 +153,6 @@ def audit(table: str, **options: Any) -> int:
     "Question",
     ADVERSE,
     REFERENCE,
-    option("--cluster", help="The column that joins rows about one person."),
     option("--draws", type=int, default=99, show_default=True, help="Tables drawn under one standard for all."),
     option("--model", help="A classifier of yours as the standard, package.module:name. Default: the mean of two."),
     option("--n-jobs", type=int, help="Tables drawn at a time. Default: one per core."),
@@ -188,9 +187,10 @@ def standard(table: str, **options: Any) -> int:
     if o.out is not None:
         check_results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
-    data = assemble.load(table, o, progress.note)
+    data = assemble.load(table, o, progress.note, whole=True)
     name, adverse = data.name, assemble.adverse_labels(data, o.adverse)
-    X, y, groups = _all_rows(data)
+    reference = references_in(o.reference, assemble.protected(data))
+    X, y, groups, cluster, weight = _all_rows(data)
     del data  # its parts are copies of X
     give_back_memory()
     found = compare_standards(
@@ -200,8 +200,9 @@ def standard(table: str, **options: Any) -> int:
         sensitive_bands=bands_in(o.bands),
         adverse=adverse,
         standard=None if o.model is None else model_named(o.model),
-        reference=names_in(o.reference) or None,
-        cluster=o.cluster,
+        reference=reference,
+        cluster=cluster,
+        sample_weight=weight,
         draws=o.draws,
         n_jobs=o.n_jobs,
         random_state=o.random_state,
@@ -225,8 +226,8 @@ def standard(table: str, **options: Any) -> int:
     return 130 if found.interrupted else 0
 
 
-def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
-    """The whole table: what an audit splits; its labels by name; and its protected attribute."""
+def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any, Any, Any]:
+    """The whole table: what an audit splits; its labels by name; its protected attribute, clusters and weights."""
     import pandas as pd
 
     from butfor.standard.inputs import LARGE
@@ -234,10 +235,13 @@ def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
     X = pd.concat([data.X_train, data.X_val, data.X_test])
     y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
     order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
-    groups = data.sensitive if data.groups is None else pd.concat(list(data.groups.values())).iloc[order]
+    groups, cluster, weight = (
+        None if each is None else pd.concat(list(each.values())).iloc[order]
+        for each in (data.groups, data.cluster, data.weight)
+    )
     if len(X) > LARGE:  # text takes ten times the memory of codes
         X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
-    return X.iloc[order], y.iloc[order], groups
+    return X.iloc[order], y.iloc[order], data.sensitive if groups is None else groups, cluster, weight
 
 
 @command("check-table")

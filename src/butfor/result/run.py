@@ -18,7 +18,7 @@ from butfor.standard.slices import kept
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
-    *("test", "validation", "hold_out", "identifier"),
+    *("test", "validation", "hold_out", "identifier", "cluster", "weight"),
 )
 """Fields of `Data` that are arguments of `load_table`."""
 
@@ -37,6 +37,7 @@ class Data(Whole):
     """Rows that only stop training early."""
     validated: bool = True
     weighted: bool = False
+    clustered: bool = False
     given: str | None = None
     label: str | None = None
     sensitive: str | None = None
@@ -48,6 +49,8 @@ class Data(Whole):
     validation: str | None = None
     hold_out: bool = True
     identifier: str | None = None
+    cluster: str | None = None
+    weight: str | None = None
 
     @classmethod
     def of(cls, origin: Mapping[str, Any], **known: Any) -> Self:
@@ -127,8 +130,8 @@ class Run(Whole):
     adverse: tuple[str, ...] = ()
     """The labels that people would rather not have."""
     towards: str | None = None
-    reference: tuple[str, ...] = ()
-    """The groups that others are compared with; empty means all others."""
+    reference: dict[str, str] = field(default_factory=dict)
+    """By attribute the group that others are compared with; without one, with all others."""
     acceptance: Acceptance | None = None
     """How many decisions are favourable; None with more than two labels."""
     learner: dict[str, Any]

@@ -10,6 +10,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.data import Dataset
+from butfor.data.read import DATES, days_in
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
@@ -45,11 +46,17 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     except ButforError as error:
         reason = str(error).replace(f"'{run.data.table}'", name).replace(run.data.table, name)
         raise ReplayError(f"The record's data cannot be loaded: {reason}") from error
-    if run.data.weighted:
-        raise ReplayError(
-            "The record was made with sample_weight, which it does not include; replay it from the Verdict."
-        )
-    training = Table(data.X_train, data.y_train)
+    for given, known, column in (
+        ("sample_weight", run.data.weighted, run.data.weight),
+        ("cluster", run.data.clustered, run.data.cluster),
+    ):
+        if known and column is None:
+            raise ReplayError(
+                f"The record was made with {given}, which it does not include; replay it from the Verdict."
+            )
+    weight = None if data.weight is None else data.weight["train"].to_numpy()
+    cluster = None if data.cluster is None else data.cluster["train"].to_numpy()
+    training = Table(data.X_train, data.y_train, weight=weight, cluster=cluster)
     if run.data.set_aside:
         with as_recorded("run.learner cannot be made again"):
             training = set_rows_aside(single_learner(learner_of(run.learner)), training)
@@ -96,6 +103,8 @@ def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
         if str(c) not in verdict.values:
             raise ReplayError(f"The record of {verdict.who} lacks column '{c}'.")
         value = verdict.values[str(c)]
+        if c in table.attrs.get(DATES, ()) and isinstance(value, str):
+            value = days_in(pd.Series([value], name=c))[0]
         given = pd.Series([_as_in_training(value, table[c])], index=[verdict.row])
         try:
             columns[c] = given.astype(table[c].dtype)
@@ -144,7 +153,7 @@ def fitted_again(
     asked = Settings(
         single_learner(learner), members=members, threshold=threshold, budget=run.budget, **rules, **settings
     )
-    X, y = training.whole[:2] if training.whole else (training.X, training.y)
+    X, y, _, weight, cluster = training.whole or (training.X, training.y, None, training.weight, training.cluster)
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(
             asked,
@@ -152,10 +161,11 @@ def fitted_again(
             y,
             sensitive_features=_protected(run, X, data) if known else np.zeros(len(X)),
             sensitive_bands=run.sensitive_bands or None,
-            sample_weight=training.weight,
+            sample_weight=weight,
+            cluster=cluster,
             validation=None if training.whole else training.validation,
             adverse=run.adverse or None,
-            reference=list(run.reference) or None if known else None,
+            reference=run.reference if known else None,
             also_labelled=_also_labelled(run, training, data) if known else (),
             pool=_pool(run, training, data),
             label_names=run.label_names,
@@ -221,7 +231,7 @@ def rows_of(run: Run, audit: str = "") -> ReviewRows:
     table, data = load_rows(run)
     names = run.label_names
     with as_recorded("The record's run block does not give its training rows"):
-        X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
+        X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
         sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
         more = labelled_rows(table, sensitive, _also_labelled(run, table, data))
         sensitive = replace(sensitive, values=sensitive.values[kept])
@@ -231,7 +241,7 @@ def rows_of(run: Run, audit: str = "") -> ReviewRows:
             more,
             favourable=~np.isin(names, run.adverse or names[:1]),
             names=("", ""),
-            reference=list(run.reference) or None,
+            reference=run.reference,
             draws=0,
         )
     answered = run.reviewed.answered if run.reviewed else ()

@@ -15,24 +15,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor.columns import clusters_in
+from butfor.data.check import concerns_of
 from butfor.data.labels import label_names, label_number
-from butfor.data.proxies import check_groups
+from butfor.data.read import as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import label_values
 from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
-from butfor.progress import Progress
+from butfor.progress import Progress, shown
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
 from butfor.standard.inference import Drawn, bounds, disagree, p_values
-from butfor.standard.inputs import LARGE, Floats, Mask
-from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
+from butfor.standard.inputs import LARGE, Floats, Mask, Rows
+from butfor.standard.members import codes_of, groups_of, missing_values
 from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
 from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 from butfor.standard.slices import Slice, Slicing, in_order, slices_of
 from butfor.standard.wrong import suspects
-from butfor.validate import as_labels, as_table, as_weights
+from butfor.validate import as_clusters, as_weights, labelled
 
 
 def compare_standards(
@@ -49,7 +52,7 @@ def compare_standards(
     n_jobs: int | None = -1,
     random_state: int = 0,
     sensitive_bands: Cuts | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Standards:
     """Compare each group's labels with those of comparable people in other groups.
 
@@ -64,8 +67,9 @@ def compare_standards(
         combinations too.
     adverse : label or list of labels
         What people would rather not get.
-    reference : group or list of groups, optional
-        The group to compare with, instead of all others; of several attributes, one group each.
+    reference : group, list of groups or dict, optional
+        The group to compare with, instead of all others; of several attributes, one group each. A value that several
+        attributes have needs its attribute: {"black": "no", "married": "yes"}.
     cluster : str or array, optional
         A column, or a value per row: rows with the same value are decisions about one person, advert or household.
     standard : classifier, optional
@@ -74,6 +78,8 @@ def compare_standards(
         Tables drawn under one standard for everybody, for intervals and p-values.
     sample_weight : array, optional
         One weight per row.
+    progress : Progress or bool, optional
+        Shows progress: by default in a terminal or notebook, never with False.
 
     Returns
     -------
@@ -92,11 +98,13 @@ def compare_standards(
     """
     check_n_jobs(n_jobs)
     check_random_state(random_state)
-    X = as_table(X)
-    y = as_labels(X, y)
+    progress, beside = shown(progress), (sensitive_features, cluster, sample_weight)
+    X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
+    X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:
         raise SettingError(f"draws={draws!r} must be a whole number from 0 up.")
-    codes, classes = pd.factorize(y, sort=True)
+    classes = label_values(y.to_numpy())
+    codes = np.searchsorted(classes, y.to_numpy().astype(classes.dtype))
     known = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
     coded = bool(known) and set(classes) <= set(known)
     named = tuple(known[label] for label in classes) if coded else label_names(classes, y.name)
@@ -108,21 +116,22 @@ def compare_standards(
             f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    concerns = concerns_of(X, y, sensitive)
     found = compare(
         X,
         np.isin(codes, good),
-        attributes_of(sensitive, X, sensitive_features),
+        sensitive.each,
         names=(" or ".join(named[k] for k in bad), " or ".join(named[k] for k in good)),
         reference=reference,
-        cluster=cluster,
+        cluster=None if cluster is None else clusters_in(cluster),
         standard=standard,
         draws=int(draws),
-        weight=as_weights(X, sample_weight),
+        weight=as_weights(X, sample_weight, sensitive),
         n_jobs=n_jobs,
         random_state=random_state,
         progress=progress,
     )
-    return replace(found, proxies=tuple(map(str, check_groups(X, sensitive))))
+    return replace(found, proxies=tuple(map(str, concerns)))
 
 
 def compare(
@@ -132,7 +141,7 @@ def compare(
     *,
     names: tuple[str, str],
     reference: Any = None,
-    cluster: Any = None,
+    cluster: Rows | None = None,
     standard: Any = None,
     draws: int = 99,
     weight: Floats | None = None,
@@ -148,9 +157,8 @@ def compare(
     if weight is not None:  # only ratios matter: penalties would count for less where weights are large
         weight = weight / weight.mean()
     whole, labels = attributes[-1], favourable.astype(np.float64)
-    clusters, cluster_column = clusters_of(cluster, X)
-    protected = [column for attribute in attributes for column in attribute.columns]
-    inputs = X.drop(columns=list(dict.fromkeys([*protected, *cluster_column])))
+    clusters, protected = cluster, [column for attribute in attributes for column in attribute.columns]
+    inputs = X.drop(columns=list(dict.fromkeys(protected)))
     if not inputs.shape[1]:
         raise TableError(
             "The table has only protected columns: there is nothing to learn a standard from. Add columns."
@@ -260,6 +268,8 @@ def compare(
         parts=slices,
         not_sliced=not_sliced,
         clusters=None if clusters is None else int(clusters.max()) + 1,
+        cluster=clusters,
+        correlation=null.correlation,
         interrupted=interrupted,
     )
 

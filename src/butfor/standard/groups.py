@@ -398,6 +398,10 @@ class Standards(Compared):
     proxies: tuple[str, ...] = ()
     """A sentence on columns that determine a group."""
     interrupted: bool = False
+    cluster: NDArray[np.int64] | None = None
+    """Each row's cluster, as a number from 0."""
+    correlation: float = 0.0
+    """Of the labels' latent scores within a cluster."""
     validation: Standards | None = None
     """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
     table: str | None = None
@@ -445,7 +449,8 @@ class Standards(Compared):
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
         names = ("groups", "is_favourable", "doubt", "suspect", "index")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        cluster = None if self.cluster is None else self.cluster[rows]
+        return replace(self, cluster=cluster, **{name: getattr(self, name)[rows] for name in names})
 
     @cached_property
     def wrong(self) -> Floats:

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from butfor.columns import is_numeric, numbers_in
+from butfor.data.read import DATES
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
 from butfor.errors import plural
@@ -111,7 +112,7 @@ class Slicing(NamedTuple):
     def of(cls, table: pd.DataFrame) -> Slicing:
         names, skipped, found = list[tuple[str, str]](), list[str](), []
         for column in table.columns:
-            codes, values = pd.factorize(_values(table[column]), sort=True)
+            codes, values = pd.factorize(_values(table[column], column in table.attrs.get(DATES, ())), sort=True)
             if len(values) > MOST_VALUES:
                 skipped.append(str(column))
                 continue
@@ -150,15 +151,15 @@ def sums_in(places: NDArray[np.int32], factors: Floats, count: int, values: Floa
     return found
 
 
-def _values(column: pd.Series) -> pd.Series:
-    """What slices go by: values as text, of numbers with many the quarter."""
+def _values(column: pd.Series, dates: bool) -> pd.Series:
+    """What slices go by: values as text, of dates and numbers with many the quarter."""
     if is_numeric(column) and column.nunique() > AS_THEY_ARE:
         found = np.sort(numbers_in(column.dropna()))
         above = found[found > found[0]]
         cuts = np.quantile(found, [0.25, 0.5, 0.75], method="higher")
         cuts = np.maximum(cuts, above[0])  # where most are alike, those stay apart from the others
         cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
-        return Bands(tuple(cuts.tolist())).of(column).fillna(MISSING)
+        return Bands(tuple(cuts.tolist()), dates).of(column).fillna(MISSING)
     return column.astype(object).where(column.notna(), MISSING).map(str)
 
 
