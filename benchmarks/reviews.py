@@ -33,7 +33,7 @@ from sklearn.ensemble import HistGradientBoostingClassifier
 from sklearn.linear_model import LogisticRegression
 from sklearn.model_selection import cross_val_predict
 
-from benchmarks.planted import BASES, GROUPS, KINDS, Floats, Mask, Planted
+from benchmarks.planted import BASES, GROUPS, KINDS, Mask, Planted
 from benchmarks.rows import Row, names, numbers, options, parse, run
 from butfor.audit import LabelAudit
 from butfor.encode import TableEncoder

@@ -141,7 +141,7 @@ def _write_tasks(
 
     made = review_of(audit, hide=names_in(hide), seed=random_state or 0, **choice)
     for line in made.lines:
-        say(line)
+        say_wrapped(line)
     if made.hopeless and not anyway:
         say("No tasks were written; --anyway writes them.")
         return 1
@@ -174,7 +174,7 @@ def _close(
     evidence = outcome.evidence
     if out is None or (evidence.shows_nothing and not anyway):
         for line in evidence.lines:
-            say(line)
+            say_wrapped(line)
         if evidence.shows_nothing:
             say("Nothing was corrected or written; --anyway does it.")
             return 1
@@ -187,7 +187,7 @@ def _close(
         written = write_after(after, tables, out)
     assert after.reviewed is not None
     for line in after.reviewed.lines:
-        say(line)
+        say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.labels):
         say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)

@@ -122,9 +122,9 @@ class Review:
         kinds, name = Counter(task.kind for task in self.tasks), " or ".join(map(repr, self.key.adverse))
         clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
         lines = [
-            f"{len(self.tasks)} tasks, shuffled: {kinds[REVIEWED]} labels {name} of {self.key.group}; {kinds[CONTROL]} "
-            f"controls, the same label of {self.key.others} where it is as likely to be favourable; and {kinds[CLEAR]} "
-            f"clear cases (doubt at most {UNDOUBTED})."
+            f"{len(self.tasks)} tasks, shuffled: {kinds[REVIEWED]} labels {name} of {self.key.group}, {kinds[CONTROL]} "
+            f"controls (the same label of {self.key.others}, as likely to be favourable) and {kinds[CLEAR]} clear cases "
+            f"(doubt at most {UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
