@@ -1,7 +1,7 @@
 """What does a review show? Simulated reviewers answer the tasks of tables whose wrong labels are known.
 
     python -m benchmarks.reviews --seeds 30000,30001,30002,30003             the table of docs/review.md
-    python -m benchmarks.reviews --seeds 30000 --datasets german --json      the answers of every review
+    python -m benchmarks.reviews --seeds 30000 --datasets german --json      what every review came to
 
 Tables are those of `benchmarks.planted`: five data sets, at most 4 000 rows of each; a fifth of one group's favourable
 labels made adverse in one of four ways, or nothing; labels before that as recorded, or drawn by one standard. An audit
@@ -10,11 +10,14 @@ cases, as `butfor review` does. Each review is answered by every reviewer, `--ti
 figures are the shares of reviews whose answers were relied on, in percent.
 
 Reviewers who know nothing answer at random, always give one label, or follow a model of the columns: the standard of
-the other groups, a logistic regression or a boosting of all rows, each asked about rows that it learned from (`seen`)
-and about rows that it did not (`unseen`). Others know the truth, the labels before planting, and err in one answer of
-ten or of five. Where nothing is planted, or the audit reviews another group, they have nothing to find. `foretold` is
-the mean probability that `butfor review` gave beforehand for one who errs one time in ten. ± is the standard error over
-tables. Seeds below 30000 were used to choose between variants.
+the other groups, a logistic regression or a boosting of all rows, each asked about rows that it did not learn from, or
+did. Others know the truth, the labels before planting, and err in one answer of ten or of five. Where nothing is
+planted, or the audit reviews another group, they have nothing to find.
+
+Below the table stand means over tables: labels, controls, the share of the labels that was planted, how often the audit
+reviews the group with planted labels, the power that `butfor review` foretold for one who errs one time in ten, and
+that reviewer's shares by data set. ± is the standard error over tables. Seeds below 30000 were used to choose between
+variants.
 """
 
 from __future__ import annotations
@@ -25,7 +28,6 @@ import time
 import warnings
 from collections.abc import Iterator, Sequence
 from itertools import product
-from typing import Any
 
 import numpy as np
 from joblib import Parallel, delayed
@@ -45,19 +47,21 @@ from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import FOLDS, folds_of
 
 SIZES = (30, 60, 100)
-IGNORANT = {
+REVIEWERS = {
     "at random": "answers at random",
     "favourable": "always gives the favourable label",
     "adverse": "always gives the adverse label",
-    "others": "follows the others' standard",
-    "logistic": "follows a logistic regression of all rows",
-    "boosting": "follows a boosting of all rows",
-}
-KNOWING = {
+    "others, unseen": "follows the others' standard",
+    "logistic, unseen": "follows a logistic regression of all rows",
+    "boosting, unseen": "follows a boosting of all rows",
+    "others, seen": "follows the others' standard, learned from these labels too",
+    "logistic, seen": "the same, a logistic regression of all rows",
+    "boosting, seen": "the same, a boosting of all rows",
+    "one in five": "knows the truth, errs one time in five",
     "one in ten": "knows the truth, errs one time in ten",
-    "one in five": "the same, one time in five",
-    "two": "two who err one time in ten",
+    "two": "two who know the truth and err one time in ten",
 }
+KNOWN = ("labels", "controls", "planted_share", "right_group", "foretold")
 Answer = Mask
 """Whether the answer is the favourable label `[training rows]`."""
 
@@ -77,16 +81,17 @@ def measure(planted: Planted, times: int) -> list[Row]:
             audit.standards()
         except TableError as error:
             return [about | {"failed": str(error)}]
-        followed = dict(followers(planted, n))
         rows = list[Row]()
         group = audit.review_tasks(labels=1).key.group.rpartition(" = ")[2]
-        most = int(((X[planted.attribute] == group) & ~planted.labels).iloc[:n].sum())
+        inside = (X[planted.attribute] == group).to_numpy()[:n]
+        most = int((inside & ~planted.labels[:n]).sum())
+        followed = dict(followers(planted, n, inside))
         for size in SIZES:
             review = audit.review_tasks(labels=min(size, most))
             known = {"labels": len(review.labels), "foretold": review.power}
             known["controls"] = sum(task.kind == CONTROL for task in review.tasks)
             known["right_group"] = group == planted.group
-            known["planted"] = float(np.mean([each.position in planted.rows for each in review.labels]))
+            known["planted_share"] = float(np.mean([each.position in planted.rows for each in review.labels]))
             for name, answers in reviewers(planted, n, followed, times):
                 relied = [
                     not Outcome(review.key, tuple(_answers(review, one, favours, adverse) for one in several))
@@ -102,8 +107,9 @@ def _answers(review: Review, favourable: Answer, favours: str, adverse: str) -> 
     return {task.id: favours if favourable[task.position] else adverse for task in review.tasks}
 
 
-def followers(planted: Planted, n: int) -> Iterator[tuple[str, Answer]]:
-    """What models of the columns say of the training rows, which they have learned from or not."""
+def followers(planted: Planted, n: int, inside: Mask) -> Iterator[tuple[str, Answer]]:
+    """What models of the columns say of the training rows, which they have learned from or not. `inside`: the group
+    under review."""
     X, labels = planted.X.iloc[:n].drop(columns=planted.attribute), planted.labels[:n]
     rows, folds = TableEncoder("onehot", dtype="float64").fit_transform(X), folds_of(n, None, planted.seed + 1)
     for name, model in (
@@ -112,7 +118,7 @@ def followers(planted: Planted, n: int) -> Iterator[tuple[str, Answer]]:
     ):
         yield f"{name}, seen", model.fit(rows, labels).predict(rows)
         yield f"{name}, unseen", cross_val_predict(model, rows, labels, cv=FOLDS)
-    standard, others = TwoModels.of(X), np.flatnonzero(~planted.inside[:n])
+    standard, others = TwoModels.of(X), np.flatnonzero(~inside)
     number, found = labels.astype(float), np.empty(n, bool)
     yield "others, seen", standard.predict(others, np.arange(n), number[None, others], None)[0] > 0.5
     for fold in range(FOLDS):
@@ -139,12 +145,47 @@ def reviewers(
     yield "two", [[erring(0.1), erring(0.1)] for _ in range(times)]
 
 
+def summary(measured: Sequence[Row]) -> list[Row]:
+    """Per size, with and without planted labels: the shares relied on, their standard errors over tables, and means of
+    what is known of the reviews."""
+    found = list[Row]()
+    rows = [row for row in measured if "failed" not in row]
+    for planted, size in product((True, False), SIZES):
+        some = [row for row in rows if (row["kind"] != "nothing") == planted and row["size"] == size]
+        by_reviewer = {name: [row["relied_on"] for row in some if row["reviewer"] == name] for name in REVIEWERS}
+        if not some:
+            continue
+        known = {name: float(np.mean([row[name] for row in some])) for name in KNOWN}
+        shares = {name: [float(np.mean(all_)), _error(all_)] for name, all_ in by_reviewer.items()}
+        sets = {
+            name: float(np.mean([r["relied_on"] for r in some if (r["set"], r["reviewer"]) == (name, "one in ten")]))
+            for name in sorted({row["set"] for row in some})
+        }
+        found.append({"planted": planted, "size": size, "tables": len(by_reviewer["two"])} | known | shares | sets)
+    return found
+
+
+def _error(values: Sequence[float]) -> float:
+    return float(np.std(values) / max(1, len(values) - 1) ** 0.5)
+
+
 def in_words(measured: Sequence[Row]) -> str:
-    return json.dumps(summary(measured), indent=1)
+    """A table in Markdown, and below it what is known of the reviews."""
+    found = summary(measured)
+    heads = [f"{row['size']} labels{'' if row['planted'] else ', clean'}" for row in found]
+    lines = ["| answers | " + " | ".join(heads) + " |", "|---|" + "---|" * len(heads)]
+    for name, words in REVIEWERS.items():
+        cells = [f"{100 * row[name][0]:.0f} ± {100 * row[name][1]:.0f} %" for row in found]
+        lines.append(f"| {words} | " + " | ".join(cells) + " |")
+    lines += ["", *(f"{head}: " + ", ".join(_shown(row)) for head, row in zip(heads, found, strict=True))]
+    failed = [row for row in measured if "failed" in row]
+    seconds = sum(row.get("seconds", 0) for row in measured)
+    return "\n".join([*lines, f"{len(failed)} tables could not be compared; {seconds:.0f} s of CPU time."])
 
 
-def summary(measured: Sequence[Row]) -> Any:
-    return None
+def _shown(row: Row) -> list[str]:
+    figures = (f"{name} {value:.2f}" for name, value in row.items() if isinstance(value, float))
+    return [f"{row['tables']} tables", *figures]
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -161,7 +202,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     tables = [Planted(*case, o.share) for case in product(o.datasets, o.kinds, o.bases, o.seeds)]
     work = (delayed(measure)(table, o.times) for table in tables)
     measured = [row for rows in Parallel(o.n_jobs, batch_size=1)(work) for row in rows]
-    print(json.dumps(measured) if as_json else in_words(measured))
+    print(json.dumps({"summary": summary(measured), "measured": measured}) if as_json else in_words(measured))
     return 0
 
 

@@ -131,10 +131,8 @@ def test_it_says_what_to_expect_and_hides_what_is_asked(german_file, tmp_path, c
 
 
 def test_the_group_under_review_is_called_and_controls_are_of_the_reference():
-    """Two groups that fall short, one by more than chance: its labels alone are reviewed."""
     X, y, _ = wronged(900, 1)
-    rng = np.random.default_rng(4)
-    X["group"] = X["group"].where(rng.random(900) < 0.7, "c")
+    X["group"] = X["group"].where((X["group"] == "b") | (np.arange(900) % 3 > 0), "c")
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, n_jobs=1)
     for reference, controls in ((None, {"a", "c"}), ("a", {"a"})):
         audit.fit(X, y, sensitive_features="group", adverse="no", reference=reference)
@@ -160,12 +158,12 @@ def test_where_there_are_no_clear_cases_it_says_so():
 
 @pytest.mark.parametrize("options", [("--drop", "file"), ("--id", "file"), ()])
 def test_with_a_file_column_reviewers_look_at_the_file_and_all_say_that_it_is_not_blind(tmp_path, capsys, options):
-    X, y, wrong = wronged(400, 0)
-    table = X.assign(file=[f"F{k:03d}" for k in range(400)], granted=y)
+    X, y, wrong = wronged(900, 0)
+    table = X.assign(file=[f"F{k:03d}" for k in range(900)], granted=y)
     table.to_csv(tmp_path / "loans.csv", index=False)
     settings = ("--label", "granted", "--adverse", "no", "--sensitive", "group", "--model", "logistic", "--budget", "2")
     record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings, "--cases", "0:3", *options)
-    given = ("--out", tmp_path / "tasks", "--labels", 40, "--anyway")
+    given = ("--out", tmp_path / "tasks", "--labels", 50, "--anyway")
     code, _, err = run(capsys, "review", record, *given, "--file-column", "flie")
     assert (code, "--file-column: there is no column 'flie'. Did you mean 'file'?" in err) == (2, True)
     assert run(capsys, "review", record, *given, "--file-column", "file")[0] == 0
@@ -179,8 +177,7 @@ def test_with_a_file_column_reviewers_look_at_the_file_and_all_say_that_it_is_no
         assert look in text
         assert "this review is not blind to the group" in text
         assert "do not look anybody up" not in text
-    answers = {number: "granted = yes" if wrong[row] else "granted = " + y[row] for number, row in rows.items()}
-    answers = {number: label.removeprefix("granted = ") for number, label in answers.items()}
+    answers = {number: "yes" if wrong[row] else y[row] for number, row in rows.items()}
     filled = fill_in(tmp_path / "tasks", answers)
     assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
     said = "The review was not blind to the group: reviewers saw the original files."
@@ -256,7 +253,7 @@ def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path,
         ((salary_file, "--out", tmp_path / "new"), "The record names no label to review"),
         ((away, "--out", tmp_path / "new"), "its training rows are different"),
     ]:
-        code, _, err = run(capsys, "review", *arguments)
+        code, _, err = run(capsys, "review", *arguments, "--anyway")
         assert code == 2
         assert sentence in err
         assert len(err.splitlines()) == 1

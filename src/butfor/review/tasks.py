@@ -123,8 +123,8 @@ class Review:
         clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
         lines = [
             f"{len(self.tasks)} tasks, shuffled: {kinds[REVIEWED]} labels {name} of {self.key.group}, {kinds[CONTROL]} "
-            f"controls (the same label of {self.key.others}, as likely to be favourable) and {kinds[CLEAR]} clear cases "
-            f"(doubt at most {UNDOUBTED})."
+            f"controls (the same label of {self.key.others}, as likely to be favourable) and {kinds[CLEAR]} clear "
+            f"cases (doubt at most {UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
@@ -201,7 +201,8 @@ def review_tasks(
 def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
     """A column of the table, or the names of its rows, by which original files are found."""
     if column not in X.columns and column != X.index.name:
-        raise TableError(f"--file-column: there is no column '{column}'. {nearest(column, X.columns, 'The table has')}")
+        known = [*X.columns, *filter(None, [X.index.name])]
+        raise TableError(f"--file-column: there is no column '{column}'. {nearest(column, known, 'The table has')}")
     return X[column] if column in X.columns else X.index.to_series()
 
 
