@@ -75,9 +75,9 @@ def measure(planted: Planted, times: int) -> list[Row]:
     about: Row = {"set": planted.name, "kind": planted.kind, "base": planted.base, "seed": planted.seed}
     with warnings.catch_warnings(action="ignore"), single_threaded():
         audit = LabelAudit(LogisticRegression(max_iter=1000), members=1, fresh_seeds=0, n_jobs=1)
-        given = {"sensitive_features": planted.attribute, "adverse": adverse, "also_labelled": (X.iloc[n:], y.iloc[n:])}
+        more, by = (X.iloc[n:], y.iloc[n:]), planted.attribute
         try:
-            audit.fit(X.iloc[:n], y.iloc[:n], **given)
+            audit.fit(X.iloc[:n], y.iloc[:n], sensitive_features=by, adverse=adverse, also_labelled=more)
             audit.standards()
         except TableError as error:
             return [about | {"failed": str(error)}]

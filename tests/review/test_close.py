@@ -226,15 +226,15 @@ def test_a_review_that_can_hardly_show_anything_is_not_written(german_file, tmp_
 def test_a_corrected_table_has_the_values_of_the_table_that_was_audited(tmp_path):
     """Sentences say "deny = no"; the column holds no."""
     rng = np.random.default_rng(2)
-    table = pd.DataFrame({"score": rng.normal(size=400), "sex": rng.choice(["f", "m"], 400)})
-    table["deny"] = np.where(table["score"] + 0.5 * rng.normal(size=400) > 0, "no", "yes")
+    table = pd.DataFrame({"score": rng.normal(size=1000), "sex": rng.choice(["f", "m"], 1000)})
+    table["deny"] = np.where(table["score"] + 0.5 * rng.normal(size=1000) > 0, "no", "yes")
     hurt = table.index[(table["sex"] == "f") & (table["deny"] == "no")][::3]
     table.loc[hurt, "deny"] = "yes"
     table.to_csv(tmp_path / "loans.csv", index=False)
     audit = ["--label", "deny", "--adverse", "yes", "--sensitive", "sex", "--model", "logistic", "--cases", "0:3"]
     assert main(["audit", str(tmp_path / "loans.csv"), *audit, "--out", str(tmp_path / "report")]) == 0
     record = str(tmp_path / "report" / "audit.json")
-    assert main(["review", record, "--out", str(tmp_path / "tasks"), "--labels", "40"]) == 0
+    assert main(["review", record, "--out", str(tmp_path / "tasks"), "--labels", "60"]) == 0
     truth = {t["id"]: "no" if t["row"] in hurt else t["label"] for t in key_of(tmp_path / "tasks")}
     filled = str(fill_in(tmp_path / "tasks", truth, ","))
     assert main(["review", record, "--answers", filled, "--out", str(tmp_path / "after")]) == 0

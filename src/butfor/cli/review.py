@@ -170,7 +170,7 @@ def _close(
     from butfor.review.rebuild import load_rows
 
     training, data = load_rows(audit.run)
-    outcome = read_answers(answers, read_key(key or key_for(answers), audit, training))
+    outcome = read_answers(answers, read_key(key or key_for(answers), audit))
     evidence = outcome.evidence
     if out is None or (evidence.shows_nothing and not anyway):
         for line in evidence.lines:

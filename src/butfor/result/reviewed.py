@@ -98,13 +98,12 @@ class Evidence:
         """What the answers show, a sentence each; first whether they show anything."""
         lines = [self.shows_nothing]
         if not self.shows_nothing:
-            n, low_high = self.labels[1], interval_in_words(self.interval)
-            said = self._comparison
+            said, n, between = self._comparison, self.labels[1], interval_in_words(self.interval)
             lines = [
-                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {low_high}), more than "
-                f"chance (Fisher's exact test, p = {self.p or 0:.2g}).",
-                f"So about {round(self.difference * n)} of these {n} labels were held to a stricter standard than "
-                f"labels of {self.others}. That shows that the labels differ under the same eyes, not which are right.",
+                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {between}), more than chance "
+                f"(Fisher's exact test, p = {self.p or 0:.2g}). So about {round(self.difference * n)} of these {n} "
+                f"labels were held to a stricter standard than labels of {self.others}. That shows that the labels "
+                "differ under the same eyes, not which are right."
             ]
         if self.file_column:
             lines.append("The review was not blind to the group: reviewers saw the original files.")

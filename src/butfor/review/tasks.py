@@ -11,7 +11,6 @@ import json
 from collections import Counter
 from collections.abc import Collection, Iterable, Sequence
 from dataclasses import asdict, dataclass, replace
-from functools import cached_property
 from math import floor, isfinite, log10
 from numbers import Integral
 from typing import Any
@@ -167,10 +166,6 @@ class ReviewRows:
     files: pd.Series | None = None
     """The name of each row's original file, if reviewers look at it."""
 
-    @cached_property
-    def labels(self) -> NDArray[np.object_]:
-        return np.array(self.label_names, dtype=object)[self.table.codes]
-
 
 def review_tasks(
     fitted: Fitted,
@@ -226,8 +221,22 @@ def make_review(
     if CANNOT_TELL in rows.label_names:
         raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
     rng, table, groups = np.random.default_rng(check_random_state(seed)), rows.table, rows.sensitive.values.astype(str)
-    hidden = _hidden(rows, [hide] if isinstance(hide, str) else hide)
-    _refuse_other_rows(values, rows)
+    recorded = np.array(rows.label_names, dtype=object)[table.codes]
+    hide = [hide] if isinstance(hide, str) else hide
+    if unknown := [name for name in hide if name not in map(str, table.X.columns)]:
+        known = nearest(unknown[0], table.X.columns, "The table has")
+        raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
+    unseen = {*hide, *map(str, rows.sensitive.columns)}
+    shown = table.X.drop(columns=[column for column in table.X.columns if str(column) in unseen])
+    if not shown.shape[1]:
+        raise SettingError("--hide leaves no column to show.")
+    seen = set[int]()
+    for k, each in enumerate(values):
+        twice = each.position in seen
+        seen.add(each.position)
+        if twice or not (0 <= each.position < table.n and recorded[each.position] == each.label):
+            why = "occurs twice" if twice else f"has no label '{each.label}' in the table"
+            raise ReplayError(f"Invalid record: labels[{k}], training row {each.position}, {why}.")
 
     # Whose labels: of the groups that fall short, the most likely wrong first.
     compared_with = under_review(comparisons, rows.sensitive.name, groups)
@@ -240,7 +249,7 @@ def make_review(
         raise SettingError(f"--labels {labels} must be from 1 to {len(values)}: so many labels of {names} are left.")
 
     # Their controls: of those whom the groups are compared with.
-    favourable = ~np.isin(rows.labels, rows.adverse)
+    favourable = ~np.isin(recorded, rows.adverse)
     references = set(compared_with.values())
     others = ~np.isin(groups, list(compared_with)) if "" in references else np.isin(groups, list(references))
     free = ~np.isin(np.arange(table.n), list(rows.answered))
@@ -264,7 +273,7 @@ def make_review(
             id="",
             position=at,
             row=plain(table.X.index[at]),
-            label=str(rows.labels[at]),
+            label=str(recorded[at]),
             kind=kinds[at],
             control=controls.get(at),
             people=people[at],
@@ -284,11 +293,12 @@ def make_review(
         file_column=None if rows.files is None else str(rows.files.name),
         tasks=tuple(tasks),
     )
-    code, numbers = key.code, _numbers(len(tasks), rng)
+    # Ids have four digits or more, so that row numbers are not taken for them.
+    code, numbers = key.code, 1000 + rng.choice(9 * max(1000, 10 * len(tasks)), size=len(tasks), replace=False)
     key = replace(key, tasks=tuple(replace(t, id=f"{code}-{k}") for t, k in zip(tasks, numbers, strict=True)))
 
     positions = [task.position for task in tasks]
-    shown = table.X.drop(columns=hidden).iloc[positions].apply(_rounded)
+    shown = shown.iloc[positions].apply(_rounded)
     shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
     if rows.files is not None and rows.files.name not in shown:
         shown.insert(0, rows.files.name, rows.files.iloc[positions].to_numpy())
@@ -330,31 +340,3 @@ def _rounded(values: pd.Series) -> pd.Series:
         return round(float(value), max(2, 6 - floor(log10(abs(value))))) if value and isfinite(value) else value
 
     return values.map(rounded, na_action="ignore") if pd.api.types.is_float_dtype(values.dtype) else values
-
-
-def _refuse_other_rows(values: Sequence[TrainingLabel], rows: ReviewRows) -> None:
-    """Raise an error if the record names labels that the table does not have."""
-    seen: set[int] = set()
-    for k, each in enumerate(values):
-        there = 0 <= each.position < rows.table.n and rows.labels[each.position] == each.label
-        if not there or each.position in seen:
-            why = "occurs twice" if each.position in seen else f"has no label '{each.label}' in the table"
-            raise ReplayError(f"Invalid record: labels[{k}], training row {each.position}, {why}.")
-        seen.add(each.position)
-
-
-def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
-    X, protected = rows.table.X, set(map(str, rows.sensitive.columns))
-    unknown = [name for name in hide if name not in map(str, X.columns)]
-    if unknown:
-        known = nearest(unknown[0], X.columns, "The table has")
-        raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
-    hidden = [column for column in X.columns if str(column) in protected or str(column) in hide]
-    if len(hidden) == X.shape[1]:
-        raise SettingError("--hide leaves no column to show.")
-    return hidden
-
-
-def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Random ids of four digits or more, so that row numbers are not taken for ids."""
-    return 1000 + rng.choice(9 * max(1000, 10 * count), size=count, replace=False)
