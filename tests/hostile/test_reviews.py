@@ -201,7 +201,7 @@ def test_a_record_that_names_other_rows_is_refused(folder, tmp_path, change, sen
 )  # fmt: skip
 def test_an_earlier_round_that_names_other_rows_is_refused(folder, tmp_path, change):
     record = json.loads((folder / "audit" / "audit.json").read_text())
-    evidence = {"group": "a", "others": "b", "labels": [0, 0], "controls": [0, 0], "alone": [0, 0], "errors": []}
+    evidence = {"group": "a", "others": "b", "strata": [], "alone": [0, 0], "errors": []}
     evidence |= {"tasks": 0, "unsure": 0, "expected": 0, "most": 0}
     flipped = {"flips": [], "labels": 1, "changed": [], "rates": {}, "seeded": False, "favourable": "yes"}
     record["run"]["reviewed"] = flipped | {"evidence": evidence, "answered": [], "corrected": []} | change

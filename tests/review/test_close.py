@@ -227,7 +227,7 @@ def test_a_corrected_table_has_the_values_of_the_table_that_was_audited(tmp_path
     """Sentences say "deny = no"; the column holds no."""
     rng = np.random.default_rng(2)
     table = pd.DataFrame({"score": rng.normal(size=1000), "sex": rng.choice(["f", "m"], 1000)})
-    table["deny"] = np.where(table["score"] + 0.5 * rng.normal(size=1000) > 0, "no", "yes")
+    table["deny"] = np.where(table["score"] + 1.2 * rng.normal(size=1000) > 0, "no", "yes")
     hurt = table.index[(table["sex"] == "f") & (table["deny"] == "no")][::3]
     table.loc[hurt, "deny"] = "yes"
     table.to_csv(tmp_path / "loans.csv", index=False)

@@ -7,7 +7,7 @@ from sklearn.linear_model import LogisticRegression
 
 from butfor import LabelAudit
 from butfor.errors import TableError
-from butfor.result.reviewed import Evidence
+from butfor.result.reviewed import Evidence, chance
 from butfor.review.answers import Outcome
 from butfor.review.controls import CALIPER, likelihoods, matched
 from butfor.review.tasks import simulated_power
@@ -25,7 +25,8 @@ def audit() -> LabelAudit:
 
 def evidence(labels=(9, 30), controls=(1, 30), errors=((0, 30),), **changes: object) -> Evidence:
     told = {"alone": (0, 0), "tasks": 90, "unsure": 0, "expected": 9.0, "most": 20.0} | changes
-    return Evidence(group="sex = f", others="other groups", labels=labels, controls=controls, errors=errors, **told)
+    told |= {"strata": ((labels, controls),)}
+    return Evidence(group="sex = f", others="other groups", errors=errors, **told)
 
 
 def reviews(pairs: int, wrong_share: float, answer, times: int, clear: int = 20) -> float:
@@ -70,7 +71,7 @@ def test_careless_answers_show_nothing_and_careful_ones_do_where_labels_are_wron
 
 @pytest.mark.parametrize("wrong", [0.1, 0.25])
 def test_the_power_that_is_foretold_is_that_of_the_reviews(wrong):
-    foretold = simulated_power(np.full(40, wrong), 20)
+    foretold = simulated_power(np.full(40, wrong), np.ones(40, bool), np.ones(40, bool), 20)
     assert foretold == pytest.approx(reviews(40, wrong, erring(0.1), times=300), abs=0.09)  # three standard errors
 
 
@@ -84,6 +85,16 @@ def test_the_test_is_fishers_one_sided_and_its_interval_agrees():
         assert low > 0 or p > 0.05
         assert bool(found.shows_nothing) == (p > 0.05)
     assert evidence((0, 0), (0, 0)).p is None
+
+
+def test_a_difference_must_be_there_among_those_alike_too():
+    """The others' standard favours 20 labels and 5 controls. Who follows it changes these and nothing else."""
+    follows = (((0, 10), (0, 25)), ((20, 20), (5, 5)))
+    assert fisher_exact([[20, 10], [5, 25]], alternative="greater")[1] < 0.001
+    assert chance(follows) == 1
+    assert chance((((8, 10), (3, 25)), ((16, 20), (1, 5)))) < 0.001
+    same = (((4, 10), (1, 10)), ((4, 10), (1, 10)))
+    assert chance(same) == pytest.approx(fisher_exact([[8, 12], [2, 18]], alternative="greater")[1], rel=0.2)
 
 
 def test_a_reviewer_who_guesses_on_clear_cases_is_refused():
@@ -103,7 +114,7 @@ def test_many_more_changes_than_expected_get_a_sentence():
 def test_labels_and_controls_are_as_likely_to_be_favourable_and_each_control_is_used_once(audit):
     review = audit.review_tasks(labels=60)
     favourable, others = (LABELS == "yes").to_numpy(), (TABLE["group"] == "a").to_numpy()
-    likely = likelihoods(TABLE[["income", "debts"]], favourable, others)
+    likely, _ = likelihoods(TABLE[["income", "debts"]], favourable, others)
     tasks = {task.position: task for task in review.tasks}
     pairs = [(t, tasks[t.control]) for t in review.tasks if t.kind == "label" and t.control is not None]
     assert len({control.position for _, control in pairs}) == len(pairs) > 8

@@ -6,8 +6,11 @@ both as often has shown nothing. Clear cases, labels that hardly anybody would d
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
+
+import numpy as np
 
 from butfor.result.fresh import exact_interval
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
@@ -29,10 +32,27 @@ def guesses(wrong: int, judged: int) -> bool:
     return judged >= LEAST_JUDGED and exact_interval(wrong, judged)[1] >= GUESSING
 
 
+def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
+    """The one-sided p of labels being changed more often than their controls: Fisher's exact test of all, and summed
+    over strata; the larger of both. Whoever follows what makes the strata changes labels and controls of one alike."""
+    from scipy.stats import hypergeom
+
+    p = 0.0
+    for some in ([(_sum(own for own, _ in strata), _sum(other for _, other in strata))], strata):
+        chances, changed = np.ones(1), 0
+        for (hit, n), (also, m) in some:
+            if n and m and p <= LEVEL:
+                chances = np.convolve(chances, hypergeom.pmf(np.arange(n + 1), n + m, hit + also, n))
+                changed += hit
+        p = max(p, min(1.0, float(chances[changed:].sum()))) if p <= LEVEL else p
+    return p
+
+
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the answers show. `labels` and `controls`: how many of the judged ones all reviewers made favourable, of
-    pairs where both got a label; `alone`: of the labels without such a control. `errors`: per reviewer, the clear cases
+    """What the answers show. `strata`: how many of the judged labels, and of the judged controls, all reviewers made
+    favourable, of pairs where both got a label; first of those whom the others' standard does not favour, then of those
+    whom it does. `alone`: of the labels without such a control. `errors`: per reviewer, the clear cases
     changed, of those judged. With several reviewers, `agreed` counts the tasks that all answer alike, and `kappa` is
     the mean of Cohen's κ over pairs. `unsure`: tasks without a label. `expected`: how many of the group's labels were
     likely to be wrong; `most`: the most that a reviewer who errs one time in ten would change. `file_column`: where
@@ -40,8 +60,7 @@ class Evidence:
 
     group: str
     others: str
-    labels: Counts
-    controls: Counts
+    strata: tuple[tuple[Counts, Counts], ...]
     alone: Counts
     errors: tuple[Counts, ...]
     tasks: int
@@ -52,14 +71,18 @@ class Evidence:
     kappa: float | None = None
     file_column: str | None = None
 
+    @property
+    def labels(self) -> Counts:
+        return _sum(own for own, _ in self.strata)
+
+    @property
+    def controls(self) -> Counts:
+        return _sum(other for _, other in self.strata)
+
     @cached_property
     def p(self) -> float | None:
-        """The one-sided p of labels being changed more often than their controls: Fisher's exact test. None without
-        pairs."""
-        from scipy.stats import hypergeom
-
-        (hit, n), (also, m) = self.labels, self.controls
-        return float(hypergeom.sf(hit - 1, n + m, hit + also, n)) if n and m else None
+        """See `chance`; None without pairs."""
+        return chance(self.strata) if self.labels[1] else None
 
     @property
     def difference(self) -> float:
@@ -100,10 +123,10 @@ class Evidence:
         if not self.shows_nothing:
             said, n, between = self._comparison, self.labels[1], interval_in_words(self.interval)
             lines = [
-                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {between}), more than chance "
-                f"(Fisher's exact test, p = {self.p or 0:.2g}). So about {round(self.difference * n)} of these {n} "
-                f"labels were held to a stricter standard than labels of {self.others}. That shows that the labels "
-                "differ under the same eyes, not which are right."
+                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {between}), more than "
+                f"chance (Fisher's exact test, p = {self.p or 0:.2g}). So about {round(self.difference * n)} of these "
+                f"{n} labels were held to a stricter standard than labels of {self.others}. That shows that the "
+                "labels differ under the same eyes, not which are right."
             ]
         if self.file_column:
             lines.append("The review was not blind to the group: reviewers saw the original files.")
@@ -192,6 +215,11 @@ class Reviewed(FlipOutcome):
         if len(rows) > room:
             rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
         return [*lines, *rows]
+
+
+def _sum(counts: Iterable[Counts]) -> Counts:
+    both = list(counts)
+    return sum(hit for hit, _ in both), sum(n for _, n in both)
 
 
 def _several(count: int, word: str) -> str:

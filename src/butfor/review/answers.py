@@ -92,8 +92,13 @@ class Outcome:
         return Evidence(
             group=self.key.group,
             others=self.key.others,
-            labels=counts([task for task, _ in pairs], *self.reviewers),
-            controls=counts([control for _, control in pairs], *self.reviewers),
+            strata=tuple(
+                (
+                    counts([label for label, _ in pairs if label.favoured == side], *self.reviewers),
+                    counts([control for _, control in pairs if control.favoured == side], *self.reviewers),
+                )
+                for side in (False, True)
+            ),
             alone=counts(alone, *self.reviewers),
             errors=tuple(counts([t for t in tasks if t.kind == CLEAR], answers) for answers in self.reviewers),
             tasks=len(tasks),

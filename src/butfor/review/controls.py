@@ -21,9 +21,10 @@ CALIPER = 0.05
 """A label and its control differ by at most this in each of the two probabilities."""
 
 
-def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask, seed: int = 0) -> Floats:
+def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask, seed: int = 0) -> tuple[Floats, Mask]:
     """Each row's probability of the favourable label `[rows × 2]`: by a logistic regression of all rows, and by the
-    standard of the rows `others`. X has no protected column."""
+    standard of the rows `others`. And whom that standard favours when it has learned from all of them: a reviewer who
+    follows it agrees with the controls' labels more often than with others. X has no protected column."""
     model, folds, labels = TwoModels.of(X), folds_of(len(X), None, seed), favourable.astype(np.float64)
     found = np.empty((len(X), 2))
     for fold in range(FOLDS):
@@ -32,7 +33,8 @@ def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask, seed: int = 0) 
         found[ask, 0] = predict_logistic(model.inputs[ask], fitted)[0]
         learn = learn[others[learn]]
         found[ask, 1] = model.predict(learn, ask, labels[None, learn], None)[0]
-    return found
+    learn = np.flatnonzero(others)
+    return found, model.predict(learn, np.arange(len(X)), labels[None, learn], None)[0] > 0.5
 
 
 def matched(likely: Floats, labels: Sequence[int], candidates: Sequence[int]) -> dict[int, int]:

@@ -17,7 +17,6 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from butfor.data.read import as_dates
 from butfor.data.sensitive import Sensitive
@@ -27,13 +26,14 @@ from butfor.machine import check_random_state, single_threaded
 from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.result.reviewed import guesses
+from butfor.result.reviewed import chance, guesses
 from butfor.review.controls import likelihoods, matched
 from butfor.review.reviewer_page import question
 from butfor.run.fitted import Fitted
 from butfor.run.labels import under_review
 from butfor.run.verdicts import adverse_labels
 from butfor.standard.groups import GroupStandard
+from butfor.standard.inputs import Floats, Mask
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table."""
@@ -47,7 +47,7 @@ UNDOUBTED = 0.1
 """A clear case has at most this doubt by the standard of those whom the group is compared with."""
 LEAST_CLEAR = 20
 """Clear cases are a fifth of the tasks, or this many where there are."""
-ERRS, LIKELY, SIMULATED = 0.1, 0.8, 2000
+ERRS, LIKELY, SIMULATED = 0.1, 0.8, 500
 """The reviewer for whom the power is simulated errs so often; the power to aim for; simulated reviews."""
 
 
@@ -66,6 +66,8 @@ class Task:
     kind: str
     control: int | None = None
     """The position of a label's control, if it has one."""
+    favoured: bool = False
+    """Whether the standard of those whom the group is compared with would make it favourable."""
     people: int = 0
     """The number of people whose flip set includes it."""
     doubt: float | None = None
@@ -254,7 +256,7 @@ def make_review(
     others = ~np.isin(groups, list(compared_with)) if "" in references else np.isin(groups, list(references))
     free = ~np.isin(np.arange(table.n), list(rows.answered))
     with single_threaded():
-        likely = likelihoods(table.X.drop(columns=list(rows.sensitive.columns)), favourable, others)
+        likely, favoured = likelihoods(table.X.drop(columns=list(rows.sensitive.columns)), favourable, others)
     candidates, order = np.flatnonzero(others & ~favourable & free), [each.position for each in values]
     chosen = {each.position: each for each in values[: int(labels)]}
     controls = matched(likely, list(chosen), candidates)
@@ -276,6 +278,7 @@ def make_review(
             label=str(recorded[at]),
             kind=kinds[at],
             control=controls.get(at),
+            favoured=bool(favoured[at]),
             people=people[at],
             doubt=chosen[at].doubt if at in chosen else round(float(doubt[at]), 4),
             wrong=chosen[at].wrong if at in chosen else None,
@@ -308,7 +311,8 @@ def make_review(
     def power(count: int) -> float:
         pairs = controls if count == labels else matched(likely, order[:count], candidates)
         wrong = np.array([values[k].wrong or 0.0 for k in range(count) if order[k] in pairs])
-        return simulated_power(wrong, len(clear))
+        own, other = (favoured[[*some]] for some in (([at for at in order[:count] if at in pairs]), pairs.values()))
+        return simulated_power(wrong, own, other, len(clear))
 
     own, would_do = power(int(labels)), None
     if own < LIKELY:
@@ -319,18 +323,20 @@ def make_review(
     return Review(key, shown, tuple(chosen.values()), asked, own, would_do)
 
 
-def simulated_power(wrong: NDArray[np.float64], clear: int) -> float:
-    """How often the answers of a reviewer who errs one time in ten show something. `wrong`: of each label with a
-    control, the probability that it is wrong; `clear`: the number of clear cases."""
-    from scipy.stats import hypergeom
-
-    rng, n = np.random.default_rng(0), len(wrong)
-    if not n:
-        return 0.0
-    changed = (rng.random((SIMULATED, n)) < ERRS + (1 - 2 * ERRS) * wrong).sum(axis=1)
-    also, errors = rng.binomial(n, ERRS, SIMULATED), rng.binomial(clear, ERRS, SIMULATED)
-    careless = np.array([guesses(count, clear) for count in range(clear + 1)])[errors]
-    return float(np.mean((hypergeom.sf(changed - 1, 2 * n, changed + also, n) <= LEVEL) & ~careless))
+def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
+    """How often the answers of a reviewer who errs one time in ten show something. Of the labels with a control:
+    `wrong`, how likely each is wrong, and whether the others' standard favours it (`own`) and its control (`other`);
+    `clear`: the number of clear cases."""
+    rng, found = np.random.default_rng(0), 0
+    for _ in range(SIMULATED if len(wrong) else 0):
+        changed, also = rng.random(len(wrong)) < ERRS + (1 - 2 * ERRS) * wrong, rng.random(len(wrong)) < ERRS
+        strata = [
+            ((int(changed[own == side].sum()), int((own == side).sum())),
+             (int(also[other == side].sum()), int((other == side).sum())))
+            for side in (False, True)
+        ]  # fmt: skip
+        found += chance(strata) <= LEVEL and not guesses(int(rng.binomial(clear, ERRS)), clear)
+    return found / SIMULATED
 
 
 def _rounded(values: pd.Series) -> pd.Series:
