@@ -485,33 +485,45 @@ class LabelAudit(BaseEstimator):
         *,
         labels: int | None = None,
         hide: Sequence[str] = (),
+        file_column: Any = None,
         random_state: int = 0,
     ) -> Review:
-        """Prepare labels for a blind review, mixed with as many decoys.
+        """Prepare labels for a blind review: a group's adverse labels, controls of other groups, and clear cases.
 
-        Decoys are labels that are hardly in doubt. They measure the reviewer's error. `shown` is the table for the
-        reviewer, by task id.
+        Controls are adverse labels that are as likely to be favourable. `shown` is the table for the reviewer, by task
+        id; `lines` says what to expect.
 
         Parameters
         ----------
         population : Population, optional
-            Labels of its flip sets do not become decoys.
+            Counts, per label, the people in whose flip set it is.
         labels : int, optional
             How many labels to review. Without it, those that may be wrong, at most 100.
         hide : list of str
             Columns that the reviewer must not see.
+        file_column : str, optional
+            The column, or the index, that names each person's original file, if reviewers are to look at it.
         random_state : int, default=0
-            Seed of the order and the decoys.
+            Seed of the order and the clear cases.
 
         Examples
         --------
         >>> review = audit.review_tasks(population, labels=10)
-        >>> len(review.shown)
-        20
+        >>> len(review.labels)
+        10
         """
         fitted = self._require_fit()
-        first = labels_to_review(fitted, self._compared(fitted))
-        self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)
+        compared = self._compared(fitted)
+        self._review = review_tasks(
+            fitted,
+            labels_to_review(fitted, compared),
+            compared.comparisons,
+            population,
+            labels=labels,
+            hide=hide,
+            file_column=file_column,
+            seed=random_state,
+        )
         return self._review
 
     def after_review(
@@ -538,7 +550,7 @@ class LabelAudit(BaseEstimator):
             The comparison before the review, if it is known from elsewhere.
         apply_anyway : bool, default=False
             Correct labels even if the answers show nothing, that is if labels were not changed clearly more often than
-            decoys.
+            their controls.
 
         Returns
         -------
@@ -548,7 +560,7 @@ class LabelAudit(BaseEstimator):
             The audit of the corrected table, for the next round.
         """
         fitted = self._require_fit()
-        outcome = check_answers(answers, self._review, fitted.label_names, apply_anyway=apply_anyway)
+        outcome = check_answers(answers, self._review, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
             fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=shown(progress)
         )

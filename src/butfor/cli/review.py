@@ -68,7 +68,8 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 @OVERWRITE
 @option("--labels", type=int, help="Labels to review, the likeliest to be wrong first. Default: up to 100.")
 @option("--hide", help="Columns not to show, besides the protected ones: a,b.")
-@option("--random-state", type=SEED, help="Seed of decoys and order. Default: 0.")
+@option("--file-column", help="Column that names each person's original file, if reviewers are to look at it.")
+@option("--random-state", type=SEED, help="Seed of clear cases and order. Default: 0.")
 @option(
     "--answers",
     type=FILE,
@@ -81,7 +82,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     "--apply-anyway",
     "anyway",
     is_flag=True,
-    help="Go on even if there is little to find or the answers show nothing.",
+    help="Go on even if a review can hardly show anything, or the answers show nothing.",
 )
 @OWN_MODEL
 def review(
@@ -101,9 +102,10 @@ def review(
     butfor review report/audit.json --answers tasks/answers.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of an audit or of an earlier round. The first command writes tasks: the labels likeliest to be
-    wrong, mixed with as many decoys. The second corrects labels, retrains and shows whose decisions change. The third
-    starts another round. Exit code 1, and nothing written, if there is little to find or the answers show nothing.
+    FILE is the JSON of an audit or of an earlier round. The first command writes tasks: a group's labels that are
+    likeliest to be wrong, mixed with controls, the same label of others, and clear cases. The second corrects labels,
+    retrains and shows whose decisions change. The third starts another round. Exit code 1, and nothing written, if no
+    number of labels is likely to show anything, or the answers show nothing.
     """
     from butfor.result.population import Population
 
@@ -131,23 +133,23 @@ def _write_tasks(
     overwrite: bool,
     anyway: bool,
     *,
-    labels: int | None,
     hide: str | None,
     random_state: int | None,
+    **choice: Any,
 ) -> int:
     from butfor.review.rebuild import review_of
     from butfor.review.write import write_review
 
     with as_recorded("The record's tasks cannot be made"):
-        made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
-    if made.finds_little and not anyway:
-        say(f"{made.finds_little} No tasks were written; --anyway writes them.")
+        made = review_of(audit, hide=names_in(hide), seed=random_state or 0, **choice)
+    for line in made.lines:
+        say_wrapped(line)
+    if made.hopeless and not anyway:
+        say("No tasks were written; --anyway writes them.")
         return 1
     shown, kept = write_review(made, out, key, overwrite)
-    say(made.sentence)
-    say(made.expectation)
     say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
-    say(f"Keep {kept}: it tells the decoys, and the answers cannot be read without it.")
+    say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
     return 0
 
 
@@ -165,17 +167,16 @@ def _close(
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import worth_a_review
-    from butfor.review.answers import read_answers
+    from butfor.review.answers import key_for, read_answers, read_key
     from butfor.review.close import close_review, write_after
-    from butfor.review.key import key_for, read_key
     from butfor.review.rebuild import load_rows
 
     training, data = load_rows(audit.run)
-    outcome = read_answers(answers, read_key(key or key_for(answers), audit, training), audit.run.label_names)
+    outcome = read_answers(answers, read_key(key or key_for(answers), audit))
     evidence = outcome.evidence
     if out is None or (evidence.shows_nothing and not anyway):
         for line in evidence.lines:
-            say(line)
+            say_wrapped(line)
         if evidence.shows_nothing:
             say("Nothing was corrected or written; --anyway does it.")
             return 1
@@ -188,7 +189,7 @@ def _close(
         written = write_after(after, tables, out)
     assert after.reviewed is not None
     for line in after.reviewed.lines:
-        say(line)
+        say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.labels):
         say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)

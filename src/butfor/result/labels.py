@@ -46,9 +46,9 @@ def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
 
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
-    """The default: labels that may be wrong, at most 100 and at most half of them, so that decoys remain."""
+    """The default: labels that may be wrong, at most 100."""
     likely = sum(each.wrong is None or each.wrong > 0 for each in labels) or len(labels)
-    return max(1, min(TO_REVIEW, likely, len(labels) // 2))
+    return max(1, min(TO_REVIEW, likely))
 
 
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -10,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.data import Dataset
-from butfor.data.read import DATES, days_in
+from butfor.data.read import DATES, days_in, read_file
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
@@ -25,9 +24,9 @@ from butfor.result.population import Population
 from butfor.result.record import brief, checksum
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.review.tasks import Review, ReviewRows, make_review
-from butfor.run.fit import fit, labelled_rows
-from butfor.run.fitted import Fitted, Settings, compare_labelled
+from butfor.review.tasks import Review, ReviewRows, files_in, make_review
+from butfor.run.fit import fit
+from butfor.run.fitted import Fitted, Settings
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -213,46 +212,30 @@ def without_groups(run: Run, data: Dataset | None) -> bool:
 # --- the rows to review -------------------------------------------------------------------------------
 
 
-def review_of(population: Population, *, labels: int | None = None, hide: Sequence[str] = (), seed: int = 0) -> Review:
+def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
     """The tasks of an audit, or of a corrected table, from its record."""
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
             "be compared. Audit more people, or name a protected attribute with larger groups."
         )
-    if labels is not None and labels > len(population.labels):
-        raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
-    rows = rows_of(population.run, checksum(population.to_dict()))
-    return make_review(population.labels, rows, population, labels=labels, hide=hide, seed=seed)
+    rows = rows_of(population.run, checksum(population.to_dict()), file_column)
+    return make_review(population.labels, population.standards, rows, population.flip_counts, **choice)
 
 
-def rows_of(run: Run, audit: str = "") -> ReviewRows:
-    """The training rows of a run and their doubts. `audit`: the record's checksum."""
+def rows_of(run: Run, audit: str = "", file_column: str | None = None) -> ReviewRows:
+    """The training rows of a run and their groups. `audit`: the record's checksum."""
     table, data = load_rows(run)
-    names = run.label_names
     with as_recorded("The record's run block does not give its training rows"):
         X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
         sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
-        more = labelled_rows(table, sensitive, _also_labelled(run, table, data))
-        sensitive = replace(sensitive, values=sensitive.values[kept])
-        found = compare_labelled(
-            table,
-            sensitive,
-            more,
-            favourable=~np.isin(names, run.adverse or names[:1]),
-            names=("", ""),
-            reference=run.reference,
-            draws=0,
-        )
+    files = None
+    if file_column is not None:
+        whole = table.X.rename_axis(run.data.identifier)
+        if file_column not in (*whole.columns, run.data.identifier) and run.data.label is not None:
+            whole = read_file(str(run.data.table))  # the column was not learned from
+            whole = whole if run.data.identifier is None else whole.set_index(run.data.identifier)
+        files = files_in(whole, file_column).loc[table.X.index]
     answered = run.reviewed.answered if run.reviewed else ()
-    return ReviewRows(
-        table,
-        sensitive.values,
-        found.doubt,
-        names,
-        audit,
-        sensitive.columns,
-        data.dates,
-        answered,
-        run.adverse,
-    )
+    sensitive = replace(sensitive, values=sensitive.values[kept])
+    return ReviewRows(table, sensitive, run.label_names, run.adverse, audit, data.dates, answered, files)
