@@ -163,7 +163,7 @@ def print_standards(found: Standards) -> None:
             row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
         rows.append(row)
     print_table(pd.DataFrame(rows))
-    for line in [*found.summary(details=True)[1:], *found.notes()]:
+    for line in found.lines[1:]:
         say_wrapped(line)
 
 

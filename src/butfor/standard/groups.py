@@ -360,14 +360,19 @@ class Compared:
         ]
         return f"May be chance: {_and_more(gaps)}." if gaps else ""
 
-    def summary(self, details: bool = False) -> list[str]:
-        """The answer, who was not compared, a sentence on each group that matters and on where its gap is; with
-        `details` also what is behind the gap."""
-        lines = [self.answer, "" if self.not_compared in self.answer else self.not_compared]
+    def said(self) -> list[tuple[str, list[str]]]:
+        """Each paragraph with what is behind it: the answer, who was not compared, a sentence on each group that
+        matters and on where its gap is."""
+        said: list[tuple[str, list[str]]] = [(self.answer, [])]
+        said.append(("" if self.not_compared in self.answer else self.not_compared, []))
         for c in self.notable:
-            lines += [c.sentence(self.favourable), *self.where(c)]
-            lines += c.details() if details and c in self.detailed else []
-        return list(dict.fromkeys(filter(None, [*lines, self.may_be_chance])))
+            sentences = [s for s in (c.sentence(self.favourable), *self.where(c)) if s != self.answer]
+            said.append((" ".join(sentences), c.details() if c in self.detailed else []))
+        return [each for each in (*said, (self.may_be_chance, [])) if any(each)]
+
+    def summary(self) -> list[str]:
+        """The same without what is behind it."""
+        return [paragraph for paragraph, _ in self.said() if paragraph]
 
     def __repr__(self) -> str:
         return "\n".join(self.summary())
@@ -511,8 +516,13 @@ class Standards(Compared):
             said.append(f"p-values below {1 / (1 + self.draws):.2g} in a record come from the normal approximation.")
         return said
 
+    @property
+    def lines(self) -> list[str]:
+        """The summary, what is behind it, and what to know when reading it."""
+        return [line for said, behind in self.said() for line in (said, *behind) if line] + self.notes()
+
     def __repr__(self) -> str:
-        return "\n".join([*self.summary(details=True), *self.notes()])
+        return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
         said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.summary())
