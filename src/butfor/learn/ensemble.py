@@ -149,7 +149,7 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
 
     def capability(self, kind: type[C]) -> C | None:
         inner = self.model.capability(kind)
-        if kind is can.Differentiable and inner is not None:
+        if kind is can.Differentiable and isinstance(inner, can.Differentiable):
             network = copy(inner)
             network.rows = replace(inner.rows, decision_split=self.decision_split)
             return network

@@ -122,8 +122,8 @@ class _Logistic(Bound):
             logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
             if advance:
                 advance(len(some))
-        lost = np.flatnonzero(~np.isfinite(logits).all(axis=1))
-        if len(lost):
+        lost = np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist()
+        if lost:
             logits[lost] = self.own_fit([trainings[k] for k in lost])
         return logits
 
