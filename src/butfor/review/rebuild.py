@@ -28,6 +28,9 @@ from butfor.review.tasks import Review, ReviewRows, make_review
 from butfor.run.fit import fit, labelled_rows
 from butfor.run.fitted import Fitted, Settings, compare_labelled
 
+LONG = 300
+"""A longer name of a table is cut in messages."""
+
 # --- the table ----------------------------------------------------------------------------------------
 
 
@@ -38,12 +41,13 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
             f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
             "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
-    name = brief(run.data.table)
+    table = run.data.table
+    name = f"'{table}'" if len(table) < LONG else brief(table)
     try:
         with as_recorded("run.data cannot be loaded"):
-            data = load_table(run.data.table, **run.data.loading)
+            data = load_table(table, **run.data.loading)
     except ButforError as error:
-        reason = str(error).replace(f"'{run.data.table}'", name).replace(run.data.table, name)
+        reason = str(error) if len(table) < LONG else str(error).replace(table, name)
         raise ReplayError(f"The record's data cannot be loaded: {reason}") from error
     if run.data.weighted:
         raise ReplayError(
