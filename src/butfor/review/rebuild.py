@@ -28,9 +28,6 @@ from butfor.review.tasks import Review, ReviewRows, make_review
 from butfor.run.fit import fit, labelled_rows
 from butfor.run.fitted import Fitted, Settings, compare_labelled
 
-LONG = 300
-"""A longer name of a table is cut in messages."""
-
 # --- the table ----------------------------------------------------------------------------------------
 
 
@@ -41,14 +38,11 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
             f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
             "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
-    table = run.data.table
-    name = f"'{table}'" if len(table) < LONG else brief(table)
     try:
         with as_recorded("run.data cannot be loaded"):
-            data = load_table(table, **run.data.loading)
+            data = load_table(run.data.table, **run.data.loading)
     except ButforError as error:
-        reason = str(error) if len(table) < LONG else str(error).replace(table, name)
-        raise ReplayError(f"The record's data cannot be loaded: {reason}") from error
+        raise ReplayError(f"The record's data cannot be loaded: {error}") from error
     if run.data.weighted:
         raise ReplayError(
             "The record was made with sample_weight, which it does not include; replay it from the Verdict."
@@ -60,7 +54,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != run.data.sha256:
-        raise ReplayError(f"{name} is not the table of the record: its training rows are different.")
+        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
     if run.reviewed:
         training = training.with_labels(run.reviewed.corrected, _corrected_to(run, training.n))
     return training, data
