@@ -17,6 +17,7 @@ The command line prints the message and exits with code 2, or with code 3 if dis
 from __future__ import annotations
 
 import errno
+import re
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from difflib import get_close_matches
@@ -25,6 +26,9 @@ from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a full disk."""
+
+
+ENDLESS = re.compile(r"\S{300,}")
 
 
 class ButforError(Exception):
@@ -101,11 +105,17 @@ def brief(thing: Any) -> str:
 
 @contextmanager
 def as_recorded(what: str) -> Iterator[None]:
-    """Turns whatever a record of the right form but with impossible content leads to into a sentence."""
+    """Turns whatever a record of the right form but with impossible content leads to into a sentence, and cuts what it
+    quotes."""
     try:
         yield
-    except (ButforError, MemoryError):
+    except MemoryError:
         raise
+    except ButforError as error:
+        cut = ENDLESS.sub(lambda word: f"{word[0][:57]}…", str(error))
+        if cut == str(error):
+            raise
+        raise ReplayError(cut) from error
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
         lacks = f": it lacks {reason}" if isinstance(error, KeyError) else f" ({type(error).__name__}: {reason})"

@@ -73,13 +73,13 @@ def check_gaps(standards: RecordedStandards | None, limit: float, without: Seque
             raise SettingError("--except: the record compares no groups.")
         why = "the record compares no groups. Name the label that people do not want (--adverse) and audit everybody."
         return [Check(MAX_GAP, limit, why)]
-    left_out = dict(sentence.split(NOT_COMPARED, 1) for sentence in standards.left_out)
+    left_out = {sentence.partition(NOT_COMPARED)[0]: sentence for sentence in standards.left_out}
     names = {c.name: c.group for c in standards.comparisons}
     names |= {name: name.partition(" = ")[2] for name in left_out}
     excepted = {_named(each, names) for each in without}
     checks = [_of_group(c, limit) for c in standards.comparisons if c.name not in excepted]
-    for name in left_out.keys() - excepted:
-        said = f"{name}{NOT_COMPARED}{left_out[name]} Collect more rows, or leave it out with --except."
+    for name in (name for name in left_out if name not in excepted):
+        said = f"{left_out[name]} Collect more rows, or leave it out with --except."
         checks.append(Check(MAX_GAP, limit, said, group=name))
     if not checks:
         raise SettingError("--except leaves no group to hold to --max-gap.")

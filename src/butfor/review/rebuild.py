@@ -38,13 +38,11 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
             f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
             "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
-    name = brief(run.data.table)
     try:
         with as_recorded("run.data cannot be loaded"):
             data = load_table(run.data.table, **run.data.loading)
     except ButforError as error:
-        reason = str(error).replace(f"'{run.data.table}'", name).replace(run.data.table, name)
-        raise ReplayError(f"The record's data cannot be loaded: {reason}") from error
+        raise ReplayError(f"The record's data cannot be loaded: {error}") from error
     for given, known, column in (
         ("sample_weight", run.data.weighted, run.data.weight),
         ("cluster", run.data.clustered, run.data.cluster),
@@ -62,7 +60,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training) != run.data.sha256:
-        raise ReplayError(f"{name} is not the table of the record: its training rows are different.")
+        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
     if run.reviewed:
         training = training.with_labels(run.reviewed.corrected, _corrected_to(run, training.n))
     return training, data
