@@ -17,7 +17,9 @@ def loans(tmp_path_factory):
     """Six hundred applications of two hundred households, with a copy of the label."""
     rng = np.random.default_rng(0)
     home = rng.integers(0, 200, 600)
-    table = pd.DataFrame({"home": home, "black": rng.choice(["no", "yes"], 600), "w": rng.uniform(0.5, 3, 600).round(2)})
+    table = pd.DataFrame(
+        {"home": home, "black": rng.choice(["no", "yes"], 600), "w": rng.uniform(0.5, 3, 600).round(2)}
+    )
     table["married"] = rng.choice(["no", "yes"], 600)
     table["income"] = rng.normal(50, 10, 600).round(1)
     days = pd.to_timedelta(rng.integers(0, 300, 600), unit="D")
@@ -68,7 +70,9 @@ def test_the_record_of_rows_with_clusters_and_weights_repeats_and_replays(audite
 
 
 def test_a_table_with_other_clusters_is_not_that_of_the_record(audited, loans, tmp_path, capsys):
-    pd.read_csv(loans).assign(home=lambda t: t["home"].map(lambda home: f"h{home}")).to_csv(tmp_path / "o.csv", index=False)
+    pd.read_csv(loans).assign(home=lambda t: t["home"].map(lambda home: f"h{home}")).to_csv(
+        tmp_path / "o.csv", index=False
+    )
     code, _, said = run(capsys, "replay", audited / "audit.json", "--data", tmp_path / "o.csv")
     assert (code, "its training rows are different" in said) == (2, True)
 
@@ -107,7 +111,10 @@ def test_standard_says_what_a_check_of_the_table_says(loans, capsys):
 @pytest.mark.parametrize(
     ("words", "sentence"),
     [
-        (("--reference", "no"), "--reference: 'no' is a group of 'black', 'married'; say of which: --reference black=no."),
+        (
+            ("--reference", "no"),
+            "--reference: 'no' is a group of 'black', 'married'; say of which: --reference black=no.",
+        ),
         (("--reference", "black=no,black=yes"), "--reference black=no,black=yes: give one group per attribute."),
         (("--reference", "black=maybe"), "--reference: 'black' has no group 'maybe'."),
         (("--cluster", "black"), "--cluster 'black' is the label or the protected attribute; name another column."),
