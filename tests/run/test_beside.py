@@ -118,7 +118,7 @@ def test_references_of_attributes_that_share_values_are_given_by_attribute():
 
 def test_labels_of_other_rows_that_training_does_not_know_are_refused():
     for labels in (LABELS[:9].str.title(), pd.Series([1] * 9)):
-        with pytest.raises(TableError, match="The labels of also_labelled include '.*', which no training row has"):
+        with pytest.raises(TableError, match=r"The labels of also_labelled include '.*', which no training row has"):
             fitted(also_labelled=(TABLE[:9], labels))
     with pytest.raises(SettingError, match="The training rows have cluster, so also_labelled needs it too"):
         fitted(cluster=HOMES, also_labelled=(TABLE[:9], LABELS[:9]))
