@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.read import as_dates
+from butfor.data.read import DATES, as_dates
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.learn.protocols import Table
 from butfor.machine import check_random_state
@@ -203,7 +203,8 @@ def make_review(
         for at, number in zip(order, _numbers(len(order), rng), strict=True)
     )
     shown = table.X.drop(columns=hidden).iloc[order].apply(_rounded)
-    shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
+    dates = rows.table.X.attrs.get(DATES, ())
+    shown = shown.assign(**{column: as_dates(shown[column]) for column in dates if column in shown})
     shown.index = pd.Index([task.id for task in tasks], name=ID)
     expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
     return Review(tasks, shown, tuple(chosen.values()), rows, seed, (len(expected), expected[-1]))
