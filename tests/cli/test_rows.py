@@ -79,7 +79,7 @@ def test_a_table_with_other_clusters_is_not_that_of_the_record(audited, loans, t
 
 def test_people_and_flipped_rows_show_dates(audited):
     record = json.loads((audited / "audit.json").read_text())
-    rows = [person for person in record["people"]] + [f for p in record["people"] for f in p.get("flip_set", ())]
+    rows = [*record["people"], *(flip for person in record["people"] for flip in person.get("flip_set", ()))]
     assert all(row["values"]["applied"].startswith("2024-") for row in rows)
     page = (audited / "report.html").read_text()
     assert page.count("2024-") > 5

@@ -396,8 +396,6 @@ def test_weights_reach_the_learner_and_every_retraining():
         )
     with pytest.raises(LearnerError, match="KNeighborsClassifier takes no sample_weight"):
         butfor.LabelAudit(KNeighborsClassifier()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
-    with pytest.raises(LearnerError, match="MLP takes no sample_weight"):
-        butfor.LabelAudit(butfor.MLP()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
     with pytest.raises(TableError, match="finite numbers, at least 0"):
         butfor.LabelAudit(LogisticRegression()).fit(numeric[:ROWS], y[:ROWS], sample_weight=-weight, **fit)
 

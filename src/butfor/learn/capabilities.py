@@ -202,7 +202,7 @@ def set_rows_aside(learner: Learner, table: Table) -> Table:
         (X.iloc[aside], y.iloc[aside]),
         weight=None if weight is None else weight[kept],
         cluster=None if cluster is None else cluster[kept],
-        whole=(X, y, kept, weight, cluster),
+        whole=(X, y, kept, aside, weight, cluster),
     )
 
 

@@ -59,8 +59,9 @@ class Table:
         Rows for a learner that stops early. Their labels are never flipped.
     weight : array of shape (n,), optional
         Weights, for a learner that takes them and for the comparison of groups.
-    whole : (X, y, positions, weight, cluster), optional
-        The given table and the positions of the training rows in it, if rows were set aside.
+    whole : (X, y, positions, positions, weight, cluster), optional
+        If rows were set aside: the given table, the positions of the training rows in it and of those set aside, and
+        the weights and clusters of all.
     decision_split : DecisionSplit, optional
         With more than two labels: the label after a flip, and which labels count as 1.
     cut : Cut, optional
@@ -73,7 +74,7 @@ class Table:
     y: pd.Series
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
-    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], Any, Any] | None = None
+    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = None
     decision_split: DecisionSplit | None = None
     cut: Cut | None = None
     cluster: NDArray[np.object_] | None = None

@@ -150,7 +150,8 @@ def fitted_again(
     asked = Settings(
         single_learner(learner), members=members, threshold=threshold, budget=run.budget, **rules, **settings
     )
-    X, y, _, weight, cluster = training.whole or (training.X, training.y, None, training.weight, training.cluster)
+    given = (training.X, training.y, None, None, training.weight, training.cluster)
+    X, y, _, _, weight, cluster = training.whole or given
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(
             asked,

@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.data.read import as_dates
+from butfor.data.read import DATES, as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.learn.protocols import Table
@@ -302,7 +302,9 @@ def make_review(
 
     positions = [task.position for task in tasks]
     shown = shown.iloc[positions].apply(_rounded)
-    shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
+    shown = shown.assign(
+        **{column: as_dates(shown[column]) for column in table.X.attrs.get(DATES, ()) if column in shown}
+    )
     if rows.files is not None and rows.files.name not in shown:
         shown.insert(0, rows.files.name, rows.files.iloc[positions].to_numpy())
     shown.index = pd.Index([task.id for task in key.tasks], name=ID)

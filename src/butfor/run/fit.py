@@ -148,8 +148,7 @@ def labelled_rows(
         parts.append(Labelled(X, codes, sensitive.of_people(X, groups), cluster, weight, steering))
 
     if table.whole is not None:
-        X, y, kept, weight, cluster = table.whole
-        aside = np.setdiff1d(np.arange(len(X)), kept)
+        X, y, _, aside, weight, cluster = table.whole
         beside = (sensitive.values if sensitive.blind else None, cluster, weight)
         add(X.iloc[aside], y.iloc[aside], *(None if each is None else each[aside] for each in beside))
         steering = np.arange(len(aside))
