@@ -124,8 +124,8 @@ class Review:
         clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
         lines = [
             f"{several(len(self.tasks), 'task')}, shuffled: {several(kinds[REVIEWED], 'label')} {name} of "
-            f"{self.key.group}, {several(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely to "
-            f"be favourable) and {several(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
+            f"{self.key.group}, {several(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
+            f"to be favourable) and {several(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
