@@ -158,12 +158,12 @@ def test_where_there_are_no_clear_cases_it_says_so():
 
 @pytest.mark.parametrize("options", [("--drop", "file"), ("--id", "file"), ()])
 def test_with_a_file_column_reviewers_look_at_the_file_and_all_say_that_it_is_not_blind(tmp_path, capsys, options):
-    X, y, wrong = wronged(900, 0)
+    X, y, wrong = wronged(900, 0, noise=2.0)
     table = X.assign(file=[f"F{k:03d}" for k in range(900)], granted=y)
     table.to_csv(tmp_path / "loans.csv", index=False)
     settings = ("--label", "granted", "--adverse", "no", "--sensitive", "group", "--model", "logistic", "--budget", "2")
     record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings, "--cases", "0:3", *options)
-    given = ("--out", tmp_path / "tasks", "--labels", 50, "--anyway")
+    given = ("--out", tmp_path / "tasks", "--labels", 70, "--anyway")
     code, _, err = run(capsys, "review", record, *given, "--file-column", "flie")
     assert (code, "--file-column: there is no column 'flie'. Did you mean 'file'?" in err) == (2, True)
     assert run(capsys, "review", record, *given, "--file-column", "file")[0] == 0

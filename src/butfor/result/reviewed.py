@@ -107,7 +107,7 @@ class Evidence:
         if self.p is None:
             return f"{NOTHING}: no label under review got an answer together with its control."
         if not self.labels[0]:
-            return f"{NOTHING} wrong: none of the {_several(self.labels[1], 'label')} of {self.group} was changed."
+            return f"{NOTHING} wrong: none of the {several(self.labels[1], 'label')} of {self.group} was changed."
         if self.p > LEVEL:
             return f"{NOTHING}: {self._comparison}; that may be chance (p = {self.p:.2g})."
         for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
@@ -135,7 +135,7 @@ class Evidence:
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
             lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
-            lines.append(f"{self.unsure} of {_several(self.tasks, 'task')} got no label ('cannot tell').")
+            lines.append(f"{self.unsure} of {several(self.tasks, 'task')} got no label ('cannot tell').")
         changed, asked = (own + alone for own, alone in zip(self.labels, self.alone, strict=True))
         if asked:
             lines.append(f"About {self.expected:.0f} of the group's {asked} labels were expected to be wrong.")
@@ -221,7 +221,7 @@ def _sum(counts: Iterable[Counts]) -> Counts:
     return sum(hit for hit, _ in both), sum(n for _, n in both)
 
 
-def _several(count: int, word: str) -> str:
+def several(count: int, word: str) -> str:
     return f"{count} {word}{'s' * (count != 1)}"
 
 

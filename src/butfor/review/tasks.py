@@ -26,7 +26,7 @@ from butfor.machine import check_random_state, single_threaded
 from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.result.reviewed import chance, guesses
+from butfor.result.reviewed import chance, guesses, several
 from butfor.review.controls import likelihoods, matched
 from butfor.review.reviewer_page import question
 from butfor.run.fitted import Fitted
@@ -123,9 +123,9 @@ class Review:
         kinds, name = Counter(task.kind for task in self.tasks), " or ".join(map(repr, self.key.adverse))
         clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
         lines = [
-            f"{len(self.tasks)} tasks, shuffled: {kinds[REVIEWED]} labels {name} of {self.key.group}, {kinds[CONTROL]} "
-            f"controls (the same label of {self.key.others}, as likely to be favourable) and {kinds[CLEAR]} clear "
-            f"cases (doubt at most {UNDOUBTED})."
+            f"{several(len(self.tasks), 'task')}, shuffled: {several(kinds[REVIEWED], 'label')} {name} of "
+            f"{self.key.group}, {several(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
+            f"to be favourable) and {several(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
