@@ -237,4 +237,4 @@ def rows_of(run: Run, audit: str = "", file_column: str | None = None) -> Review
         files = files_in(whole, file_column).loc[table.X.index]
     answered = run.reviewed.answered if run.reviewed else ()
     sensitive = replace(sensitive, values=sensitive.values[kept])
-    return ReviewRows(table, sensitive, run.label_names, run.adverse, audit, data.dates, answered, files)
+    return ReviewRows(table, sensitive, run.label_names, run.adverse, audit, answered, files)

@@ -155,15 +155,14 @@ class Review:
 
 @dataclass(frozen=True, eq=False)
 class ReviewRows:
-    """The training rows and their groups, the labels' names and which are adverse, the identity of the audit, the
-    columns with dates, and the positions of labels reviewed before."""
+    """The training rows and their groups, the labels' names and which are adverse, the identity of the audit, and the
+    positions of labels reviewed before."""
 
     table: Table
     sensitive: Sensitive
     label_names: tuple[str, ...]
     adverse: tuple[str, ...]
     audit: str
-    dates: tuple[str, ...] = ()
     answered: Collection[int] = ()
     files: pd.Series | None = None
     """The name of each row's original file, if reviewers look at it."""
