@@ -40,6 +40,9 @@ SIGNIFICANT, NEAR = 0.05, 0.1
 """Adjusted p of a group that is called, and of one that is not but gets a sentence of its own."""
 NOTHING = 0.0005
 """A smaller gap is 0.0 points."""
+OWN_ERROR, SMALLEST = 0.004, 0.008
+"""How far the method itself is off, as a standard deviation, however many rows there are, and the smallest gap that can
+be told from that (`python -m benchmarks.coverage --rows 50000 --share 0.03`)."""
 MOST_NAMED = 4
 """The most groups in a list."""
 
@@ -215,6 +218,8 @@ class GroupStandard:
             f"People with {self.name} were labelled '{favourable}' {often(self.difference)} {than} comparable people "
             f"in {self.others}" + (f" ({'; '.join(details)})" if details else "")
         )
+        if self.differs and abs(self.difference) < SMALLEST:
+            return f"{said}. So small a gap cannot be told from the method's own error, about {points(OWN_ERROR)}."
         if s is not None and self.disputed:
             return f"{said}. It is not called: the second opinion, {often(s.difference, s.interval)}, disagrees."
         if self.p_adjusted is None or self.beyond_chance:
@@ -502,6 +507,11 @@ class Standards(Compared):
             )
         else:
             said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
+        if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
+            said.append(
+                "On this many rows, chance is smaller than the method's own error: a gap below "
+                f"{points(SMALLEST)} cannot be told from it."
+            )
         if len(self.doubt) > LARGE:
             said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {SAMPLE}.")
         if self.not_sliced:

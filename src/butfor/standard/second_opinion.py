@@ -20,7 +20,7 @@ from butfor.standard.model import TwoModels
 
 FOLDS = 5
 PART_ROWS = 10_000
-"""Models of drawn labels learn from at most so many of the others, a quarter of that where the group is small."""
+"""Of more others, models of drawn labels learn from so many, or a quarter of that where the group is small."""
 COMPARABLE = 0.9
 """A row has comparable people among the others where its propensity, were both equally many, is at most this (Crump and
 others 2009)."""
@@ -130,9 +130,9 @@ class Opinion:
         """Which of the others models of drawn labels learn from: of many, a part, and rows that resemble the group more
         often, since they matter more; whole clusters."""
         rows = len(self.others)
-        most = int(np.clip(len(self.group), PART_ROWS // 4, PART_ROWS))
-        if rows <= most:
+        if rows <= PART_ROWS:
             return EVERYBODY
+        most = int(np.clip(len(self.group), PART_ROWS // 4, PART_ROWS))
         codes = np.arange(rows) if clusters is None else np.unique(clusters[self.others], return_inverse=True)[1]
         sizes = np.bincount(codes)
         near = 1 + np.bincount(codes, self.odds) / sizes / self.odds.mean()
