@@ -17,7 +17,7 @@ import pandas as pd
 
 from butfor.columns import clusters_in
 from butfor.data.check import concerns_of
-from butfor.data.labels import label_names, label_number
+from butfor.data.labels import MOST_CLASSES, label_names, label_number
 from butfor.data.read import as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
@@ -103,8 +103,9 @@ def compare_standards(
     X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:
         raise SettingError(f"draws={draws!r} must be a whole number from 0 up.")
-    classes = label_values(y.to_numpy())
-    codes = np.searchsorted(classes, y.to_numpy().astype(classes.dtype))
+    codes, classes = pd.factorize(y, sort=True)
+    if len(classes) > MOST_CLASSES:
+        label_values(np.asarray(classes))  # raises an error that says what to do
     known = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
     coded = bool(known) and set(classes) <= set(known)
     named = tuple(known[label] for label in classes) if coded else label_names(classes, y.name)
