@@ -86,6 +86,15 @@ def test_only_ratios_of_weights_matter():
     assert shares.interval == pytest.approx(plain.interval)
 
 
+def test_probabilities_of_being_wrong_add_up_to_the_weighted_shortfall():
+    X, y = people(600, 5, lost=0.2)
+    weight = np.where(X["income"] > 0, 3.0, 1.0)
+    found, b = compared(X, y, sample_weight=weight)
+    inside = (X["group"] == "b").to_numpy()
+    assert b.difference > 0
+    assert found.wrong[inside] @ weight[inside] == pytest.approx(b.difference * weight[inside].sum())
+
+
 def test_draws_do_not_follow_a_table_that_was_made_with_the_same_seed():
     """numpy's generator of (0, 0) is that of 0."""
     _, zero = compared(*people(3000, 0))

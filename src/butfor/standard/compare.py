@@ -270,6 +270,7 @@ def compare(
         not_sliced=not_sliced,
         clusters=None if clusters is None else int(clusters.max()) + 1,
         cluster=clusters,
+        weight=weight,
         correlation=null.correlation,
         interrupted=interrupted,
     )

@@ -410,6 +410,8 @@ class Standards(Compared):
     interrupted: bool = False
     cluster: NDArray[np.int64] | None = None
     """Each row's cluster, as a number from 0."""
+    weight: Floats | None = None
+    """Each row's weight; only ratios count."""
     correlation: float = 0.0
     """Of the labels' latent scores within a cluster."""
     validation: Standards | None = None
@@ -458,9 +460,8 @@ class Standards(Compared):
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        names = ("groups", "is_favourable", "doubt", "suspect", "index")
-        cluster = None if self.cluster is None else self.cluster[rows]
-        return replace(self, cluster=cluster, **{name: getattr(self, name)[rows] for name in names})
+        names = ("groups", "is_favourable", "doubt", "suspect", "index", "cluster", "weight")
+        return replace(self, **{name: each[rows] for name in names if (each := getattr(self, name)) is not None})
 
     @cached_property
     def wrong(self) -> Floats:
@@ -475,14 +476,16 @@ class Standards(Compared):
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
         """How likely each label would be wrong `[rows]` were the group's difference this large: 0 for the labels of
-        other groups. The sum is `difference` times the group's rows, as far as its adverse labels allow."""
+        other groups. The sum is `difference` times the group's rows, each by its weight, as far as its adverse labels
+        allow."""
         comparison = self.of_group(group)
         if comparison is None:
             raise SettingError(f"'{group}' was not compared; {listed(c.name for c in self.comparisons)} were.")
         inside = self.groups.astype(str) == comparison.group
         found = np.zeros(len(inside))
         adverse = inside & ~self.is_favourable
-        found[adverse] = with_sum(self.suspect[adverse], difference * int(inside.sum()))
+        weight = np.ones(len(inside)) if self.weight is None else self.weight
+        found[adverse] = with_sum(self.suspect[adverse], difference * float(weight[inside].sum()), weight[adverse])
         return found
 
     def to_frame(self) -> pd.DataFrame:

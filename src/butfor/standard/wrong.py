@@ -54,16 +54,17 @@ def suspects(
     return found
 
 
-def with_sum(probability: Floats, total: float) -> Floats:
-    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`; 0 where that
-    is not above 0, 1 where it is as many as there are or more."""
+def with_sum(probability: Floats, total: float, weight: Floats | None = None) -> Floats:
+    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`, each times its
+    weight; 0 where that is not above 0, 1 where it is as much as all of them or more."""
+    weight = np.ones(len(probability)) if weight is None else weight
     if total <= 0 or not len(probability):
         return np.zeros(len(probability))
-    if total >= len(probability):
+    if total >= weight.sum():
         return np.ones(len(probability))
     logits = _logits(probability, 1e-9)
-    reach = float(np.abs(logits).max() + abs(logit(total / len(probability))) + 1)
-    shift = brentq(lambda by: float(expit(logits + by).sum()) - total, -reach, reach)
+    reach = float(np.abs(logits).max() + abs(logit(total / weight.sum())) + 1)
+    shift = brentq(lambda by: float(expit(logits + by) @ weight) - total, -reach, reach)
     found: Floats = expit(logits + shift)
     return found
 
