@@ -149,7 +149,7 @@ BENT: dict[str, Callable[[dict], Any]] = {
     "ids that are numbers": _tasks(lambda k, task: task.update(id=k)),
     "kinds exchanged": _tasks(lambda k, task: task.update(kind="label" if task["kind"] == "control" else "control")),
     "controls exchanged": _tasks(lambda k, task: task.update(control=None if task["control"] is None else 0)),
-    "another group": lambda key: key.update(group="sex = m"),
+    "another group": lambda key: key.update(group="sex = nobody"),
     "other adverse labels": lambda key: key.update(adverse=["granted = yes"]),
     "no tasks": lambda key: key["tasks"].clear(),
     "a task less": lambda key: key["tasks"].pop(),

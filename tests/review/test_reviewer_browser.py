@@ -217,6 +217,8 @@ def test_by_keyboard_alone_and_no_answer_by_accident(browser, tmp_path):
     french = "dispatchEvent(new KeyboardEvent('keydown', {key: '&', code: 'Digit1', bubbles: true}))"
     browser.execute_script(f"document.body.{french}")
     assert text(browser, "status") == "Task 3: no."
+    save(browser, tmp_path / "saved")
+    assert "1 of 4 tasks is still open" in text(browser, "status")
 
 
 def test_where_the_browser_keeps_nothing_it_says_so_and_works(browser, tmp_path):

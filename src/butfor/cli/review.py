@@ -142,12 +142,13 @@ def _write_tasks(
 
     with as_recorded("The record's tasks cannot be made"):
         made = review_of(audit, hide=names_in(hide), seed=random_state or 0, **choice)
+    refused = made.hopeless and not anyway
+    shown, kept = ([], None) if refused else write_review(made, out, key, overwrite)
     for line in made.lines:
         say_wrapped(line)
-    if made.hopeless and not anyway:
+    if refused:
         say("No tasks were written; --anyway writes them.")
         return 1
-    shown, kept = write_review(made, out, key, overwrite)
     say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
     say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
     return 0
