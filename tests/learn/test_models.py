@@ -623,7 +623,7 @@ def test_processes_start_where_they_save_more_than_they_take(calls, expected, sp
 
 def test_a_worker_encodes_a_table_once(monkeypatch):
     from butfor.learn import joblib_engine as engine
-    from butfor.mlp.learner import MLPLearner
+    from butfor.models.network import MLPLearner
 
     X, y = loans()
     table = Table(X[:ROWS], y[:ROWS], (X[ROWS:], y[ROWS:]))
