@@ -31,7 +31,7 @@ from butfor.data import catalogue_frame
 from butfor.learn.engines import engine_named
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores
-from butfor.nets import definition
+from butfor.nets import definition, train_one
 from butfor.nets.recipe import Network, Recipe, Rows
 
 MINIBATCH = 128
@@ -126,7 +126,7 @@ def reordered(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: 
 def train_batches_reversed(recipe: Recipe, rows: Rows, flips: FlipSet) -> Network:
     """The reference with every batch's rows back to front."""
     with batches_reversed():
-        return definition.train_as(definition.Loop, recipe, rows, flips)
+        return train_one(recipe, rows, flips)
 
 
 @contextmanager

@@ -11,7 +11,7 @@ import pytest
 import butfor
 from butfor import stopping
 from butfor.errors import SettingError
-from butfor.models import network
+from butfor.models import loop, network
 from butfor.nets import definition
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
@@ -21,14 +21,14 @@ X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 def trained(monkeypatch, tmp_path):
     """What each way of the definition trains, from now on."""
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(definition, "compared", {})
-    kinds, real = [], definition.train_as
+    monkeypatch.setattr(loop, "compared", None)
+    kinds, real = [], loop.train_one
 
-    def train_as(kind, *given):
-        kinds.append(kind.__name__)
-        return real(kind, *given)
+    def train_one(recipe, rows, flips=(), steps=None):
+        kinds.append("Loop" if steps else "Direct")
+        return real(recipe, rows, flips, steps)
 
-    monkeypatch.setattr(definition, "train_as", train_as)
+    monkeypatch.setattr(loop, "train_one", train_one)
     return kinds
 
 
@@ -38,11 +38,11 @@ def test_a_shape_is_compared_once_and_not_in_every_process(trained, tmp_path, mo
     assert trained == ["Direct", "Loop", "Direct", "Direct"]
     [line] = (tmp_path / "butfor" / "same-bits").read_text().splitlines()
     assert line.split()[1] == "same"
-    monkeypatch.setattr(definition, "compared", {})  # as in another process
+    monkeypatch.setattr(loop, "compared", None)  # as in another process
     butfor.MLP(max_epochs=2).fit(X, Y)
     assert trained[4:] == ["Direct"]
     (tmp_path / "butfor" / "same-bits").write_text(line.replace("same", "other", 1) + "\n")
-    monkeypatch.setattr(definition, "compared", {})
+    monkeypatch.setattr(loop, "compared", None)
     butfor.MLP(max_epochs=2).fit(X, Y)
     assert trained[5:] == ["Loop"]
 
@@ -53,7 +53,7 @@ def test_what_another_torch_or_nobody_wrote_counts_for_nothing(trained, tmp_path
     butfor.MLP(max_epochs=2).fit(X, Y)
     assert trained == ["Direct", "Loop", "Direct"]
     monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-    monkeypatch.setattr(definition, "compared", {})
+    monkeypatch.setattr(loop, "compared", None)
     butfor.MLP(max_epochs=2).fit(X, Y)
     assert trained[3:] == ["Direct", "Loop", "Direct"]
 

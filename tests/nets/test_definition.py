@@ -6,8 +6,10 @@ import numpy as np
 import pytest
 
 from benchmarks.work import encoded, network, packed
-from butfor.nets import Network, Recipe, Rows, definition, train_one
-from butfor.nets.definition import Direct, Loop, train_as
+from butfor.models import loop
+from butfor.models.loop import Loop, train
+from butfor.nets import Network, Recipe, Rows, definition
+from butfor.nets.definition import Direct, train_one
 
 
 def bits(network: Network) -> tuple[bytes, int, int, float]:
@@ -22,8 +24,8 @@ def german() -> tuple[Rows, Recipe]:
 
 @pytest.fixture(autouse=True)
 def compared(monkeypatch):
-    monkeypatch.setattr(definition, "compared", {})
-    return definition.compared
+    monkeypatch.setattr(loop, "compared", {})
+    return loop.compared
 
 
 @pytest.mark.parametrize(
@@ -43,13 +45,13 @@ def test_bits_are_the_loops_on_a_real_table(recipe, german, compared):
     rows, _ = german
     for seed, flips in ((3, ()), (4, (0, 5, 17, 599))):
         seeded = replace(recipe, seed=seed)
-        assert bits(train_one(seeded, rows, flips)) == bits(train_as(Loop, seeded, rows, flips))
+        assert bits(train(seeded, rows, flips)) == bits(train_one(seeded, rows, flips, Loop))
     assert list(compared.values()) == [True]
 
 
 def test_bits_are_the_loops_for_the_published_settings(german):
     rows, recipe = german
-    assert bits(train_one(recipe, rows, (1, 2))) == bits(train_as(Loop, recipe, rows, (1, 2)))
+    assert bits(train_one(recipe, rows, (1, 2))) == bits(train_one(recipe, rows, (1, 2), Loop))
 
 
 @pytest.mark.parametrize("part", ["BETA1", "BETA2", "EPSILON"])
@@ -63,7 +65,7 @@ def test_where_a_bit_differs_the_loop_trains(part, german, compared, monkeypatch
             step(self, *batch)
 
     monkeypatch.setattr(Direct, "step", other)
-    assert bits(train_one(recipe, rows)) == bits(train_as(Loop, recipe, rows))
+    assert bits(train(recipe, rows)) == bits(train_one(recipe, rows, (), Loop))
     assert list(compared.values()) == [False]
 
 
@@ -71,13 +73,13 @@ def test_the_comparison_sees_whole_batches_and_the_rest(monkeypatch):
     rng = np.random.default_rng(0)
     X, y = rng.normal(size=(1003, 3)).astype(np.float32), rng.integers(0, 2, 1003).astype(np.float32)
     rows, seen = Rows(X, y, X[:50], y[:50]), []
-    real = definition.train_as
+    real = loop.train_one
 
-    def watched(kind, recipe, rows, flips=()):
-        seen.append((kind, rows.n))
-        return real(kind, recipe, rows, flips)
+    def watched(recipe, rows, flips=(), steps=None):
+        seen.append((steps, rows.n))
+        return real(recipe, rows, flips, steps)
 
-    monkeypatch.setattr(definition, "train_as", watched)
+    monkeypatch.setattr(loop, "train_one", watched)
     for batch_size, compared in ((100, 303), (None, 1003), (5000, 1003)):
-        assert definition.same_bits(Recipe(batch_size=batch_size), rows)
-        assert seen[-2:] == [(Direct, compared), (Loop, compared)]
+        assert loop.same_bits(Recipe(batch_size=batch_size), rows)
+        assert seen[-2:] == [(None, compared), (Loop, compared)]

@@ -7,8 +7,9 @@ import torch
 from benchmarks.work import packed
 from butfor import FusedEngine, StackedEngine
 from butfor.learn.decision_split import DecisionSplit
-from butfor.nets import Recipe, Rows, definition, train_one
-from butfor.nets.definition import Loop, train_as
+from butfor.models.loop import Loop, same_bits
+from butfor.nets import Recipe, Rows, definition
+from butfor.nets.definition import train_one
 from butfor.nets.recipe import unpack
 from butfor.nets.sweeps import Sweep, sweep_many
 from butfor.rank.gradient import flip_effects
@@ -36,7 +37,7 @@ def test_engines_train_the_reference(engine, batch_size, activation):
     sets, seeds = [(), (3,), (3, 7, 20)], [0, 5, 5]
     found = engine.fit_many(recipe(activation, batch_size), rows, sets, people, seeds=seeds)
     for k, (flips, seed) in enumerate(zip(sets, seeds, strict=True)):
-        expected = train_as(Loop, Recipe(**recipe(activation, batch_size).__dict__ | {"seed": seed}), rows, flips)
+        expected = train_one(Recipe(**recipe(activation, batch_size).__dict__ | {"seed": seed}), rows, flips, Loop)
         assert found.best_epoch[k] == expected.best_epoch
         assert np.allclose(found.logits[k].reshape(-1, CLASSES), expected.logits(people), atol=1e-5)
 
@@ -46,9 +47,9 @@ def test_engines_train_the_reference(engine, batch_size, activation):
 def test_called_directly_it_is_the_reference_to_the_bit(activation, batch_size):
     rows, _ = subject()
     how = recipe(activation, batch_size)
-    assert definition.same_bits(how, rows)
+    assert same_bits(how, rows)
     for flips in ((), (3, 7)):
-        assert packed(train_one(how, rows, flips)).tobytes() == packed(train_as(Loop, how, rows, flips)).tobytes()
+        assert packed(train_one(how, rows, flips)).tobytes() == packed(train_one(how, rows, flips, Loop)).tobytes()
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])

@@ -5,13 +5,9 @@ checks ask whether the work should stop."""
 
 from __future__ import annotations
 
-import hashlib
-import os
-import platform
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import asdict, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -64,50 +60,12 @@ def translated() -> Iterator[None]:
         raise
 
 
-class Compared(dict[str, bool]):
-    """What `nets.definition.same_bits` found for each shape, kept in the user's cache folder for this torch, processor
-    and definition, so that it is compared once and not in every process."""
-
-    def __init__(self) -> None:
-        import torch
-
-        from butfor.nets import definition
-
-        parts = [torch.__version__, torch.__config__.show(), processor(), torch.backends.cpu.get_cpu_capability()]
-        with suppress(OSError):
-            parts.append(Path(definition.__file__).read_text(encoding="utf-8"))
-        self.here = hashlib.sha256("".join(parts).encode()).hexdigest()[:32]
-        self.file = Path(os.environ.get("XDG_CACHE_HOME") or os.path.expanduser("~/.cache")) / "butfor" / "same-bits"
-        with suppress(OSError, ValueError):
-            for here, said, shape in (line.split(" ", 2) for line in self.file.read_text("utf-8").splitlines()):
-                if here == self.here:
-                    super().__setitem__(shape, said == "same")
-
-    def __setitem__(self, shape: str, same: bool) -> None:
-        super().__setitem__(shape, same)
-        with suppress(OSError):
-            self.file.parent.mkdir(parents=True, exist_ok=True)
-            with self.file.open("a", encoding="utf-8") as lines:
-                lines.write(f"{self.here} {'same' if same else 'other'} {shape}\n")
-
-
-def processor() -> str:
-    """This machine's processor and its instructions."""
-    try:
-        lines = Path("/proc/cpuinfo").read_text(encoding="utf-8").splitlines()
-    except OSError:
-        return platform.processor()
-    return "".join(sorted({line for line in lines if line.startswith(("model name", "CPU part", "flags", "Features"))}))
-
-
 def train_one(recipe: Recipe, rows: Rows) -> Network:
     """The network of the definition."""
-    from butfor.nets import definition
+    from butfor.models.loop import train
 
-    if not isinstance(definition.compared, Compared):
-        definition.compared = Compared()
     with translated():
-        return definition.train_one(recipe, rows)
+        return train(recipe, rows)
 
 
 def find_device(name: str) -> Any:

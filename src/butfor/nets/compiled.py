@@ -149,6 +149,10 @@ FLOAT, INT, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
 VECTOR = ir.VectorType(FLOAT, LANES)
 FUSE = ("contract",)
 ZERO, ONE = (ir.Constant(VECTOR, [x] * LANES) for x in (0.0, 1.0))
+Given = dict[str, ir.Value]
+Sums = list[list[ir.Value]]
+ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
+PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
 
 
 def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]], Any]:
@@ -195,9 +199,6 @@ def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Valu
     return builder.fadd(total, builder.fmul(x, y, flags=FUSE), flags=FUSE)
 
 
-Given = dict[str, ir.Value]
-
-
 def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callable[..., None]], Any]:
     """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to `most`, so that sums
     stay in registers. `names`: its arguments, whole numbers, among them the sizes."""
@@ -241,11 +242,6 @@ def switch(builder: ir.IRBuilder, value: ir.Value, cases: dict[int, Callable[[],
         emit()
         builder.branch(after)
     builder.position_at_end(after)
-
-
-ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
-PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
-Sums = list[list[ir.Value]]
 
 
 @by_size("butfor_block", PRODUCT, height=HEIGHT, wide=WIDE)
@@ -389,12 +385,8 @@ def _exp(x: f32) -> f32:
     x = f32(-87) if x < f32(-87) else x
     n = np.floor(x * f32(1.44269504) + f32(0.5))
     r = x - n * f32(0.693359375) + n * f32(2.12194440e-4)
-    p = f32(1.9875691500e-4)
-    p = p * r + f32(1.3981999507e-3)
-    p = p * r + f32(8.3334519073e-3)
-    p = p * r + f32(4.1665795894e-2)
-    p = p * r + f32(1.6666665459e-1)
-    p = p * r + f32(5.0000001201e-1)
+    p = (f32(1.9875691500e-4) * r + f32(1.3981999507e-3)) * r + f32(8.3334519073e-3)
+    p = ((p * r + f32(4.1665795894e-2)) * r + f32(1.6666665459e-1)) * r + f32(5.0000001201e-1)
     p = p * r * r + r + f32(1)
     return p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
 
@@ -408,11 +400,8 @@ def sigmoid(x: f32) -> f32:
 def _tanh(x: f32) -> f32:
     """A polynomial (after Cephes) near 0, where the quotient would cancel."""
     s = x * x
-    p = f32(-5.70498872745e-3)
-    p = p * s + f32(2.06390887954e-2)
-    p = p * s + f32(-5.37397155531e-2)
-    p = p * s + f32(1.33314422036e-1)
-    p = p * s + f32(-3.33332819422e-1)
+    p = (f32(-5.70498872745e-3) * s + f32(2.06390887954e-2)) * s + f32(-5.37397155531e-2)
+    p = (p * s + f32(1.33314422036e-1)) * s + f32(-3.33332819422e-1)
     near = x + x * s * p
     far = f32(1) - f32(2) / (f32(1) + _exp(f32(2) * x))
     return near if s < f32(0.390625) else far
@@ -427,14 +416,8 @@ def cross_entropy(z: f32, y: f32) -> f32:
     u = _exp(-abs(z))
     s = u / (f32(2) + u)
     q = s * s
-    p = f32(1 / 15)
-    p = p * q + f32(1 / 13)
-    p = p * q + f32(1 / 11)
-    p = p * q + f32(1 / 9)
-    p = p * q + f32(1 / 7)
-    p = p * q + f32(1 / 5)
-    p = p * q + f32(1 / 3)
-    p = p * q + f32(1)
+    p = ((f32(1 / 15) * q + f32(1 / 13)) * q + f32(1 / 11)) * q + f32(1 / 9)
+    p = (((p * q + f32(1 / 7)) * q + f32(1 / 5)) * q + f32(1 / 3)) * q + f32(1)
     positive = z if z > f32(0) else f32(0)
     return positive - z * y + f32(2) * s * p
 

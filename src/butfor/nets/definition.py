@@ -1,25 +1,22 @@
 """The definition of a training: one network in plain PyTorch, float32 on one CPU thread.
 
 The other engines start from its initial weights and follow its batch orders; they differ from it in the order of
-floating-point sums, nothing else. It is written twice. `Loop` is PyTorch as everybody writes it: autograd and
-`torch.optim.Adam`. A small network's training spends most of its time between operations, on autograd's records and
-the optimiser's bookkeeping, so `Direct` calls the same operations in the same order on the same shapes, with the
-derivative written out and Adam on all parameters as one vector: the same bits in a quarter to a half of the time.
-Once for each shape a short training both ways shows whether they are; where one bit differs, the loop trains.
+floating-point sums, nothing else. A small network's training spends most of its time between operations, on autograd's
+records and the optimiser's bookkeeping. So PyTorch's operations are called directly, in the order in which a training
+with autograd and `torch.optim.Adam` calls them, with the derivative written out and Adam on all parameters as one
+vector: the same bits in a quarter to a half of the time.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, MutableMapping, Sequence
-from dataclasses import replace
+from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, linear
-from torch.optim.adam import adam
+from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy
 
 from .recipe import BETA1, BETA2, EPSILON, Network, Recipe, Rows, one_thread, unpack
 
@@ -29,30 +26,21 @@ BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "sigmoid": torch.ops.aten.sigmoid_backward,
 }
 """Gradient by an activation's output, and the output → gradient by its input: autograd's own operations."""
-compared: MutableMapping[str, bool] = {}
-"""What `same_bits` found, by shape. Whoever has a place for it may put a mapping here that outlives the process."""
-COMPARED_EPOCHS, COMPARED_BATCHES = 3, 3
-"""Of the short training: whole batches, a last shorter one, and the moments of several steps."""
 
 
-def train_one(recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
-    """Train on the rows with the labels at `flips` flipped."""
-    return train_as(Direct if same_bits(recipe, rows) else Loop, recipe, rows, flips)
-
-
-def train_as(kind: type[Loop] | type[Direct], recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
-    """The course of a training: after each epoch the mean loss on the validation rows; the weights of the strictly
-    lowest one are kept; after `patience` epochs without a new lowest it ends."""
+def train_one(
+    recipe: Recipe, rows: Rows, flips: Sequence[int] = (), steps: Callable[[Recipe, tuple[int, ...]], Any] | None = None
+) -> Network:
+    """Train on the rows with the labels at `flips` flipped: after each epoch the mean loss on the validation rows; the
+    weights of the strictly lowest one are kept; after `patience` epochs without a new lowest it ends. `steps`: what
+    takes the steps, by default `Direct`."""
     with one_thread(), torch.no_grad():
         X, y, X_val, y_val = map(torch.from_numpy, (rows.X, rows.labels(flips), rows.X_val, rows.y_val))
-        f, size = kind(recipe, rows.widths(recipe)), recipe.batch_size or rows.n
+        f, size = (steps or Direct)(recipe, rows.widths(recipe)), recipe.batch_size or rows.n
         best_loss, best_epoch, best, epoch = float("inf"), 0, f.packed(), 0
         for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
             if recipe.batch_size is None:  # the data itself: gathering it in order would only copy it
                 f.step(X, y)
-            elif kind is Loop:
-                for batch in order.split(size):
-                    f.step(X[batch], y[batch])
             else:
                 gathered = X.index_select(0, order).split(size), y.index_select(0, order).split(size)
                 for inputs, labels in zip(*gathered, strict=True):
@@ -91,36 +79,8 @@ def mean_loss(outputs: Tensor, labels: Tensor) -> Tensor:
     return cross_entropy(outputs, labels.long())
 
 
-class Loop:
-    """Autograd, and `torch.optim.Adam` by the function that its `step` calls: the class itself imports PyTorch's
-    compiler, which takes longer than the audit of one person."""
-
-    def __init__(self, recipe: Recipe, widths: tuple[int, ...]) -> None:
-        weights, biases = unpack(packed_start(widths, recipe.seed), widths)
-        self.tensors = [part.clone().requires_grad_() for pair in zip(weights, biases, strict=True) for part in pair]
-        self.means, self.squares = ([torch.zeros_like(part) for part in self.tensors] for _ in range(2))
-        self.steps = [torch.tensor(0.0) for _ in self.tensors]
-        self.activation, self.learning_rate = getattr(torch, recipe.activation), recipe.learning_rate
-
-    def outputs(self, inputs: Tensor) -> list[Tensor]:
-        h = inputs
-        for layer in range(0, len(self.tensors), 2):
-            h = linear(self.activation(h) if layer else h, *self.tensors[layer : layer + 2])
-        return [h]
-
-    def step(self, inputs: Tensor, labels: Tensor) -> None:
-        with torch.enable_grad():
-            gradients = torch.autograd.grad(mean_loss(self.outputs(inputs)[-1], labels), self.tensors)
-        how: dict[str, Any] = {"foreach": False, "amsgrad": False, "weight_decay": 0.0, "maximize": False}
-        how |= {"beta1": BETA1, "beta2": BETA2, "eps": EPSILON, "lr": self.learning_rate}
-        adam(self.tensors, list(gradients), self.means, self.squares, [], self.steps, **how)
-
-    def packed(self) -> Tensor:
-        return torch.cat([part.detach().flatten() for part in self.tensors])
-
-
 class Direct:
-    """The same with weights, gradient and Adam's moments in one vector each."""
+    """A network in training: weights, gradient and Adam's moments in one vector each."""
 
     def __init__(self, recipe: Recipe, widths: tuple[int, ...]) -> None:
         self.values = packed_start(widths, recipe.seed)
@@ -160,17 +120,3 @@ class Direct:
 
     def packed(self) -> Tensor:
         return self.values.clone()
-
-
-def same_bits(recipe: Recipe, rows: Rows) -> bool:
-    """Whether `Direct` is the loop to the bit, by a short training both ways. Only the shape determines which operation
-    computes a product, so the answer holds for every table of the shape."""
-    shape = repr((rows.widths(recipe), recipe.activation, recipe.batch_size, rows.n, len(rows.y_val)))
-    if shape not in compared:
-        size = recipe.batch_size or rows.n
-        kept = min(rows.n, COMPARED_BATCHES * size + rows.n % size)  # some whole batches and the last, shorter one
-        few, short = replace(rows, X=rows.X[:kept], y=rows.y[:kept]), replace(recipe, max_epochs=COMPARED_EPOCHS)
-        ours, loop = (train_as(kind, short, few) for kind in (Direct, Loop))
-        parts = zip(ours.weights + ours.biases, loop.weights + loop.biases, strict=True)
-        compared[shape] = ours.best_epoch == loop.best_epoch and all(a.tobytes() == b.tobytes() for a, b in parts)
-    return compared[shape]

@@ -37,10 +37,10 @@ _preparing = threading.Lock()
 
 def prepare() -> None:
     """Compile what trains, or load what was compiled before."""
+    X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
+    job = Job(Recipe(hidden=(1,), max_epochs=1), Rows(X, y, X, y), [()], [0], X)
     with _preparing:
         if not is_prepared():
-            X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
-            job = Job(Recipe(hidden=(1,), max_epochs=1), Rows(X, y, X, y), [()], [0], X)
             Trainings(job, Fits.empty(job)).run(0, job.check)
 
 

@@ -13,9 +13,9 @@ takes a tile of 64 rows through the whole network on its own, without waiting fo
 
 A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons × 8 rows of a layer
 from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it keeps in registers over all tiles of a
-batch. At the end of a batch the warps' gradients are added in the warps' order, and every thread does Adam's step for
-its share of the weights. Adam's moments and the labels, one bit each, lie in global memory, one set per block. Layers
-wider than 32 neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
+batch. Then the warps' gradients are added in the warps' order, and every thread does Adam's step for its share of the
+weights. Adam's moments and the labels, one bit each, lie in global memory, one set per block. Layers wider than 32
+neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
 
 Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor cores, which take 16-bit
 numbers: 0 and 1 are such numbers, and W₁ and D₁ are exact sums of three of them, so that no product is rounded. For
@@ -30,7 +30,7 @@ import ctypes
 import sys
 import time
 from dataclasses import dataclass, replace
-from functools import cache, cached_property, lru_cache
+from functools import cache, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
 from typing import Any
@@ -124,16 +124,6 @@ class Inputs:
             binary[:] = False
         return cls(every[~binary], every[binary])
 
-    @cached_property
-    def order(self) -> NDArray[np.int64]:
-        """The inputs in the kernel's order."""
-        return np.concatenate([self.dense, self.hot])
-
-    def hold(self, X: Floats) -> bool:
-        """Whether the inputs that are bits are 0 or 1 in these rows."""
-        hot = X[:, self.hot]
-        return bool(((hot == 0) | (hot == 1)).all())
-
     def bits(self, X: Floats) -> Tensor:
         """The hot inputs, 32 to a word, the first lowest; rows are padded to multiples of four words."""
         padded = np.pad(X[:, self.hot] > 0, ((0, 0), (0, -len(self.hot) % 128)))
@@ -142,8 +132,9 @@ class Inputs:
 
     def kernel_order(self, packed: Tensor, width: int) -> Tensor:
         """Packed networks with a first layer of `width` neurons, its inputs in the kernel's order."""
-        size = width * len(self.order)
-        first = packed[:, :size].unflatten(1, (width, len(self.order)))[:, :, torch.from_numpy(self.order)]
+        order = np.concatenate([self.dense, self.hot])
+        size = width * len(order)
+        first = packed[:, :size].unflatten(1, (width, len(order)))[:, :, torch.from_numpy(order)]
         return torch.cat([first.flatten(1), packed[:, size:]], dim=1)
 
 
@@ -151,7 +142,8 @@ def inputs_of(rows: Rows, people: Floats) -> Inputs:
     """The inputs that are bits in a table and for people. Those of the table are cached, and mostly hold for people
     too."""
     usual = _inputs_of(rows)
-    return usual if usual.hold(people) else Inputs.of(rows.X, rows.X_val, people)
+    hot = people[:, usual.hot]
+    return usual if ((hot == 0) | (hot == 1)).all() else Inputs.of(rows.X, rows.X_val, people)
 
 
 @lru_cache(maxsize=4)
@@ -280,7 +272,8 @@ def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple
     }
     counts = {"best_epochs": (K,), "epochs": (K,), "labels": (blocks, -(-rows.n // 32)), "control": (3,)}
     try:
-        tensors = placed(rows, inputs, plan.gather, device) | _on(device, given)
+        tensors = placed(rows, inputs, plan.gather, device)
+        tensors = tensors | {name: tensor.contiguous().to(device) for name, tensor in given.items()}
         tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
         tensors |= {name: torch.zeros(shape, dtype=torch.int32, device=device) for name, shape in counts.items()}
     except torch.cuda.OutOfMemoryError:
@@ -305,10 +298,6 @@ def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> di
         "y": _bits(rows.y),
         "y_val": _bits(rows.y_val),
     }
-    return _on(device, tensors)
-
-
-def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.contiguous().to(device) for name, tensor in tensors.items()}
 
 
@@ -389,8 +378,7 @@ class Kernel:
 @cache
 def compiled(plan: Plan, device: int) -> Kernel:
     """Compile the kernel for a plan, once per process and device (some seconds)."""
-    library = nvrtc()
-    assert library is not None, "can_train comes first"
+    library: Any = nvrtc()
     torch.cuda.synchronize(device)  # creates the device's context if there is none
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--std=c++17"]

@@ -56,10 +56,8 @@ class Recipe:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.max_epochs > MOST_EPOCHS:
             raise ValueError(f"max_epochs={self.max_epochs} must be at most {MOST_EPOCHS}.")
-        if self.batch_size is not None and not 1 <= self.batch_size < 2**31:
-            raise ValueError(
-                f"batch_size={self.batch_size} must be at least 1 and at most {2**31 - 1}, or None for full batch."
-            )
+        if (size := self.batch_size) is not None and not 1 <= size < 2**31:
+            raise ValueError(f"batch_size={size} must be at least 1 and at most {2**31 - 1}, or None for full batch.")
         if not 0 <= self.seed < LAST_SEED:
             raise ValueError(f"seed={self.seed} must be a whole number from 0 to {LAST_SEED - 1}.")
 

@@ -74,7 +74,6 @@ def stacking() -> Iterator[None]:
 
 
 def free_memory(device: torch.device) -> int:
-    """Bytes that stacks may take."""
     if device.type == "cpu":
         return CPU_MEMORY
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
@@ -82,7 +81,7 @@ def free_memory(device: torch.device) -> int:
 
 
 def stack_size(job: Job, device: torch.device) -> int:
-    """The number of networks that train at once in half of the memory."""
+    """The number of networks that train at once, in half of the memory."""
     recipe, rows = job.recipe, job.rows
     batch = min(recipe.batch_size or rows.n, rows.n)
     # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the present operation.
