@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +68,7 @@ def fit_many(
     if not flip_sets:
         return Fits.empty(job)
     check()
-    if device == "cpu" and rows.outputs == 1 and not stacked and find_spec("numba"):
+    if device == "cpu" and rows.outputs == 1 and not stacked and _has_numba():
         from . import fused
 
         return fused.train(job, threads or os.cpu_count() or 1)
@@ -106,7 +107,7 @@ def label_gradient(
     rows.check([sweep.flips for sweep in sweeps], people)
     where = torch.device(device)
     count = 1 if where.type == "cuda" else min(threads or os.cpu_count() or 1, len(sweeps))
-    compiled = bool(recipe.hidden) and recipe.activation == "relu" and rows.outputs == 1 and find_spec("numba")
+    compiled = bool(recipe.hidden) and recipe.activation == "relu" and rows.outputs == 1 and _has_numba()
     if where.type == "cpu" and compiled:
         from .walks import Training
 
@@ -121,3 +122,9 @@ def label_gradient(
 
     done = list(in_threads(swept, [sweeps[k::count] for k in range(count)], max(1, count), check))
     yield from (done[k % count][k // count] for k in range(len(sweeps)))
+
+
+def _has_numba() -> bool:
+    with suppress(ImportError):
+        return find_spec("numba") is not None
+    return False

@@ -19,8 +19,7 @@ Check = Callable[[], object]
 Advance = Callable[[int], object]
 """Called with the number of trainings that just finished."""
 
-ACTIVATIONS = ("relu", "tanh", "sigmoid")
-"""torch's names."""
+ACTIVATIONS = ("relu", "tanh", "sigmoid")  # torch's names
 MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
 """Larger values are a typing error: an answer takes thousands of trainings."""
 LAST_SEED = 2**62
