@@ -50,9 +50,12 @@ class Walk:
 
     def effects(self, sweeps: Sequence[Sweep], threads: int = 1) -> list[Numbers]:
         """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
-        how: dict[str, Any] = {"epochs": self.epochs, "device": self.device, "threads": threads}
-        swept = label_gradient(self.recipe, self.rows, sweeps, self.people, check=stopping.check, **how)
-        return [flip_effects(each, self.tolerance) for each in swept]
+        from butfor.models.network import find_device, translated
+
+        how: dict[str, Any] = {"epochs": self.epochs, "device": str(find_device(self.device)), "threads": threads}
+        with translated():
+            swept = label_gradient(self.recipe, self.rows, sweeps, self.people, check=stopping.check, **how)
+            return [flip_effects(each, self.tolerance) for each in swept]
 
 
 def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
