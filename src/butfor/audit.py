@@ -84,7 +84,8 @@ class LabelAudit(BaseEstimator):
     psi : rule, str, callable or mask, default="published"
         Which labels may be flipped.
     fresh_seeds : int, default=59
-        Every find is checked under this many seeds that took no part in the search. 0 checks none.
+        Every find is checked under up to this many seeds that took no part in the search: 30 first, the others only
+        where these do not settle it. 0 checks none.
     engine : str or butfor.Engine, default="auto"
         What trains the models: a name, a torch device ("cuda") or a cluster ("local:4", "tcp://scheduler:8786").
     n_jobs : int, default=-1

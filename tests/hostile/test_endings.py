@@ -191,7 +191,7 @@ def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_p
     script = 'mount -t tmpfs tmpfs "$1"; cp -r "$3" "$1"; find "$1" -name __pycache__ -prune -exec rm -r {} +; '
     script += 'mount -o remount,ro "$1"; mount -t tmpfs -o ro tmpfs "$2"; export HOME="$2" PYTHONPATH="$1"; shift 3; '
     script += "unset NUMBA_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR; "
-    script += '"$1" -c "from butfor.mlp.vectors import OPTIONS; assert not OPTIONS[\'cache\']"; "$@"'
+    script += '"$1" -c "from butfor.nets.compiled import OPTIONS; assert not OPTIONS[\'cache\']"; "$@"'
     asked = command("audit", saved(tmp_path), *COLUMNS, *QUICK[:-1], "--engine", "joblib")
     done = in_own_mounts(script, code, home, Path(butfor.__file__).parent, *asked, "--out", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")

@@ -607,7 +607,7 @@ def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, 
 
 def test_a_worker_encodes_a_table_once(monkeypatch):
     from butfor.learn import joblib_engine as engine
-    from butfor.mlp.learner import MLPLearner
+    from butfor.models.network import MLPLearner
 
     X, y = loans()
     table = Table(X[:ROWS], y[:ROWS], (X[ROWS:], y[ROWS:]))

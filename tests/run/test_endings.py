@@ -20,8 +20,8 @@ from butfor import machine, stopping
 from butfor.cli import main
 from butfor.errors import Stopped
 from butfor.learn.protocols import Bound, Training
-from butfor.mlp import direct
-from butfor.mlp.learner import MLPLearner
+from butfor.models import network
+from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
 from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
@@ -312,14 +312,14 @@ def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
 
 def test_what_a_process_loads_once_is_not_the_time_of_a_training(monkeypatch):
     slow = [True]
-    real = direct.train
+    real = network.train_one
 
     def train(*given: object):
         if slow.pop() if slow else False:
             threading.Event().wait(1.0)
         return real(*given)
 
-    monkeypatch.setattr(direct, "train", train)
+    monkeypatch.setattr(network, "train_one", train)
     audit, _ = fitted("salary", members=1)
     assert isinstance(audit.learner_, MLPLearner)
     assert not slow

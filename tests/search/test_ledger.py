@@ -11,7 +11,7 @@ import pytest
 from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.protocols import Training
-from butfor.mlp.learner import MLPLearner
+from butfor.models.network import MLPLearner
 from butfor.search.ledger import Ledger, _checksum
 from conftest import fitted
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 import butfor
 from butfor.errors import SettingError, Stopped
 from butfor.learn.protocols import Bound, Engine, Learner
-from butfor.mlp.direct import train
+from butfor.nets import train_one as train
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile
 from butfor.rules import Allowed

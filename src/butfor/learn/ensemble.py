@@ -151,7 +151,7 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
         inner = self.model.capability(kind)
         if kind is can.Differentiable and isinstance(inner, can.Differentiable):
             network = copy(inner)
-            network.rows = replace(inner.rows, decision_split=self.decision_split)
+            network.rows = replace(inner.rows, flipped=self.decision_split.new, towards=self.decision_split.towards)
             return network
         return inner if inner is None else super().capability(kind) or inner
 

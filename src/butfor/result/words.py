@@ -11,7 +11,7 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 
 from butfor.errors import plural
-from butfor.result.fresh import LEAST, USUAL
+from butfor.result.fresh import FIRST_LOOK, LEAST, USUAL
 
 ENOUGH = f"`--fresh-seeds {USUAL}`"
 """The option to use if finds were not tested under fresh seeds."""
@@ -106,8 +106,8 @@ SOLIDITY = {
     "solid": Words(
         "●",
         "Solid",
-        meaning="with the flips, at least 9 in 10 models decide differently, by the one-sided 95 % bound (of "
-        f"{USUAL} fresh seeds, {USUAL - 1} must), and fewer than half do without them",
+        meaning="with the flips, at least 9 in 10 models decide differently, by the one-sided 95 % bound (all of "
+        f"{FIRST_LOOK} fresh seeds, or {USUAL - 1} of {USUAL}), and fewer than half do without them",
         shows="that the decision hinges on {them} under any seed tried: {counts}.",
         steps=(BLIND_REVIEW, CORRECT, KEYSTONES),
         many="**Have a person look at the solid findings.** These decisions hinge on a few labels, right or wrong; "

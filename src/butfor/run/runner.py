@@ -22,6 +22,7 @@ from butfor.learn.protocols import flip_direction
 from butfor.progress import Progress, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank.mix import leader_words
+from butfor.result.fresh import FIRST_LOOK
 from butfor.rules import Allowed
 from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import Find, changes_decision, check_finds, logits_without_flips, side_effects
@@ -195,13 +196,14 @@ class Runner:
         seeds = self.fitted.seeds
         if not seeds or not self.searches:
             return
-        self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.finds})))
+        self.progress.phase("fresh seeds", len(seeds))
         try:
             without = logits_without_flips(self.trainer, seeds, [search.person for search in self.searches])
             for person, logits in without.items():
                 decision = int(self.situation.predictions[person])
                 self.note(person, without_flips=int(changes_decision(logits, decision).sum()))
-            for person, fresh in check_finds(self.trainer, seeds, self.finds, without):
+            looks = seeds[:FIRST_LOOK], seeds[FIRST_LOOK:]
+            for person, fresh in check_finds(self.trainer, looks, self.finds, without):
                 self.note(person, fresh=fresh, without_flips=None)
         except Stopped:
             left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.finds)
@@ -252,7 +254,7 @@ class Runner:
         finds = FOUND * len(people) + len(self.eligible) - len(people)
         searched = strategy.expected_sets(sizes, budget, trainer.members) if sizes else 0
         sets = ranking.trial(len(people)) + searched + finds
-        trainings = sets * trainer.members + len(fitted.seeds) * (1 + finds)
+        trainings = sets * trainer.members + len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds
         if limits.retrainings is not None:
             trainings = min(trainings, limits.retrainings)
         again = strategy.expected_rankings(len(people), budget) * ranking.scores_after_flips

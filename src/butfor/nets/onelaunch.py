@@ -13,9 +13,9 @@ takes a tile of 64 rows through the whole network on its own, without waiting fo
 
 A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons × 8 rows of a layer
 from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it keeps in registers over all tiles of a
-batch. At the end of a batch the warps' gradients are added in the warps' order, and every thread does Adam's step for
-its share of the weights. Adam's moments and the labels, one bit each, lie in global memory, one set per block. Layers
-wider than 32 neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
+batch. Then the warps' gradients are added in the warps' order, and every thread does Adam's step for its share of the
+weights. Adam's moments and the labels, one bit each, lie in global memory, one set per block. Layers wider than 32
+neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
 
 Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor cores, which take 16-bit
 numbers: 0 and 1 are such numbers, and W₁ and D₁ are exact sums of three of them, so that no product is rounded. For
@@ -29,8 +29,7 @@ from __future__ import annotations
 import ctypes
 import sys
 import time
-from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from functools import cache, lru_cache
 from itertools import islice, pairwise
 from pathlib import Path
@@ -38,18 +37,27 @@ from typing import Any
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor
 
-from butfor.errors import EngineError
-from butfor.learn.protocols import Advance, Floats
-from butfor.mlp.launchplan import TILE, Inputs, Plan, inputs_of
-from butfor.mlp.recipe import Job, Recipe, Rows
-from butfor.mlp.reference import batch_orders, packed_start
+from .definition import batch_orders, packed_start
+from .recipe import ACTIVATIONS, Fits, Floats, Job, Recipe, Rows, count
 
+SOURCE = Path(__file__).with_name("onelaunch.cu")
+TILE, CHUNK, NARROW = 64, 32, 64
+"""Rows of a tile, neurons worked on at a time, and the most inputs of a table without bits."""
 DEEPEST = 3
 """The most hidden layers."""
-MOST_ORDER_BYTES = 2**31
-"""The most bytes of batch orders on the device; longer trainings go to stacked tensors."""
+LEAST_WARPS = 2
+"""With fewer warps on a multiprocessor, stacked tensors are as good."""
+LEAST_BITS, MOST_BITS = 32, 896
+"""The fewest inputs of 0 and 1 for which tensor cores are faster than single products, and the most for which a tile's
+bits fit in the memory of its derivatives."""
+TENSOR_CORES = 8
+"""The first generation of GPUs (compute capability) whose tensor cores multiply bfloat16."""
+MOST_ORDER_BYTES, KEPT_ORDERS = 2**31, 64
+"""The most bytes of batch orders on the device (longer trainings go to stacked tensors), and the seeds whose orders are
+kept for the next launch."""
 
 
 def can_train(job: Job, device: torch.device) -> bool:
@@ -57,7 +65,7 @@ def can_train(job: Job, device: torch.device) -> bool:
     recipe, rows = job.recipe, job.rows
     return (
         device.type == "cuda"
-        and recipe.outputs == 1
+        and rows.outputs == 1
         and torch.version.cuda is not None
         and 1 <= len(recipe.hidden) <= DEEPEST
         and _order_bytes(recipe, rows.n) <= MOST_ORDER_BYTES
@@ -67,24 +75,27 @@ def can_train(job: Job, device: torch.device) -> bool:
     )
 
 
-def parts(job: Job) -> list[slice]:
-    """One slice per launch: trainings whose batch orders fit on the device together, usually all."""
+def train(job: Job, device: torch.device) -> Fits:
+    """Train the job's networks, usually by one launch: all whose batch orders fit on the device together."""
+    fits, held, starts = Fits.empty(job), set[int](), [0]
     most = MOST_ORDER_BYTES // max(1, _order_bytes(job.recipe, job.rows.n))
-    starts, held = [0], set[int]()
     for k, seed in enumerate(job.seeds):
         if seed not in held and len(held) == most:
             starts.append(k)
             held.clear()
         held.add(seed)
-    return [slice(*ends) for ends in pairwise([*starts, len(job.seeds)])]
+    for part in [slice(*ends) for ends in pairwise([*starts, len(job.seeds)])]:
+        some = replace(job, flip_sets=job.flip_sets[part], seeds=job.seeds[part])
+        fits.put(part, launch(some, device))
+    return fits
 
 
 def _order_bytes(recipe: Recipe, n: int) -> int:
     return 0 if recipe.batch_size is None else 4 * recipe.max_epochs * n
 
 
-def train(job: Job, device: torch.device, weights: bool = True) -> tuple[np.ndarray, ...]:
-    """The fields of `Fits`. `weights`: whether to copy the networks back, which is slow."""
+def launch(job: Job, device: torch.device) -> tuple[np.ndarray, ...]:
+    """The fields of `Fits`."""
     with torch.cuda.device(device):
         inputs = inputs_of(job.rows, job.people)
         plan = Plan.of(job.recipe, job.rows, inputs, device)
@@ -93,10 +104,128 @@ def train(job: Job, device: torch.device, weights: bool = True) -> tuple[np.ndar
         work, tensors = prepare(job, plan, inputs, device)
         torch.cuda.synchronize()  # all inputs are in place before another stream reads `control`
         kernel.launch(work, min(plan.slots, len(job.flip_sets)))
-        _watch(tensors["control"], job.advance)
-    trained = inputs.usual_order(tensors["weights"], job.recipe.hidden[0]) if weights else tensors["weights"][:, :0]
-    logits, kept, ran, losses = (tensors[name] for name in ("logits", "best_epochs", "epochs", "losses"))
-    return tuple(tensor.cpu().numpy() for tensor in (logits, kept, ran, losses, trained))
+        _watch(tensors["control"], job)
+    return tuple(tensors[name].cpu().numpy() for name in ("logits", "best_epochs", "epochs", "losses"))
+
+
+@dataclass(frozen=True, eq=False)
+class Inputs:
+    """The inputs that are numbers (`dense`) and those that are bits (`hot`)."""
+
+    dense: NDArray[np.int64]
+    hot: NDArray[np.int64]
+
+    @classmethod
+    def of(cls, *tables: Floats) -> Inputs:
+        """Inputs that are 0 or 1 in every row become bits if there are many inputs."""
+        every = np.arange(tables[0].shape[1])
+        binary = np.logical_and.reduce([((table == 0) | (table == 1)).all(axis=0) for table in tables])
+        if len(every) <= NARROW or binary.sum() < LEAST_BITS:
+            binary[:] = False
+        return cls(every[~binary], every[binary])
+
+    def bits(self, X: Floats) -> Tensor:
+        """The hot inputs, 32 to a word, the first lowest; rows are padded to multiples of four words."""
+        padded = np.pad(X[:, self.hot] > 0, ((0, 0), (0, -len(self.hot) % 128)))
+        packed = np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little"))
+        return torch.from_numpy(packed.view("<i4"))
+
+    def kernel_order(self, packed: Tensor, width: int) -> Tensor:
+        """Packed networks with a first layer of `width` neurons, its inputs in the kernel's order."""
+        order = np.concatenate([self.dense, self.hot])
+        size = width * len(order)
+        first = packed[:, :size].unflatten(1, (width, len(order)))[:, :, torch.from_numpy(order)]
+        return torch.cat([first.flatten(1), packed[:, size:]], dim=1)
+
+
+def inputs_of(rows: Rows, people: Floats) -> Inputs:
+    """The inputs that are bits in a table and for people. Those of the table are cached, and mostly hold for people
+    too."""
+    usual = _inputs_of(rows)
+    hot = people[:, usual.hot]
+    return usual if ((hot == 0) | (hot == 1)).all() else Inputs.of(rows.X, rows.X_val, people)
+
+
+@lru_cache(maxsize=4)
+def _inputs_of(rows: Rows) -> Inputs:
+    return Inputs.of(rows.X, rows.X_val)
+
+
+@dataclass(frozen=True)
+class Plan:
+    """The constants of a compiled kernel, and the number of blocks that run at once. `widths`: all inputs, the hidden
+    layers, the logit; `hot` of the inputs are bits."""
+
+    widths: tuple[int, ...]
+    hot: int
+    activation: str
+    gather: bool
+    warps: int
+    blocks: int
+    slots: int
+
+    @classmethod
+    def of(cls, recipe: Recipe, rows: Rows, inputs: Inputs, device: torch.device) -> Plan | None:
+        """As many warps as shared memory and registers allow, each with rows to work on; None if too few tiles fit."""
+        chip: Any = torch.cuda.get_device_properties(device)
+        most = getattr(chip, "shared_memory_per_block_optin", 0)
+        if len(inputs.hot) > (MOST_BITS if chip.major >= TENSOR_CORES else 0):
+            return None
+        tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
+        plans = {}
+        shape = rows.widths(recipe), len(inputs.hot), recipe.activation, recipe.batch_size is not None
+        for warps in range(1, 9):
+            plan = cls(*shape, warps, blocks=0, slots=0)
+            if plan.shared_bytes > most:
+                break
+            # A block also takes 1 KiB for the system; 8 warps of 255 registers fill the registers.
+            blocks = min(chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024), 8 // warps)
+            busy = tiles / (-(-tiles // warps) * warps)
+            slots = blocks * chip.multi_processor_count
+            plans[blocks * warps * busy, -warps] = replace(plan, blocks=blocks, slots=slots)
+        best = plans[max(plans)] if plans else None
+        return best if best and (best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS) else None
+
+    @property
+    def hot_numbers(self) -> int:
+        """The number of the hot inputs' weights, padded to words and chunks."""
+        return -(-self.hot // 32) * 32 * _chunked(self.widths[1])
+
+    @property
+    def shared_bytes(self) -> int:
+        """The kernel's shared memory, laid out as its source says."""
+        hidden, dense = self.widths[1:-1], self.widths[0] - self.hot
+        wide = [_chunked(width) for width in hidden]
+        network = (wide[0] + 4) * (dense + 1) + wide[-1] + 4
+        # Every matrix but the first is stored twice, by inputs and by outputs.
+        for (into, out), (below, here) in zip(pairwise(hidden), pairwise(wide), strict=True):
+            network += (here + 4) * (into + 1) + (below + 4) * out
+        tile = (TILE + 4) * (-(-dense // 4) * 4 + sum(wide[:-1]) + max(wide))
+        gradient = count(self.widths) - hidden[0] * self.hot
+        parts = TILE * wide[0] * 3 // 2 if self.hot else 0
+        region = max(tile, -(-gradient // 4) * 4, parts)
+        return 4 * (network + self.hot_numbers * 3 // 2 + self.warps * region + 2 * self.warps + 4)
+
+    def source(self) -> str:
+        dense = self.widths[0] - self.hot
+        constants = {
+            "DENSE": dense,
+            "DENSE_PADDED": -(-dense // 4) * 4,
+            "HOT": self.hot,
+            "DEPTH": len(self.widths) - 2,
+            "WIDTHS": ", ".join(map(str, self.widths[1:])),
+            "ACTIVATION": ACTIVATIONS.index(self.activation),
+            "WARPS": self.warps,
+            "BLOCKS": self.blocks,
+            "GATHER": int(self.gather),
+            "SHARED_BYTES": self.shared_bytes,
+        }
+        defined = "".join(f"#define {name} {value}\n" for name, value in constants.items())
+        return defined + SOURCE.read_text(encoding="utf-8")
+
+
+def _chunked(width: int) -> int:
+    return -(-width // CHUNK) * CHUNK
 
 
 POINTERS = (
@@ -119,14 +248,15 @@ class Work(ctypes.Structure):
 def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
     recipe, rows, people = job.recipe, job.rows, job.people
-    K, blocks = len(job.flip_sets), min(plan.slots, len(job.flip_sets))
+    K, blocks, numbers = len(job.flip_sets), min(plan.slots, len(job.flip_sets)), count(plan.widths)
     flips = [i for one in job.flip_sets for i in one]
     each, seed_of = np.unique(job.seeds, return_inverse=True)
     recipes = [replace(recipe, seed=int(seed)) for seed in each]
-    orders = [torch.zeros(1, dtype=torch.int32)] if recipe.batch_size is None else drawn_orders(recipes, rows.n)
+    orders = [drawn_orders(one, rows.n) for one in recipes] if recipe.batch_size else [torch.zeros(1).int()]
+    starts = torch.stack([packed_start(plan.widths, one.seed) for one in recipes])
     given = {
         "people": _feature_major(people[:, inputs.dense]),
-        "starts": inputs.kernel_order(torch.stack([packed_start(one, rows.d) for one in recipes]), recipe.hidden[0]),
+        "starts": inputs.kernel_order(starts, recipe.hidden[0]),
         "bits_people": inputs.bits(people),
         "flips": torch.tensor(flips or [0], dtype=torch.int32),
         "flip_ends": torch.tensor(np.cumsum([0, *map(len, job.flip_sets)]), dtype=torch.int32),
@@ -134,19 +264,20 @@ def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple
         "orders": torch.cat(orders),
     }
     shapes = {
-        "weights": (K, plan.numbers),
+        "weights": (K, numbers),
         "losses": (K,),
         "logits": (K, len(people)),
-        "moments": (blocks, 2, plan.numbers),
+        "moments": (blocks, 2, numbers),
         "hot": (blocks, 3, plan.hot_numbers),
     }
     counts = {"best_epochs": (K,), "epochs": (K,), "labels": (blocks, -(-rows.n // 32)), "control": (3,)}
     try:
-        tensors = placed(rows, inputs, plan.gather, device) | _on(device, given)
+        tensors = placed(rows, inputs, plan.gather, device)
+        tensors = tensors | {name: tensor.contiguous().to(device) for name, tensor in given.items()}
         tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
         tensors |= {name: torch.zeros(shape, dtype=torch.int32, device=device) for name, shape in counts.items()}
     except torch.cuda.OutOfMemoryError:
-        raise EngineError(
+        raise RuntimeError(
             f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer flip sets in one call."
         ) from None
     sizes = K, rows.n, len(rows.X_val), len(people), recipe.batch_size or rows.n, recipe.patience, recipe.max_epochs
@@ -167,28 +298,13 @@ def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> di
         "y": _bits(rows.y),
         "y_val": _bits(rows.y_val),
     }
-    return _on(device, tensors)
-
-
-def _on(device: torch.device, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     return {name: tensor.contiguous().to(device) for name, tensor in tensors.items()}
 
 
-_drawn: dict[tuple[Recipe, int], Tensor] = {}
-
-
-def drawn_orders(recipes: Sequence[Recipe], n: int) -> list[Tensor]:
-    """Each seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many launches, so they are
-    cached, up to the bytes that a launch may hold."""
-    orders = []
-    for recipe in recipes:
-        if (recipe, n) not in _drawn:
-            if sum(4 * drawn.numel() for drawn in _drawn.values()) > MOST_ORDER_BYTES:
-                _drawn.clear()
-            epochs = islice(batch_orders(recipe, n), recipe.max_epochs)
-            _drawn[recipe, n] = torch.stack([order.int() for order in epochs])
-        orders.append(_drawn[recipe, n])
-    return orders
+@lru_cache(maxsize=KEPT_ORDERS)
+def drawn_orders(recipe: Recipe, n: int) -> Tensor:
+    """A seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many launches."""
+    return torch.stack([order.int() for order in islice(batch_orders(recipe, n), recipe.max_epochs)])
 
 
 def _feature_major(X: Floats) -> Tensor:
@@ -207,29 +323,29 @@ def _bits(y: Floats) -> Tensor:
     return torch.from_numpy(packed.view("<i4").copy())
 
 
-def _watch(control: Tensor, advance: Advance | None) -> None:
-    """Wait for the launch and report progress; tell the kernel to stop if interrupted."""
+def _watch(control: Tensor, job: Job) -> None:
+    """Wait for the launch and report progress; tell the kernel to stop if the check raises."""
     done, side = torch.cuda.Event(), torch.cuda.Stream()
     done.record()
     seen, told = 0, torch.zeros(3, dtype=torch.int32, pin_memory=True)
     try:
         while not done.query():
             time.sleep(0.002)
-            if advance:
-                with torch.cuda.stream(side):
-                    told.copy_(control, non_blocking=True)
-                side.synchronize()
-                if told[1] > seen:
-                    advance(int(told[1]) - seen)
-                    seen = int(told[1])
+            job.check()
+            with torch.cuda.stream(side):
+                told.copy_(control, non_blocking=True)
+            side.synchronize()
+            if told[1] > seen:
+                job.advance(int(told[1]) - seen)
+                seen = int(told[1])
     except BaseException:
         told.fill_(1)
         with torch.cuda.stream(side):
             control[2:].copy_(told[2:], non_blocking=True)
         torch.cuda.synchronize()
         raise
-    if advance and int(control[1]) > seen:
-        advance(int(control[1]) - seen)
+    if int(control[1]) > seen:
+        job.advance(int(control[1]) - seen)
 
 
 class Kernel:
@@ -256,14 +372,13 @@ class Kernel:
         if status != 0:
             message = ctypes.c_char_p()
             self.driver.cuGetErrorString(status, ctypes.byref(message))
-            raise EngineError(f"The CUDA driver refused {name}: {(message.value or b'?').decode()}.")
+            raise RuntimeError(f"The CUDA driver refused {name}: {(message.value or b'?').decode()}.")
 
 
 @cache
 def compiled(plan: Plan, device: int) -> Kernel:
     """Compile the kernel for a plan, once per process and device (some seconds)."""
-    library = nvrtc()
-    assert library is not None, "can_train comes first"
+    library: Any = nvrtc()
     torch.cuda.synchronize(device)  # creates the device's context if there is none
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--std=c++17"]
@@ -272,7 +387,7 @@ def compiled(plan: Plan, device: int) -> Kernel:
     status = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
     if status != 0:
         log = _nvrtc_text(library, "ProgramLog", program).decode(errors="replace")
-        raise EngineError(f"NVRTC could not compile the training kernel: {log}")
+        raise RuntimeError(f"NVRTC could not compile the training kernel: {log}")
     binary = _nvrtc_text(library, "CUBIN", program)
     library.nvrtcDestroyProgram(ctypes.byref(program))
     return Kernel(binary, plan)

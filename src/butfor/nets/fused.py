@@ -1,11 +1,8 @@
 """Many networks on the CPU's cores: whole trainings in compiled code, one network per thread.
 
-This is L as `reference.py` defines it, up to the order of floating-point sums, without the time PyTorch spends between
-its operations. It starts from the reference's initial tensors and follows the reference's batch orders, drawn once for
-all networks. A network's result depends only on its flip set, not on other networks or the number of threads. A thread
-holds one network's weights, labels and one tile of rows.
-
-The first use on a machine compiles for some seconds and says so; the result is cached on disk.
+It starts from the definition's initial tensors and follows its batch orders, drawn once for all networks. A network's
+result depends only on its flip set, not on other networks or the number of threads. A thread holds one network's
+weights, labels and one tile of rows. The first use on a machine compiles for some seconds; the code is kept on disk.
 """
 
 from __future__ import annotations
@@ -20,21 +17,17 @@ from typing import cast
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor import stopping
-from butfor.learn.protocols import Floats
-from butfor.machine import check_n_jobs, compiling, in_threads
-from butfor.mlp import kernels
-from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.passes import TILE, Plan, Room, Table
-from butfor.mlp.recipe import ACTIVATIONS, Entries, Fits, Job, Recipe, Rows
-from butfor.mlp.reference import batch_orders, packed_start
-from butfor.mlp.stacked import StackedEngine
-from butfor.mlp.vectors import LANES, product
+from . import compiled
+from .compiled import LANES, TILE, Entries, Plan, Room, Table
+from .definition import batch_orders, packed_start
+from .recipe import ACTIVATIONS, Check, Fits, Floats, Job, Recipe, Rows
+from .threads import in_threads
 
 SHARED_ORDERS = 2**28
 """Bytes of batch orders kept for the networks of a call and for the next call with the same seeds; a longer training
 draws its own."""
-
+ZEROS_PER_ENTRY = 3
+"""Rows with at least this many inputs per input that is not 0 are faster by their entries."""
 NO_ENTRIES = Entries(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
 
 Orders = NDArray[np.int32]
@@ -42,38 +35,26 @@ Orders = NDArray[np.int32]
 _preparing = threading.Lock()
 
 
-class FusedEngine(NetworkEngine):
-    """Trains `n_jobs` networks at a time (default: one per core) in compiled code."""
-
-    name = "fused"
-
-    def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = self.width = check_n_jobs(n_jobs)
-
-    def train(self, job: Job, fits: Fits) -> None:
-        if job.recipe.outputs > 1:  # the compiled code has a single logit
-            StackedEngine("cpu").train(job, fits)
-            return
-        prepare()
-        trainings = Trainings(job, fits)
-        list(in_threads(trainings.run, range(len(job.flip_sets)), self.n_jobs, job.advance))
-
-
-def compiled() -> bool:
-    """Whether this process has the machine code already."""
-    return bool(kernels.run_epochs.signatures and kernels.predict.signatures)
-
-
 def prepare() -> None:
-    """Compile, or load what was compiled before."""
+    """Compile what trains, or load what was compiled before."""
+    X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
+    job = Job(Recipe(hidden=(1,), max_epochs=1), Rows(X, y, X, y), [()], [0], X)
     with _preparing:
-        if compiled():
-            return
-        X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
-        recipe = Recipe(hidden=(1,), max_epochs=1)
-        fits = Fits.empty(1, len(X), recipe.parameters(1))
-        with compiling():
-            Trainings(Job(recipe, Rows(X, y, X, y), [()], [0], X), fits).run(0)
+        if not is_prepared():
+            Trainings(job, Fits.empty(job)).run(0, job.check)
+
+
+def is_prepared() -> bool:
+    """Whether this process has the machine code already."""
+    return bool(compiled.run_epochs.signatures and compiled.predict.signatures)
+
+
+def train(job: Job, threads: int) -> Fits:
+    """Train the job's networks, which have a single logit, so many at a time."""
+    prepare()
+    fits = Fits.empty(job)
+    list(in_threads(Trainings(job, fits).run, range(len(job.flip_sets)), threads, job.check, job.advance))
+    return fits
 
 
 class Trainings:
@@ -82,38 +63,34 @@ class Trainings:
     def __init__(self, job: Job, fits: Fits) -> None:
         self.job, self.fits = job, fits
         recipe, rows, people = job.recipe, job.rows, job.people
-        self._layout = Layout(recipe, rows.d)
-        self._starts = starts(recipe, rows.n, rows.d, frozenset(job.seeds))
-        entries = rows.entries if recipe.hidden else None
-        by_entries = (*entries, Entries.of(people)) if entries else (None, None, None)
-        labelled = (rows.X, rows.y), (rows.X_val, rows.y_val), (people, np.zeros(len(people), np.float32))
-        self._training, self._validation, self._people = map(table, *zip(*labelled, strict=True), by_entries)
+        self._layout, seeds = Layout(recipe, rows), frozenset(job.seeds)
+        self._starts = starts(recipe, rows.n, rows.widths(recipe), seeds)
+        self._training, self._validation = tables(rows, rows.y, bool(recipe.hidden))
+        by_entries = len(self._training.sparse.starts) > 1
+        self._people = table(people, np.zeros(len(people), np.float32), entries_of(people) if by_entries else None)
 
-    def run(self, k: int) -> None:
-        """Train the k-th network; Ctrl-C ends it between blocks of epochs."""
+    def run(self, k: int, check: Check) -> None:
+        """Train the k-th network; `check` ends it between blocks of epochs."""
         recipe, rows, plan, start = self.job.recipe, self.job.rows, self._layout.plan, self._starts[self.job.seeds[k]]
         room, training = self._layout.room(start.weights), self._training._replace(y=rows.labels(self.job.flip_sets[k]))
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
         pace = recipe.batch_size or rows.n, recipe.learning_rate, recipe.patience
         for orders in start.blocks():
-            stopping.check()
+            check()
             epochs = min(len(orders), recipe.max_epochs - int(history[0]))
-            done = kernels.run_epochs(plan, room, training, self._validation, orders, epochs, *pace, history, best_loss)
-            if done or history[0] >= recipe.max_epochs:
+            state = training, self._validation, orders, epochs, *pace, history, best_loss
+            if compiled.run_epochs(plan, room, *state) or history[0] >= recipe.max_epochs:
                 break
-        kernels.predict(plan, room, self._people, self.fits.logits[k])
-        self.fits.epochs[k], self.fits.best_epoch[k] = history[:2]
-        self.fits.validation_loss[k] = best_loss[0]
-        if self.fits.weights.size:
-            self.fits.weights[k] = room.kept[self._layout.places]
+        compiled.predict(plan, room, self._people, self.fits.logits[k])
+        self.fits.epochs[k], self.fits.best_epoch[k], self.fits.validation_loss[k] = *history[:2], best_loss[0]
 
 
 class Start:
-    """What follows from a seed: the reference's initial weights, and its batch orders, drawn when a training needs
-    them. Up to `room` bytes of orders are kept for the next training."""
+    """What follows from a seed: the initial weights, and the batch orders, drawn when a training needs them. Up to
+    `room` bytes of orders are kept for the next training."""
 
-    def __init__(self, recipe: Recipe, n: int, inputs: int, room: int) -> None:
-        self.weights: Floats = packed_start(recipe, inputs).numpy()
+    def __init__(self, recipe: Recipe, n: int, widths: tuple[int, ...], room: int) -> None:
+        self.weights: Floats = packed_start(widths, recipe.seed).numpy()
         self._recipe, self._n = recipe, n
         self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
         self._most = max(1, room // (4 * max(1, n) * self._epochs))
@@ -138,21 +115,20 @@ class Start:
 
 
 @lru_cache(maxsize=1)
-def starts(recipe: Recipe, n: int, inputs: int, seeds: frozenset[int]) -> dict[int, Start]:
+def starts(recipe: Recipe, n: int, widths: tuple[int, ...], seeds: frozenset[int]) -> dict[int, Start]:
     """By seed. Kept for the next call, which usually has the same members or fresh seeds."""
     room = SHARED_ORDERS // max(1, len(seeds))
-    return {seed: Start(replace(recipe, seed=seed), n, inputs, room) for seed in sorted(seeds)}
+    return {seed: Start(replace(recipe, seed=seed), n, widths, room) for seed in sorted(seeds)}
 
 
 class Layout:
-    """The places of a network's parts in the arrays of the compiled code; `passes` explains the layout."""
+    """The places of a network's parts in the arrays of the compiled code; `compiled` explains the layout."""
 
-    def __init__(self, recipe: Recipe, inputs: int) -> None:
-        widths = recipe.widths(inputs)
+    def __init__(self, recipe: Recipe, rows: Rows) -> None:
         layers, places = [], []
-        self._inputs = inputs
+        self._inputs = rows.d
         self.parameters = self.transposed = self.tile = 0
-        for layer, (into, out) in enumerate(pairwise(widths)):
+        for layer, (into, out) in enumerate(pairwise(rows.widths(recipe))):
             last = layer == len(recipe.hidden)
             row, w = padded(into if last else out), self.parameters
             layers.append((into, row // LANES, w, self.transposed, self.tile + LANES, LANES + row))
@@ -165,11 +141,8 @@ class Layout:
                 self.parameters += row * (into + 1)
                 self.transposed += padded(out) * padded(into)
                 self.tile += TILE * (LANES + row)
-        self.plan = Plan(
-            cast(int, product.address),
-            ACTIVATIONS.index(recipe.activation),
-            *np.array(layers, np.int64).T.copy(),
-        )
+        address, activation = cast(int, compiled.product.address), ACTIVATIONS.index(recipe.activation)
+        self.plan = Plan(address, activation, *np.array(layers, np.int64).T.copy())
         self.places = np.concatenate(places)
         """The place among the parameters of each number of the network, in PyTorch's order."""
 
@@ -207,7 +180,28 @@ def prepend_ones(X: Floats) -> Floats:
     return rows
 
 
-def table(X: Floats, y: Floats, entries: Entries | None) -> Table:
+def table(X: Floats, y: Floats, by_entries: Entries | None) -> Table:
     """Rows for the compiled code, in arrays of our own: it is compiled for writable ones."""
-    whole = prepend_ones(X if entries is None else X[:0])
-    return Table(whole, NO_ENTRIES if entries is None else entries, np.array(y))
+    whole = prepend_ones(X if by_entries is None else X[:0])
+    return Table(whole, NO_ENTRIES if by_entries is None else by_entries, np.array(y))
+
+
+def tables(rows: Rows, y: Floats, hidden: bool = True) -> tuple[Table, Table]:
+    """Training rows with these labels, and validation rows."""
+    by_training, by_validation = (entries(rows) if hidden else None) or (None, None)
+    return table(rows.X, y, by_training), table(rows.X_val, rows.y_val, by_validation)
+
+
+@lru_cache(maxsize=1)
+def entries(rows: Rows) -> tuple[Entries, Entries] | None:
+    """Training and validation rows by their entries, if that is faster than whole rows: one-hot columns."""
+    if np.count_nonzero(rows.X) * ZEROS_PER_ENTRY > rows.X.size:
+        return None
+    return entries_of(rows.X), entries_of(rows.X_val)
+
+
+def entries_of(X: Floats) -> Entries:
+    from scipy.sparse import csr_array
+
+    rows = csr_array(X)
+    return Entries(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))

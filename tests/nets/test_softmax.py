@@ -4,12 +4,15 @@ import numpy as np
 import pytest
 import torch
 
+from benchmarks.work import packed
+from butfor import FusedEngine, StackedEngine
 from butfor.learn.decision_split import DecisionSplit
-from butfor.mlp import direct, reference
-from butfor.mlp.fused import FusedEngine
-from butfor.mlp.recipe import Recipe, Rows, pack
-from butfor.mlp.stacked import StackedEngine
-from butfor.mlp.sweeps import Sweep, sweep_many
+from butfor.models.loop import Loop, same_bits
+from butfor.nets import Recipe, Rows, definition
+from butfor.nets.definition import train_one
+from butfor.nets.recipe import unpack
+from butfor.nets.sweeps import Sweep, sweep_many
+from butfor.rank.gradient import flip_effects
 
 CLASSES = 4
 
@@ -19,11 +22,11 @@ def subject(decided: int = 0, new: int = 1) -> tuple[Rows, np.ndarray]:
     X, X_val, people = (rng.normal(size=(n, 5)).astype(np.float32) for n in (60, 20, 6))
     true = rng.normal(size=(5, CLASSES))
     y, y_val = ((rows @ true).argmax(axis=1).astype(np.float32) for rows in (X, X_val))
-    return Rows(X, y, X_val, y_val, DecisionSplit.away_from(decided, new, CLASSES, 60)), people
+    return Rows(X, y, X_val, y_val, CLASSES, np.full(60, new), np.arange(CLASSES) != decided), people
 
 
 def recipe(activation: str = "tanh", batch_size: int | None = 16) -> Recipe:
-    return Recipe(hidden=(6, 5), activation=activation, batch_size=batch_size, max_epochs=30, outputs=CLASSES)
+    return Recipe(hidden=(6, 5), activation=activation, batch_size=batch_size, max_epochs=30)
 
 
 @pytest.mark.parametrize("engine", [StackedEngine("cpu"), FusedEngine(1)], ids=["stacked", "fused"])
@@ -34,7 +37,7 @@ def test_engines_train_the_reference(engine, batch_size, activation):
     sets, seeds = [(), (3,), (3, 7, 20)], [0, 5, 5]
     found = engine.fit_many(recipe(activation, batch_size), rows, sets, people, seeds=seeds)
     for k, (flips, seed) in enumerate(zip(sets, seeds, strict=True)):
-        expected = reference.train(Recipe(**recipe(activation, batch_size).__dict__ | {"seed": seed}), rows, flips)
+        expected = train_one(Recipe(**recipe(activation, batch_size).__dict__ | {"seed": seed}), rows, flips, Loop)
         assert found.best_epoch[k] == expected.best_epoch
         assert np.allclose(found.logits[k].reshape(-1, CLASSES), expected.logits(people), atol=1e-5)
 
@@ -44,9 +47,9 @@ def test_engines_train_the_reference(engine, batch_size, activation):
 def test_called_directly_it_is_the_reference_to_the_bit(activation, batch_size):
     rows, _ = subject()
     how = recipe(activation, batch_size)
-    assert direct._is_the_reference(how, rows)
+    assert same_bits(how, rows)
     for flips in ((), (3, 7)):
-        assert pack(direct.train(how, rows, flips)).tobytes() == pack(reference.train(how, rows, flips)).tobytes()
+        assert packed(train_one(how, rows, flips)).tobytes() == packed(train_one(how, rows, flips, Loop)).tobytes()
 
 
 @pytest.mark.parametrize("batch_size", [None, 16])
@@ -57,22 +60,23 @@ def test_the_training_gradient_is_that_of_autograd(activation, batch_size):
     how = recipe(activation, batch_size)
     [swept] = sweep_many(how, rows, [Sweep(0, (), np.arange(6))], people, dtype=torch.float64)
     moved = torch.zeros(60, dtype=torch.float64, requires_grad=True)
-    margins = _trained(how, rows, moved, swept.network.best_epoch, torch.tensor(people, dtype=torch.float64))
+    margins = _trained(how, rows, moved, swept.epochs[0], torch.tensor(people, dtype=torch.float64))
     assert np.allclose(swept.logits, margins.detach().numpy(), atol=1e-6)
     for person in range(6):
         [expected] = torch.autograd.grad(margins[person], moved, retain_graph=True)
         assert np.allclose(swept.gradient[person], expected.numpy(), rtol=1e-5, atol=1e-9)
-    assert not swept.flip_effects(1e-3)[:, rows.y == 1].any()
+    assert not flip_effects(swept, 1e-3)[:, rows.y == 1].any()
 
 
 def _trained(how: Recipe, rows: Rows, moved: torch.Tensor, epochs: int, people: torch.Tensor) -> torch.Tensor:
     """The people's margins after so many epochs of Adam, step by step."""
-    start = [tensor.double() for tensor in reference.initial_network(how, rows.d).state_dict().values()]
+    weights, biases = unpack(definition.packed_start(rows.widths(how), how.seed), rows.widths(how))
+    start = [part.double() for pair in zip(weights, biases, strict=True) for part in pair]
     w, m, v = [t.requires_grad_() for t in start], [0.0] * len(start), [0.0] * len(start)
     X, old = torch.tensor(rows.X, dtype=torch.float64), torch.tensor(rows.y).long()
     hot = torch.eye(CLASSES, dtype=torch.float64)
-    Y = hot[old] + moved[:, None] * (hot[torch.from_numpy(rows.decision_split.new)] - hot[old])
-    act, orders, step = getattr(torch, how.activation), reference.batch_orders(how, rows.n), 0
+    Y = hot[old] + moved[:, None] * (hot[torch.from_numpy(rows.flipped)] - hot[old])
+    act, orders, step = getattr(torch, how.activation), definition.batch_orders(how, rows.n), 0
 
     def outputs(inputs: torch.Tensor) -> torch.Tensor:
         for layer in range(0, len(w), 2):
@@ -89,7 +93,9 @@ def _trained(how: Recipe, rows: Rows, moved: torch.Tensor, epochs: int, people: 
                 scale = torch.where(v[k] > 0, v[k], 1).sqrt() * (v[k] > 0) / (1 - 0.999**step) ** 0.5 + 1e-8
                 w[k] = w[k] - how.learning_rate / (1 - 0.9**step) * m[k] / scale
     scores = outputs(people)
-    contrast = torch.tensor(rows.decision_split.contrast(scores.detach().numpy()), dtype=torch.float64)
+    contrast = torch.tensor(
+        DecisionSplit(rows.towards, rows.flipped).contrast(scores.detach().numpy()), dtype=torch.float64
+    )
     return (scores * contrast).sum(1)
 
 

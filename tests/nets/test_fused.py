@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import threading
 from dataclasses import replace
 from pathlib import Path
 
@@ -9,16 +11,18 @@ import numpy as np
 import pytest
 from sklearn.datasets import make_classification
 
-from butfor import machine
+from butfor import FusedEngine, machine
 from butfor.errors import SettingError
-from butfor.mlp import fused, vectors, walk_kernels
-from butfor.mlp import recipe as recipes
-from butfor.mlp.fused import FusedEngine
-from butfor.mlp.recipe import Entries, Fits, Network, Recipe, Rows
-from butfor.mlp.reference import initial_network, train
+from butfor.nets import Fits, Network, Recipe, Rows, compiled, fit_many, fused, train_many
+from butfor.nets import recipe as recipes
+from butfor.nets import train_one as train
 
 # One worker compiles for all tests of this file.
 pytestmark = pytest.mark.xdist_group("fused")
+
+
+def fit(recipe: Recipe, rows: Rows, flip_sets: list, people: np.ndarray, threads: int = 2, **more: object) -> Fits:
+    return fit_many(recipe, rows, flip_sets, [recipe.seed] * len(flip_sets), people, threads=threads, **more)
 
 
 def made_rows(n: int = 333, d: int = 7, validation: int = 150, seed: int = 0) -> Rows:
@@ -45,7 +49,7 @@ def assert_same_training(fits: Fits, k: int, network: Network, people: np.ndarra
 def bits(fits: Fits, k: int) -> bytes:
     return b"".join(
         np.ascontiguousarray(part[k]).tobytes()
-        for part in (fits.logits, fits.best_epoch, fits.epochs, fits.validation_loss, fits.weights)
+        for part in (fits.logits, fits.best_epoch, fits.epochs, fits.validation_loss)
     )
 
 
@@ -56,7 +60,7 @@ def test_short_training_equals_reference(activation, hidden, batch_size):
     rows = made_rows(40 if batch_size == 1 else 333)
     recipe = Recipe(hidden=hidden, activation=activation, batch_size=batch_size, max_epochs=4, seed=3)
     flips = (3, 5, rows.n - 1)
-    fits = FusedEngine().fit_many(recipe, rows, [flips], rows.X_val)
+    fits = fit(recipe, rows, [flips], rows.X_val)
     assert_same_training(fits, 0, train(recipe, rows, flips), rows.X_val, 1e-4)
 
 
@@ -70,7 +74,7 @@ def test_any_shape_equals_reference(hidden, n, d, validation, batch_size):
     X, y = random.standard_normal((n + validation, d)), random.integers(0, 2, n + validation)
     rows = Rows(X[:n], y[:n], X[n:], y[n:])
     recipe = Recipe(hidden=hidden, batch_size=batch_size, max_epochs=3)
-    fits = FusedEngine().fit_many(recipe, rows, [(), (1,)], rows.X)
+    fits = fit(recipe, rows, [(), (1,)], rows.X)
     for k, flips in enumerate([(), (1,)]):
         assert_same_training(fits, k, train(recipe, rows, flips), rows.X, 1e-4)
 
@@ -90,21 +94,21 @@ def one_hot_rows(n: int, columns: int, values: int, validation: int = 60, seed: 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
 def test_rows_of_mostly_zeros_are_taken_by_their_entries(activation, hidden, batch_size, monkeypatch):
     rows = one_hot_rows(300, 9, 13)
-    assert rows.entries is not None
-    assert made_rows().entries is None
+    assert fused.entries(rows) is not None
+    assert fused.entries(made_rows()) is None
     recipe = Recipe(hidden=hidden, activation=activation, batch_size=batch_size, max_epochs=4)
-    by_entries = FusedEngine().fit_many(recipe, rows, [(), (2, 7)], rows.X_val)
+    by_entries = fit(recipe, rows, [(), (2, 7)], rows.X_val)
     for k, flips in enumerate([(), (2, 7)]):
         assert_same_training(by_entries, k, train(recipe, rows, flips), rows.X_val, 1e-4)
-    monkeypatch.setattr(recipes, "ZEROS_PER_ENTRY", 10**9)
-    whole = FusedEngine().fit_many(recipe, replace(rows), [(), (2, 7)], rows.X_val)
+    monkeypatch.setattr(fused, "ZEROS_PER_ENTRY", 10**9)
+    whole = fit(recipe, replace(rows), [(), (2, 7)], rows.X_val)
     if batch_size == 32:  # one tile a batch: every sum has the same terms in the same order
         assert [bits(by_entries, k) for k in range(2)] == [bits(whole, k) for k in range(2)]
 
 
 def test_entries_are_the_rows():
     X = one_hot_rows(40, 3, 5).X
-    found = Entries.of(X)
+    found = fused.entries_of(X)
     back = np.zeros_like(X)
     for row in range(len(X)):
         of_row = slice(found.starts[row], found.starts[row + 1])
@@ -118,7 +122,7 @@ def test_whole_training_stops_where_the_reference_stops(batch_size):
     rows = made_rows(1000, 10, 300)
     # A smooth activation: the kinks of relu amplify rounding, in the reference as well.
     recipe = Recipe(hidden=(16, 16), activation="tanh", batch_size=batch_size, max_epochs=300)
-    fits = FusedEngine().fit_many(recipe, rows, [(), (4, 8)], rows.X_val)
+    fits = fit(recipe, rows, [(), (4, 8)], rows.X_val)
     for k, flips in enumerate([(), (4, 8)]):
         network = train(recipe, rows, flips)
         assert network.epochs < recipe.max_epochs
@@ -126,24 +130,15 @@ def test_whole_training_stops_where_the_reference_stops(batch_size):
         assert_same_training(fits, k, network, rows.X_val, 2e-3)
 
 
-def test_packed_weights_are_the_network_that_gave_the_logits():
-    rows = made_rows()
-    recipe = Recipe(hidden=(17, 5), activation="tanh", max_epochs=3)
-    fits = FusedEngine().fit_many(recipe, rows, [(1,), (2,)], rows.X_val)
-    for k in range(2):
-        network = Network.from_packed(fits.weights[k], recipe, rows.d, 0, 0, 0)
-        np.testing.assert_allclose(network.logits(rows.X_val), fits.logits[k], rtol=1e-4, atol=1e-5)
-
-
 @pytest.mark.parametrize("batch_size", [50, None])
 def test_result_depends_on_nothing_but_the_flip_set(batch_size):
     rows = made_rows()
     recipe = Recipe(hidden=(9, 20), batch_size=batch_size, max_epochs=20, patience=3)
     flip_sets = [(), (0,), (1, 2), (7,), (1, 2)]
-    together = FusedEngine(n_jobs=3).fit_many(recipe, rows, flip_sets, rows.X_val)
-    backwards = FusedEngine(n_jobs=1).fit_many(recipe, rows, flip_sets[::-1], rows.X_val)
+    together = fit(recipe, rows, flip_sets, rows.X_val, threads=3)
+    backwards = fit(recipe, rows, flip_sets[::-1], rows.X_val, threads=1)
     for k, flips in enumerate(flip_sets):
-        alone = FusedEngine(n_jobs=2).fit_many(recipe, rows, [flips], rows.X_val)
+        alone = fit(recipe, rows, [flips], rows.X_val, threads=2)
         assert bits(together, k) == bits(alone, 0) == bits(backwards, len(flip_sets) - 1 - k)
     assert bits(together, 2) == bits(together, 4)
     assert bits(together, 1) != bits(together, 0)
@@ -151,9 +146,9 @@ def test_result_depends_on_nothing_but_the_flip_set(batch_size):
 
 def test_a_persons_logit_does_not_depend_on_the_other_people():
     rows, recipe = made_rows(), Recipe(max_epochs=2)
-    many = FusedEngine().fit_many(recipe, rows, [()], rows.X_val)
+    many = fit(recipe, rows, [()], rows.X_val)
     for person in (0, 127, 149):
-        one = FusedEngine().fit_many(recipe, rows, [()], rows.X_val[[person]])
+        one = fit(recipe, rows, [()], rows.X_val[[person]])
         assert one.logits[0, 0] == many.logits[0, person]
 
 
@@ -161,23 +156,19 @@ def test_flipping_is_training_on_the_flipped_labels():
     rows, recipe, flips = made_rows(), Recipe(hidden=(8,), max_epochs=3), (0, 10, 100)
     turned = Rows(rows.X, rows.labels(flips), rows.X_val, rows.y_val)
     before = rows.y.copy()
-    engine = FusedEngine()
-    by_set, by_labels = (
-        engine.fit_many(recipe, data, [chosen], rows.X_val) for data, chosen in ((rows, flips), (turned, ()))
-    )
+    by_set, by_labels = (fit(recipe, data, [chosen], rows.X_val) for data, chosen in ((rows, flips), (turned, ())))
     assert bits(by_set, 0) == bits(by_labels, 0)
-    assert bits(by_set, 0) != bits(engine.fit_many(recipe, rows, [()], rows.X_val), 0)
+    assert bits(by_set, 0) != bits(fit(recipe, rows, [()], rows.X_val), 0)
     np.testing.assert_array_equal(rows.y, before)
 
 
 def test_max_epochs_and_patience():
     rows = made_rows()
-    engine = FusedEngine()
     for epochs in (1, 17, 40):
-        fits = engine.fit_many(Recipe(max_epochs=epochs, patience=1000), rows, [()], rows.X_val)
+        fits = fit(Recipe(max_epochs=epochs, patience=1000), rows, [()], rows.X_val)
         assert fits.epochs[0] == epochs
         assert 1 <= fits.best_epoch[0] <= epochs
-    fits = engine.fit_many(Recipe(max_epochs=1000, patience=2, learning_rate=0.05), rows, [()], rows.X_val)
+    fits = fit(Recipe(max_epochs=1000, patience=2, learning_rate=0.05), rows, [()], rows.X_val)
     assert fits.epochs[0] == fits.best_epoch[0] + 2 < 1000
 
 
@@ -187,11 +178,10 @@ def test_diverging_training_ends_like_the_reference(hidden, activation):
     rows = made_rows()
     recipe = Recipe(hidden=hidden, activation=activation, learning_rate=1e37, patience=3)
     network = train(recipe, rows)
-    fits = FusedEngine().fit_many(recipe, rows, [()], rows.X_val)
+    fits = fit(recipe, rows, [()], rows.X_val)
     assert (fits.epochs[0], fits.best_epoch[0]) == (network.epochs, network.best_epoch)
     if network.best_epoch == 0:
-        initial = [p.detach().numpy().ravel() for p in initial_network(recipe, rows.d).parameters()]
-        np.testing.assert_array_equal(fits.weights[0], np.concatenate(initial))
+        assert np.isnan(train_many(recipe, rows, [()], [0], rows.X_val)).all()
         assert fits.validation_loss[0] == np.inf
 
 
@@ -200,56 +190,73 @@ def test_nan_in_a_row_is_never_lower():
     rows.X[7, 2] = np.nan
     recipe = Recipe(hidden=(16,), patience=4)
     network = train(recipe, rows)
-    fits = FusedEngine().fit_many(recipe, rows, [()], rows.X_val)
+    fits = fit(recipe, rows, [()], rows.X_val)
     assert (network.epochs, network.best_epoch) == (fits.epochs[0], fits.best_epoch[0]) == (4, 0)
 
 
 def test_trainings_longer_than_the_shared_orders(monkeypatch):
     rows, recipe = made_rows(), Recipe(hidden=(4,), max_epochs=70, patience=70)
-    usual = FusedEngine().fit_many(recipe, rows, [(), (3,)], rows.X_val)
+    usual = fit(recipe, rows, [(), (3,)], rows.X_val)
     monkeypatch.setattr(fused, "SHARED_ORDERS", 1)
     fused.starts.cache_clear()  # the orders of the first call are all there
-    drawn_again = FusedEngine().fit_many(recipe, rows, [(), (3,)], rows.X_val)
+    drawn_again = fit(recipe, rows, [(), (3,)], rows.X_val)
     assert bits(usual, 0) == bits(drawn_again, 0)
     assert bits(usual, 1) == bits(drawn_again, 1)
 
 
 def test_nothing_to_train_and_nobody_to_ask():
     rows, recipe = made_rows(), Recipe(hidden=(4,), max_epochs=1)
-    none = FusedEngine().fit_many(recipe, rows, [], rows.X_val)
+    none = fit(recipe, rows, [], rows.X_val)
     assert none.logits.shape == (0, 150)
-    assert none.weights.shape == (0, recipe.parameters(rows.d))
-    nobody = FusedEngine().fit_many(recipe, rows, [()], rows.X_val[:0])
+    nobody = fit(recipe, rows, [()], rows.X_val[:0])
     assert nobody.logits.shape == (1, 0)
     assert nobody.epochs[0] == 1
 
 
 def test_read_only_arrays():
     rows, recipe = made_rows(), Recipe(hidden=(4,), max_epochs=1)
-    usual = FusedEngine().fit_many(recipe, rows, [(1,)], rows.X_val)
+    usual = fit(recipe, rows, [(1,)], rows.X_val)
     for array in (rows.X, rows.y, rows.X_val, rows.y_val):
         array.flags.writeable = False
-    assert bits(usual, 0) == bits(FusedEngine().fit_many(recipe, rows, [(1,)], rows.X_val), 0)
-    assert len(fused.kernels.run_epochs.signatures) == 1, "compiled a second time"
+    assert bits(usual, 0) == bits(fit(recipe, rows, [(1,)], rows.X_val), 0)
+    assert len(compiled.run_epochs.signatures) == 1, "compiled a second time"
 
 
-def test_a_change_in_any_compiled_file_compiles_all_of_them_again():
-    folder = Path(vectors.__file__).parent
-    assert {path.name for path in folder.glob("*.py") if "\n@compiled(" in path.read_text()} < set(vectors.FILES)
-    entries = fused.kernels.run_epochs, fused.kernels.predict, walk_kernels.walk_epoch
-    assert all(entry.py_func.__qualname__.endswith(vectors.DIGEST) for entry in entries)
+def test_all_that_is_compiled_is_in_one_file():
+    """numba's cache sees a change in a function's own file alone."""
+    source = Path(compiled.__file__).read_text()
+    assert not re.search(r"^\s*(from \.|from butfor|import butfor)", source, re.MULTILINE)
+    others = [path for path in Path(compiled.__file__).parent.glob("*.py") if path.name != "compiled.py"]
+    assert not [
+        path.name for path in others if re.search(r"^\s*(from|import) (numba|llvmlite)", path.read_text(), re.M)
+    ]
+    for name in ("BETA1", "BETA2", "EPSILON"):
+        assert getattr(compiled, name) == getattr(recipes, name)
+    assert recipes.ACTIVATIONS == ("relu", "tanh", "sigmoid")
+    assert (compiled.RELU, compiled.TANH, compiled.SIGMOID) == (0, 1, 2)
 
 
 def test_progress_counts_every_network():
     told: list[int] = []
-    FusedEngine(n_jobs=2).fit_many(
-        Recipe(hidden=(4,), max_epochs=1),
-        made_rows(),
-        [(k,) for k in range(7)],
-        np.zeros((1, 7), np.float32),
-        told.append,
-    )
+    recipe, flip_sets = Recipe(hidden=(4,), max_epochs=1), [(k,) for k in range(7)]
+    fit(recipe, made_rows(), flip_sets, np.zeros((1, 7), np.float32), advance=told.append)
     assert told == [1] * 7
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt, ValueError, RuntimeError], ids=lambda error: error.__name__)
+def test_a_check_that_raises_ends_the_threads_and_comes_through(error):
+    rows, calls, me, before = made_rows(2000), [], threading.get_ident(), threading.active_count()
+
+    def check() -> None:
+        calls.append(threading.get_ident())
+        if len(calls) == 3:
+            raise error("enough")
+
+    recipe = Recipe(max_epochs=10**6, patience=10**6)
+    with pytest.raises(error, match="enough"):
+        fit(recipe, rows, [(k,) for k in range(1000)], rows.X_val, check=check)
+    assert set(calls) == {me}
+    assert threading.active_count() == before
 
 
 def test_an_interrupt_cancels_the_rest():
@@ -261,7 +268,7 @@ def test_an_interrupt_cancels_the_rest():
 
     rows = made_rows(2000)
     with pytest.raises(KeyboardInterrupt):
-        FusedEngine(n_jobs=2).fit_many(
+        FusedEngine(2).fit_many(
             Recipe(max_epochs=50, patience=50), rows, [(k,) for k in range(1000)], rows.X_val, interrupt
         )
     assert finished == [1]
@@ -271,17 +278,22 @@ def test_settings_that_cannot_be_used():
     rows = made_rows(20)
     with pytest.raises(SettingError, match="jobs=0"):
         FusedEngine(n_jobs=0)
+    with pytest.raises(SettingError, match="0 to 19"):
+        FusedEngine(1).fit_many(Recipe(), rows, [(20,)], rows.X_val)
     for flips in ((20,), (-1,), (1, 99)):
-        with pytest.raises(SettingError, match="0 to 19"):
-            FusedEngine().fit_many(Recipe(), rows, [(), flips], rows.X_val)
-    with pytest.raises(SettingError, match="people 6"):
-        FusedEngine().fit_many(Recipe(), rows, [()], rows.X_val[:, :6])
-    with pytest.raises(SettingError, match="one label"):
-        FusedEngine().fit_many(Recipe(), Rows(rows.X, rows.y[:-1], rows.X_val, rows.y_val), [()], rows.X_val)
+        with pytest.raises(ValueError, match="0 to 19"):
+            fit(Recipe(), rows, [(), flips], rows.X_val)
+    with pytest.raises(ValueError, match="people 6"):
+        fit(Recipe(), rows, [()], rows.X_val[:, :6])
+    with pytest.raises(ValueError, match="one label"):
+        fit(Recipe(), Rows(rows.X, rows.y[:-1], rows.X_val, rows.y_val), [()], rows.X_val)
+    for wrong in ({"hidden": (0,)}, {"activation": "step"}, {"learning_rate": 0}, {"patience": 0}, {"seed": -1}):
+        with pytest.raises(ValueError, match=next(iter(wrong))):
+            Recipe(**wrong)
 
 
 def test_compiling_is_announced(capsys):
     machine._announce()
     assert "Compiling" in capsys.readouterr().err
     fused.prepare()
-    assert fused.compiled()
+    assert fused.is_prepared()

@@ -1,4 +1,4 @@
-// The kernel that onelaunch.py describes and compiles; launchplan.py defines the capitalised constants.
+// The kernel that onelaunch.py describes and compiles; it defines the capitalised constants.
 typedef unsigned int word;
 
 constexpr int LANES = 32, THREADS = LANES * WARPS;
@@ -7,7 +7,6 @@ constexpr int PITCH = TILE + 4;   // of a feature in a tile: neighbours start in
 constexpr int CHUNK = 32;         // neurons that the 4 × 8 lanes cover with 8 each
 constexpr int OUTER_ROWS = 4;     // a lane's share of a layer's gradient: every 8th row, every 4th column
 constexpr int ROW_GROUPS = CHUNK / OUTER_ROWS;
-
 // Inputs: DENSE ones, which lie in a tile as they are, then HOT ones, which are 0 or 1: a bit each, ROW_WORDS words a
 // row. They are worked on 16 at a time (a slice).
 constexpr int INPUTS = DENSE + HOT;
@@ -23,26 +22,18 @@ __device__ constexpr int widest() {
     for (int l = 1; l <= DEPTH; ++l) found = wide(l) > found ? wide(l) : found;
     return found;
 }
-
 // What the layers before l take, of which each takes size(i).
 template <class Size> __device__ constexpr int before(int l, Size size, int first = 1) {
     int at = 0;
     for (int i = first; i < l; ++i) at += size(i);
     return at;
 }
-
 // Where layer l's matrix and bias begin among a network's packed numbers.
-__device__ constexpr int matrix_at(int l) {
-    return before(l, [](int i) { return WIDTH[i] * (inputs_of(i) + 1); });
-}
+__device__ constexpr int matrix_at(int l) { return before(l, [](int i) { return WIDTH[i] * (inputs_of(i) + 1); }); }
 __device__ constexpr int bias_at(int l) { return matrix_at(l) + WIDTH[l] * inputs_of(l); }
 constexpr int NUMBERS = matrix_at(DEPTH + 2);
-
 // Where they begin in a warp's gradient, which leaves out the hot inputs.
-__device__ constexpr int slot_at(int l) {
-    return before(l, [](int i) { return WIDTH[i] * (WIDTH[i - 1] + 1); });
-}
-
+__device__ constexpr int slot_at(int l) { return before(l, [](int i) { return WIDTH[i] * (WIDTH[i - 1] + 1); }); }
 // Shared memory, in floats: the network, then one region per warp, then a few words for all. The network: per hidden
 // layer the matrix by inputs `[in × pitch]` (forward), the bias, and by outputs `[out × pitch of the layer below]`
 // (backward, not for layer 1); the output's weights and bias; the hot inputs' weights in three parts.
@@ -58,17 +49,14 @@ constexpr int HOT_NUMBERS = 32 * WORDS * wide(1);
 constexpr int REGIONS_AT = HOT_AT + HOT_NUMBERS / 2 * 3;
 // A warp's region: its tile's dense inputs, its hidden layers but the last, and the derivatives; at the end of a batch
 // its gradient.
-__device__ constexpr int layer_at(int l) {
-    return before(l, [](int i) { return PITCH * wide(i); }, 0);
-}
+__device__ constexpr int layer_at(int l) { return before(l, [](int i) { return PITCH * wide(i); }, 0); }
 constexpr int DELTA_AT = layer_at(DEPTH);
 __device__ constexpr int most(int a, int b) { return a > b ? a : b; }
 constexpr int TILE_NUMBERS = DELTA_AT + PITCH * widest(), SLOTS = (slot_at(DEPTH + 2) + 3) / 4 * 4;
 constexpr int PARTS = HOT ? TILE * wide(1) / 2 * 3 : 0;  // the first layer's derivatives, in three parts
 constexpr int REGION = most(most(TILE_NUMBERS, SLOTS), PARTS);
 constexpr int WORDS_AT = REGIONS_AT + WARPS * REGION;    // 8 bytes per warp, and 4 words
-static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "launchplan.py lays shared memory out differently");
-
+static_assert(4 * (WORDS_AT + 2 * WARPS + 4) == SHARED_BYTES, "onelaunch.py lays shared memory out differently");
 // body(i, j, …) for all i < n, j < the next count, …, unrolled: what they index stays in registers.
 template <int n, int... more, class Body, class... At> __device__ inline void each(Body body, At... at) {
 #pragma unroll
@@ -89,7 +77,6 @@ struct Work {
     double learning_rate;
     int networks, n, n_val, n_people, batch, patience, max_epochs;
 };
-
 // Every lane holds 8 neurons × 8 rows of a layer: neurons first_neuron + {0..3, 16..19}, rows
 // first_row + {0..3, 32..35}. Lanes alternate so that half a warp reads 128 bytes at a time.
 __device__ inline int lane_of() { return threadIdx.x % LANES; }
@@ -110,25 +97,16 @@ __device__ inline float over_rows(float v) {
 __device__ inline float4 &quad(float *p) { return *reinterpret_cast<float4 *>(p); }
 __device__ inline const float4 &quad(const float *p) { return *reinterpret_cast<const float4 *>(p); }
 __device__ inline void spread(float (&to)[4], float4 v) {
-    to[0] = v.x;
-    to[1] = v.y;
-    to[2] = v.z;
-    to[3] = v.w;
+    to[0] = v.x, to[1] = v.y, to[2] = v.z, to[3] = v.w;
 }
 __device__ inline float4 gathered(const float *v) { return make_float4(v[0], v[1], v[2], v[3]); }
-
 __device__ inline float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
-#if ACTIVATION == 0
-__device__ inline float act(float z) { return fmaxf(z, 0.0f); }
-__device__ inline float slope(float d, float h) { return h > 0.0f ? d : 0.0f; }
-#elif ACTIVATION == 1
-__device__ inline float act(float z) { return tanhf(z); }
-__device__ inline float slope(float d, float h) { return d * (1.0f - h * h); }
-#else
-__device__ inline float act(float z) { return sigmoid(z); }
-__device__ inline float slope(float d, float h) { return d * (1.0f - h) * h; }
-#endif
-
+__device__ inline float act(float z) {
+    return ACTIVATION == 0 ? fmaxf(z, 0.0f) : ACTIVATION == 1 ? tanhf(z) : sigmoid(z);
+}
+__device__ inline float slope(float d, float h) {
+    return ACTIVATION == 0 ? (h > 0.0f ? d : 0.0f) : ACTIVATION == 1 ? d * (1.0f - h * h) : d * (1.0f - h) * h;
+}
 // z += matrix · layer, the lane's 8 × 8 part; matrix is [depth × wpitch], layer [depth × PITCH].
 template <int depth, int wpitch> __device__ inline void product(float (&z)[8][8], float *matrix, float *layer) {
     matrix += first_neuron();
@@ -149,7 +127,6 @@ __device__ inline void put(float *layer, float (&z)[8][8]) {
         quad(layer + neuron(i) * PITCH + first_row() + 32 * half) = gathered(z[i] + 4 * half);
     });
 }
-
 // A lane's share of a layer's gradient: OUTER_ROWS rows of each chunk, and columns(l) columns. Where all of it is small
 // it stays in registers over all tiles of a batch; else BLOCK columns at a time come from memory of the thread's own.
 constexpr int BLOCK = 8;
@@ -157,23 +134,15 @@ constexpr bool SMALL = DENSE <= 64 && widest() == CHUNK;
 __device__ constexpr int columns(int l) { return (WIDTH[l - 1] + 3) / 4; }
 __device__ constexpr int block(int l) { return SMALL ? columns(l) : BLOCK; }
 __device__ constexpr int stored(int l) { return columns(l) ? (columns(l) + block(l) - 1) / block(l) * block(l) : 0; }
-__device__ constexpr int share_at(int l) {
-    return before(l, [](int i) { return chunks(i) * OUTER_ROWS * stored(i); });
-}
-__device__ constexpr int bias_share_at(int l) {
-    return before(l, [](int i) { return chunks(i) * 8; });
-}
+__device__ constexpr int share_at(int l) { return before(l, [](int i) { return chunks(i) * OUTER_ROWS * stored(i); }); }
+__device__ constexpr int bias_share_at(int l) { return before(l, [](int i) { return chunks(i) * 8; }); }
 
 struct Gradient {
     float matrix[share_at(DEPTH + 1) + 1], bias[bias_share_at(DEPTH + 1)], output[8 * chunks(DEPTH)], output_bias;
 };
-
 // Lane by lane, rows alternate before columns do, so that half a warp reads 128 bytes at a time.
-__device__ inline int outer_row() {
-    return (lane_of() & 1) | (lane_of() >> 2 & 1) << 1 | lane_of() >> 4 << 2;
-}
+__device__ inline int outer_row() { return (lane_of() & 1) | (lane_of() >> 2 & 1) << 1 | lane_of() >> 4 << 2; }
 __device__ inline int outer_column() { return (lane_of() >> 1 & 1) | (lane_of() >> 3 & 1) << 1; }
-
 // gradient[l] += delta · layer l-1, summed over the tile's rows: a chunk's rows and the columns from `first` on.
 template <int l> __device__ inline void outer_block(Gradient &gradient, float *region, int chunk, int first) {
     float *delta = region + DELTA_AT + (chunk * CHUNK + outer_row()) * PITCH;
@@ -203,7 +172,6 @@ template <int l> __device__ inline void outer(Gradient &gradient, float *region)
             for (int first = 0; first < stored(l); first += BLOCK) outer_block<l>(gradient, region, chunk, first);
     }
 }
-
 // Hot inputs go through the tensor cores, which multiply 16-bit numbers (bfloat16) and add in float32. Ones and zeros
 // are such numbers; a weight or a derivative is the sum of three of them, exactly. One step adds a 16 × 16 by 16 × 8
 // product to c; which numbers of it a lane holds is the hardware's choice (lane = 4 g + t):
@@ -221,9 +189,7 @@ __device__ inline void multiply(float (&c)[4], const word (&a)[4], word b0, word
 
 // Two bits, the 15th and the 31st, are a pair of such numbers: 2 where set. What comes out is halved.
 constexpr word PAIR = 0x40004000u;
-
 __device__ inline word upper(float v) { return __float_as_int(v) & 0xffff0000u; }
-
 // Pairs of numbers in three parts each: the upper halves of both, the first lower, then of what is left.
 __device__ inline void split(float first, float second, word (&parts)[3]) {
     each<3>([&](int part) {
@@ -232,7 +198,6 @@ __device__ inline void split(float first, float second, word (&parts)[3]) {
         second -= __int_as_float(upper(second));
     });
 }
-
 // The hot weights lie as the tensor cores take them as b, [32 neurons][word of inputs][half][part, 2 × 8 neurons]
 // [lane][8 neurons, b0 and b1]: 4 words, each of two inputs, 16 apart. In half k of word w, a lane's inputs are bits
 // 4t + 3 - 2k (b0) and 4t + 2 - 2k (b1), and those 16 above.
@@ -240,13 +205,11 @@ __device__ inline uint4 &hot_weights(float *net, int chunk, int w, int half, int
     uint4 *all = reinterpret_cast<uint4 *>(net + HOT_AT);
     return all[((((chunk * WORDS + w) * 2 + half) * 3 + part) * 2 + m) * LANES + lane];
 }
-
 // Their gradient and its moments lie as the tensor cores return c, neurons by inputs: [32 neurons][slice]
 // [every second input][16 neurons][lane]: 4 numbers, of neurons g and g + 8 and inputs 4t and 4t + 2 of the slice.
 __device__ constexpr int hot_at(int chunk, int slice, int odd, int m, int lane) {
     return (((chunk * 2 * WORDS + slice) * 2 + odd) * 2 + m) * LANES + lane;
 }
-
 // Call visit(numbers, chunk, w, m, lane) for this thread's share of the hot weights, 16 at a time, as
 // numbers[half][above][b][c]; each_hot_number says which they are. If it returns true they are written back.
 template <class Visit> __device__ inline void each_hot(float *net, Visit visit) {
@@ -280,7 +243,6 @@ template <class Visit> __device__ inline void each_hot(float *net, Visit visit) 
         }
     }
 }
-
 // Call visit(number, p) for this thread's hot weights; p is the number's place in PyTorch's order.
 template <class Visit> __device__ inline void each_hot_number(float *net, bool write, Visit visit) {
     each_hot(net, [&](float (&numbers)[2][2][2][2], int chunk, int w, int m, int lane) {
@@ -292,11 +254,10 @@ template <class Visit> __device__ inline void each_hot_number(float *net, bool w
         return write;
     });
 }
-
 // Put the sums of a tile's hot inputs' weights where the derivatives will lie; row_of(s) is the table's row. Until then
 // the rows' bits lie there.
 constexpr int STAGED = ROW_WORDS / 4 % 2 ? ROW_WORDS : ROW_WORDS + 4;   // neighbouring rows start in different banks
-static_assert(TILE * STAGED <= CHUNK * PITCH, "launchplan.py lets in more inputs than there is room for");
+static_assert(TILE * STAGED <= CHUNK * PITCH, "onelaunch.py lets in more inputs than there is room for");
 template <class RowOf> __device__ inline void add_hot(float *net, float *region, const word *bits, RowOf row_of) {
     const int g = lane_of() / 4, t = lane_of() % 4;
     word *staged = reinterpret_cast<word *>(region + DELTA_AT + (wide(1) - CHUNK) * PITCH);
@@ -336,7 +297,6 @@ template <class RowOf> __device__ inline void add_hot(float *net, float *region,
     }
     __syncwarp();
 }
-
 // The derivatives of a tile in three parts, as the tensor cores take them as a, over all of the region:
 // [32 neurons][16 rows][16 neurons][part][lane]: rows 4t and 4t + 1 of neuron g, 4t + 2 and 4t + 3, then of neuron
 // g + 8.
@@ -359,7 +319,6 @@ __device__ inline void put_parts(float *region, float (&d)[chunks(1)][8][8]) {
         }
     });
 }
-
 // Add the derivatives of all warps' tiles, the first from row `from` on, to the hot inputs' gradient. A warp takes
 // TAKEN slices of 16 inputs at a time. A tile is added up by itself: tensor cores do not round, they cut off.
 constexpr int PASSES = (SLICES + 4 * WARPS - 1) / (4 * WARPS);
@@ -443,7 +402,6 @@ template <int l> __device__ inline void neurons(float *net, float *region, int c
     product<WIDTH[l - 1], pitch(l)>(h, net + by_inputs_at(l) + chunk * CHUNK, region + layer_at(l - 1));
     each<8, 8>([&](int i, int s) { h[i][s] = act(h[i][s]); });
 }
-
 // Layers l to DEPTH of the tile in the region: the last stays in h, the others go to the region.
 template <int l> __device__ inline void forward(float *net, float *region, float (&h)[LAST][8][8]) {
     if constexpr (l == DEPTH) {
@@ -466,7 +424,6 @@ __device__ inline void logits_of(float *net, float (&h)[LAST][8][8], float (&z)[
     });
     each<8>([&](int s) { z[s] = over_neurons(z[s]) + net[OUTPUT_BIAS_AT]; });
 }
-
 // d holds the loss's derivative by layer l's sums: add its share to the gradient, and go down.
 template <int l>
 __device__ inline void backward(float *net, float *region, float (&d)[chunks(l)][8][8], Gradient &gradient) {

@@ -1,7 +1,9 @@
-"""L for many small networks side by side, as stacked tensors on any torch device.
+"""Many small networks side by side as stacked tensors, on any torch device.
 
 S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a few batched matrix
-products. A network leaves the stack at the end of its last epoch.
+products. A network leaves the stack at the end of its last epoch. Every product is one matrix product per network, so
+the other networks of a stack take no part in a network's sums; but a library may choose another kernel for another
+stack size, which changes the last bits, and training amplifies that.
 
 Shapes: S networks, B rows of a batch, K outputs (1 with two classes, else one per class), P directions, p weights of a
 network, packed in PyTorch's order. The first axis is always the network.
@@ -10,10 +12,10 @@ network, packed in PyTorch's order. The first axis is always the network.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
-from functools import cached_property
-from typing import Any, Self
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import replace
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -21,11 +23,13 @@ from numpy.typing import NDArray
 from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
-from butfor import stopping
-from butfor.learn.protocols import Floats
-from butfor.mlp.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, unpack
-from butfor.mlp.reference import BACKWARD, batch_orders, packed_start
+from .definition import BACKWARD, batch_orders, packed_start
+from .recipe import BETA1, BETA2, EPSILON, Check, Fits, Floats, Job, Recipe, Rows, count, one_thread, unpack
 
+LARGEST_STACK = {"cpu": 64, "cuda": 1024}
+"""The most networks in a stack; more gain nothing and leave the caches."""
+CPU_MEMORY = 2**32
+"""Bytes that a stack on the CPU may take."""
 TILE = {"cpu": 2**17, "cuda": 2**26}
 """Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache, on CUDA it
 must fit in memory."""
@@ -33,17 +37,73 @@ must fit in memory."""
 Layers = list[tuple[Tensor, Tensor]]
 """Weights `[… × out × in]` and biases `[… × out]`, layer by layer."""
 Positions = NDArray[np.int64]
+N = TypeVar("N", bound=tuple[Tensor, ...])
 
 
-class PerNetwork:
-    """Tensors whose first axis is the network."""
+def train(job: Job, device: torch.device) -> Fits:
+    """Train the job's networks, as many at once as fit."""
+    fits, size = Fits.empty(job), stack_size(job, device)
+    with stacking():
+        data = Data.of(job.rows, job.people, device)
+        for first in range(0, len(job.flip_sets), size):
+            part = slice(first, first + size)
+            labels = np.array([job.rows.labels(flips) for flips in job.flip_sets[part]])
+            stack = Stack(job.recipe, job.rows, data, labels, job.seeds[part], job.check)
+            left = len(labels)
+            for going, _ in stack.train():
+                job.advance(left - len(going))
+                left = len(going)
+            job.advance(left)
+            people = data.people.expand(len(labels), -1, -1)
+            logits = forward(stack.layers(stack.weights), job.recipe.activation, people)[1].flatten(1)
+            losses = stack.losses[np.arange(len(labels)), stack.kept]
+            fits.put(part, (logits.cpu().numpy(), stack.kept, stack.ran, losses))
+    return fits
 
-    def of(self, which: Tensor | slice) -> Self:
-        return type(self)(*(part[which] for part in vars(self).values()))
+
+@contextmanager
+def stacking() -> Iterator[None]:
+    """One CPU thread, matrix products in full float32, no records for autograd."""
+    before = torch.get_float32_matmul_precision()
+    torch.set_float32_matmul_precision("highest")
+    try:
+        with one_thread(), torch.no_grad():
+            yield
+    finally:
+        torch.set_float32_matmul_precision(before)
 
 
-@dataclass(frozen=True)
-class State(PerNetwork):
+def free_memory(device: torch.device) -> int:
+    if device.type == "cpu":
+        return CPU_MEMORY
+    cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
+    return int(torch.cuda.mem_get_info(device)[0]) + cached
+
+
+def stack_size(job: Job, device: torch.device) -> int:
+    """The number of networks that train at once, in half of the memory."""
+    recipe, rows = job.recipe, job.rows
+    batch = min(recipe.batch_size or rows.n, rows.n)
+    # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the present operation.
+    training = batch * (rows.d + 3 * sum(recipe.hidden) + max(recipe.hidden, default=1) + 8)
+    asking = max(len(rows.X_val), len(job.people)) * (2 * max(recipe.hidden, default=1) + 4)
+    # Weights, gradient, two moments, the best so far, the results, and what Adam computes with.
+    bytes_each = 4 * (max(training, asking) + 2 * rows.n + 10 * count(rows.widths(recipe)))
+    fitting = (free_memory(device) // 2 - 4 * rows.X.size) // bytes_each
+    if fitting < 1 and device.type == "cuda":
+        raise RuntimeError(
+            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, more than "
+            f"{device.type} has free. Use a smaller batch_size, or device='cpu'."
+        )
+    return max(1, min(fitting, LARGEST_STACK[device.type]))
+
+
+def of(tensors: N, which: Tensor | slice) -> N:
+    """A tuple of tensors whose first axis is the network, for some networks."""
+    return type(tensors)(*(part[which] for part in tensors))
+
+
+class State(NamedTuple):
     """Weights and Adam's two moments before a step, each `[S × p]`."""
 
     w: Tensor
@@ -51,8 +111,14 @@ class State(PerNetwork):
     v: Tensor
 
 
-@dataclass(frozen=True)
-class Data:
+class Networks(NamedTuple):
+    """S networks: the labels of each, `y [S × n]`, and the number of its batch order, `[S]`."""
+
+    y: Tensor
+    order: Tensor
+
+
+class Data(NamedTuple):
     """Rows and people as tensors on the device."""
 
     X: Tensor
@@ -63,56 +129,45 @@ class Data:
     @classmethod
     def of(cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype = torch.float32) -> Data:
         """Arrays are copied only if they are read-only, of which torch warns, or need another type or device."""
-        arrays = (rows.X, rows.X_val, rows.y_val, people)
-        own = (array if array.flags.writeable else array.copy() for array in map(np.asarray, arrays))
+        arrays = map(np.asarray, (rows.X, rows.X_val, rows.y_val, people))
+        own = (array if array.flags.writeable else array.copy() for array in arrays)
         return cls(*(torch.from_numpy(array).to(device, dtype) for array in own))
-
-
-@dataclass(frozen=True)
-class Networks(PerNetwork):
-    """S networks: the labels of each, `y [S × n]`, and the number of its batch order, `[S]`."""
-
-    y: Tensor
-    order: Tensor
 
 
 class Stack:
     """Networks trained side by side on `labels [S × n]`, any real numbers.
 
     `kept [S]` and `ran [S]` are the epochs kept and run, `weights [S × p]` those kept (at first the initial ones),
-    `losses [S × epochs + 1]` the validation losses.
-    """
+    `losses [S × epochs + 1]` the validation losses."""
 
-    def __init__(self, recipe: Recipe, data: Data, labels: NDArray[Any], seeds: Sequence[int]) -> None:
-        self.recipe, self.data = recipe, data
-        self.n, self.d = data.X.shape
-        self.widths, self.p = recipe.widths(self.d), recipe.parameters(self.d)
+    def __init__(
+        self, recipe: Recipe, rows: Rows, data: Data, labels: NDArray[Any], seeds: Sequence[int], check: Check
+    ) -> None:
+        self.recipe, self.data, self.check = recipe, data, check
+        self.n, self.widths = rows.n, rows.widths(recipe)
         self.batch_size = recipe.batch_size or self.n
         self.batches = math.ceil(self.n / self.batch_size)
         each, order = np.unique(seeds, return_inverse=True)
         self.recipes = [replace(recipe, seed=int(seed)) for seed in each]
         self.networks = Networks(torch.from_numpy(labels).to(data.X), self.index(order))
-        starts = torch.stack([packed_start(one, self.d) for one in self.recipes])
+        starts = torch.stack([packed_start(self.widths, one.seed) for one in self.recipes])
         self.weights = starts.to(data.X)[self.networks.order]
         self.orders: dict[int, Tensor] = {}
         self.losses = np.full((len(labels), recipe.max_epochs + 1), np.nan)
         self.losses[:, 0] = np.inf
         self.kept, self.ran = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.int64)
 
-    def train(self, record: Callable[[int, State], None] | None = None) -> Iterator[tuple[Positions, State]]:
-        """Yields after each epoch the networks that took part in it and their state. `record` is called before every
-        step; without it the batch orders of past epochs are dropped."""
+    def train(self, keep_orders: bool = False) -> Iterator[tuple[Positions, State]]:
+        """Yields after each epoch the networks that took part in it and their state."""
         draws = [batch_orders(one, self.n) for one in self.recipes]
         state = State(self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights))
         going, networks = np.arange(len(self.kept)), self.networks
         for epoch in range(1, self.recipe.max_epochs + 1):
             if self.recipe.batch_size is not None:
                 drawn = torch.stack([next(draw) for draw in draws]).to(self.data.X.device)
-                self.orders = {**(self.orders if record else {}), epoch - 1: drawn}
-            for step in range((epoch - 1) * self.batches, epoch * self.batches):
-                if record:
-                    record(step, state)
-                state = self.advance(step, state, networks)
+                self.orders = {**(self.orders if keep_orders else {}), epoch: drawn}
+            for batch in range(self.batches):
+                state = self.advance(epoch, batch, state, networks)
             # The only transfer from the device in an epoch.
             losses = self._validation_losses(state.w).cpu().numpy()
             better = losses < self.losses[going, self.kept[going]]
@@ -124,27 +179,27 @@ class Stack:
                 return
             if not on.all():
                 at, going = self.index(on.nonzero()[0]), going[on]
-                state, networks = state.of(at), networks.of(at)
+                state, networks = of(state, at), of(networks, at)
 
-    def advance(self, step: int, state: State, networks: Networks) -> State:
+    def advance(self, epoch: int, batch: int, state: State, networks: Networks) -> State:
         """torch.optim.Adam's step, operation for operation."""
-        stopping.check()
-        X, y, _ = self.batch(step, networks)
+        self.check()
+        X, y, _ = self.batch(epoch, batch, networks)
         g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
-        m, v, rate, scale = self.adam(step, state, g)
+        m, v, rate, scale = self.adam(epoch, batch, state, g)
         return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
 
-    def adam(self, step: int, state: State, g: Tensor) -> tuple[Tensor, Tensor, float, float]:
-        """The moments after the step counted from 0, and Adam's α and s in it."""
+    def adam(self, epoch: int, batch: int, state: State, g: Tensor) -> tuple[Tensor, Tensor, float, float]:
+        """The moments after the step, and Adam's α and s in it."""
+        step = (epoch - 1) * self.batches + batch + 1
         m, v = state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
-        return m, v, self.recipe.learning_rate / (1 - BETA1 ** (step + 1)), (1 - BETA2 ** (step + 1)) ** 0.5
+        return m, v, self.recipe.learning_rate / (1 - BETA1**step), (1 - BETA2**step) ** 0.5
 
-    def batch(self, step: int, networks: Networks) -> tuple[Tensor, Tensor, Tensor | None]:
+    def batch(self, epoch: int, batch: int, networks: Networks) -> tuple[Tensor, Tensor, Tensor | None]:
         """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
         S = len(networks.y)
         if self.recipe.batch_size is None:
             return self.data.X.expand(S, -1, -1), networks.y, None
-        epoch, batch = divmod(step, self.batches)
         at = self.orders[epoch][:, batch * self.batch_size : (batch + 1) * self.batch_size]
         if len(at) == 1:
             return self.data.X[at[0]].expand(S, -1, -1), networks.y[:, at[0]], at.expand(S, -1)
@@ -154,7 +209,7 @@ class Stack:
     def _validation_losses(self, w: Tensor) -> Tensor:
         X, y = self.validation(len(w))
         outputs = forward(self.layers(w), self.recipe.activation, X)[1]
-        if self.recipe.outputs == 1:
+        if outputs.shape[2] == 1:
             return binary_cross_entropy_with_logits(outputs[:, :, 0], y, reduction="none").mean(1)
         return cross_entropy(outputs.mT, y.long(), reduction="none").mean(1)
 
@@ -217,19 +272,15 @@ class Curvature:
     def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
         self.layers, self.activation = layers, activation
         self.inputs, outputs = forward(layers, activation, X)
-        self.multiclass = outputs.shape[2] > 1
-        self.probability = torch.softmax(outputs, dim=2) if self.multiclass else torch.sigmoid(outputs)
-        targets = hot(y, outputs) if self.multiclass else y[:, :, None]
+        several = outputs.shape[2] > 1
+        self.probability = torch.softmax(outputs, dim=2) if several else torch.sigmoid(outputs)
+        targets = hot(y, outputs) if several else y[:, :, None]
         self.deltas = [(self.probability - targets) / X.shape[1]]
         self.pulls: list[Tensor] = []
         """∂loss/∂(output of hidden layer l's activation), `[S × B × width]`."""
         for (W, _), h in zip(layers[:0:-1], self.inputs[:0:-1], strict=True):
             self.pulls.insert(0, torch.bmm(self.deltas[0], W))
             self.deltas.insert(0, BACKWARD[activation](self.pulls[0], h))
-
-    @cached_property
-    def slopes(self) -> list[Tensor]:
-        return [slope(self.activation, h) for h in self.inputs[1:]]
 
     def gradient(self) -> Tensor:
         """The derivative of the mean loss, `[S × p]`."""
@@ -243,67 +294,43 @@ class Curvature:
         outputs J is that of their sum weighted by `moves [S × B × K]`."""
         S, P = directions[0][1].shape[:2]
         B, widest = self.probability.shape[1], max(b.shape[1] for _, b in self.layers)
-        sums, laid = [], []
-        for layer, (dW, db) in enumerate(directions):
-            out, into = dW.shape[2:]
-            # Inputs of the first layer have no derivative.
-            inner, back = (dW.new_zeros(S, out, P * into), dW.transpose(1, 2).flatten(2)) if layer else (None, None)
-            sums.append((dW.new_zeros(S, P * out, into), inner, dW.new_zeros(S, P * out)))
-            laid.append((dW.permute(0, 3, 1, 2).flatten(2), back, db.reshape(S, 1, -1)))
         rows = max(16, TILE[self.probability.device.type] // (S * P * widest))
-        tangents = []
+        tangents, total = [], torch.zeros(0)
         for first in range(0, B, rows):
             tile = slice(first, first + rows)
-            outputs = self._tile(tile, P, laid, sums)
+            outputs, product = self._tile(tile, directions)
             tangents.append(outputs[..., 0] if moves is None else (outputs * moves[:, tile, None]).sum(-1))
-        parts = []
-        for (W, _), (outer, inner, bias) in zip(self.layers, sums, strict=True):
-            out, into = W.shape[1:]
-            product = outer.view(S, P, out, into)
-            if inner is not None:
-                product = product + inner.view(S, out, P, into).transpose(1, 2)
-            parts += [product.flatten(2), bias.view(S, P, out)]
-        return torch.cat(tangents, dim=1), torch.cat(parts, dim=2)
+            total = total.add_(product) if first else product
+        return torch.cat(tangents, dim=1), total
 
-    def _tile(
-        self,
-        tile: slice,
-        P: int,
-        directions: Sequence[tuple[Tensor, Any, Tensor]],
-        sums: Sequence[tuple[Tensor, Any, Tensor]],
-    ) -> Tensor:
-        """Pearlmutter's R-operator on some rows: returns their J·direction `[S × rows × P × K]`, adds their part of
-        H·direction to `sums`. Directions come as weights `[S × in × P·out]`, again as `[S × out × P·in]`, and biases.
-        Tangents lie as `[S × rows × P × width]`: with one weight matrix for all directions that is a matrix of
-        rows·P rows, with one input for all directions a matrix of P·width columns."""
+    def _tile(self, tile: slice, directions: Layers) -> tuple[Tensor, Tensor]:
+        """Pearlmutter's R-operator on some rows: their J·direction `[S × rows × P × K]` and their part of H·direction.
+        Changes along the directions lie as `[S × rows × P × width]`."""
         inputs = [h[:, tile] for h in self.inputs]
-        S, R = inputs[0].shape[:2]
-        tangents: list[Tensor] = []
-        for layer, ((W, _), (dW, _, db)) in enumerate(zip(self.layers, directions, strict=True)):
-            z = torch.baddbmm(db, inputs[layer], dW)
+        slopes = [slope(self.activation, h) for h in inputs[1:]]
+        changes: list[Tensor] = []
+        for layer, ((W, _), (dW, db)) in enumerate(zip(self.layers, directions, strict=True)):
+            z = torch.einsum("sri,spoi->srpo", inputs[layer], dW).add_(db[:, None])
             if layer:
-                z.view(S, R * P, -1).baddbmm_(tangents[-1].view(S, R * P, -1), W.mT)
-            tangents.append(z.view(S, R, P, -1))
-            if layer < len(self.slopes):
-                tangents[-1] *= self.slopes[layer][:, tile, None]
+                z += torch.einsum("srpi,soi->srpo", changes[-1], W)
+            changes.append(z.mul_(slopes[layer][:, :, None]) if layer < len(slopes) else z)
         probability = self.probability[:, tile, None]
-        if self.multiclass:
-            mean = (probability * tangents[-1]).sum(-1, keepdim=True)
-            by_delta = probability * (tangents[-1] - mean) / self.probability.shape[1]
+        if probability.shape[3] > 1:
+            mean = (probability * changes[-1]).sum(-1, keepdim=True)
+            by_delta = probability * (changes[-1] - mean) / self.probability.shape[1]
         else:
-            by_delta = tangents[-1] * (probability * (1 - probability) / self.probability.shape[1])
+            by_delta = changes[-1] * (probability * (1 - probability) / self.probability.shape[1])
+        parts: list[Tensor] = []
         for layer in reversed(range(len(self.layers))):
-            outer, inner, bias = sums[layer]
-            outer.baddbmm_(by_delta.view(S, R, -1).mT, inputs[layer])
-            bias += by_delta.view(S, R, -1).sum(1)
+            product, delta = torch.einsum("srpo,sri->spoi", by_delta, inputs[layer]), self.deltas[layer][:, tile]
+            bias = by_delta.sum(1)
             if layer:
-                W, dW, delta = self.layers[layer][0], directions[layer][1], self.deltas[layer][:, tile]
-                h, dh = inputs[layer], tangents[layer - 1]
-                inner.baddbmm_(delta.mT, dh.view(S, R, -1))
-                by_h = torch.bmm(delta, dW)
-                by_h.view(S, R * P, -1).baddbmm_(by_delta.view(S, R * P, -1), W)
-                by_delta = by_h.view(S, R, P, -1).mul_(self.slopes[layer - 1][:, tile, None])
+                product += torch.einsum("sro,srpi->spoi", delta, changes[layer - 1])
+                by_h = torch.einsum("sro,spoi->srpi", delta, directions[layer][0])
+                by_h += torch.einsum("srpo,soi->srpi", by_delta, self.layers[layer][0])
+                by_delta = by_h.mul_(slopes[layer - 1][:, :, None])
                 if self.activation != "relu":
-                    pull = self.pulls[layer - 1][:, tile] * bend_ratio(self.activation, h)
-                    by_delta.addcmul_(dh, pull[:, :, None])
-        return tangents[-1]
+                    pull = self.pulls[layer - 1][:, tile] * bend_ratio(self.activation, inputs[layer])
+                    by_delta.addcmul_(changes[layer - 1], pull[:, :, None])
+            parts = [product.flatten(2), bias, *parts]
+        return changes[-1], torch.cat(parts, dim=2)

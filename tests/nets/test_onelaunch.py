@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.work import reference_fits
-from butfor.mlp import onelaunch
-from butfor.mlp.launchplan import MOST_BITS, Inputs, Plan, inputs_of
-from butfor.mlp.recipe import Job, Recipe, Rows
+from benchmarks.work import packed, reference_fits
+from butfor.nets import Recipe, Rows, onelaunch, train_one
+from butfor.nets.onelaunch import MOST_BITS, Inputs, Plan, inputs_of
+from butfor.nets.recipe import Job, count
 
 HERE = Path(__file__).parent
 needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the kernel for the CPU")
@@ -46,10 +46,10 @@ def table(kind, n=200, more=70):
 
 
 def emulated(recipe, rows, flips, people, warps, directory):
-    """What one block of the kernel trains: logits, packed weights and epochs."""
+    """What one block of the kernel trains: logits, packed weights in the kernel's order, and epochs."""
     inputs = inputs_of(rows, people)
     plan = Plan(
-        recipe.widths(rows.d),
+        rows.widths(recipe),
         len(inputs.hot),
         recipe.activation,
         recipe.batch_size is not None,
@@ -67,8 +67,7 @@ def emulated(recipe, rows, flips, people, warps, directory):
     job = Job(recipe, rows, flips, [recipe.seed] * len(flips), people)
     work, kept = onelaunch.prepare(job, plan, inputs, torch.device("cpu"))
     ctypes.CDLL(str(library)).run(ctypes.byref(work))
-    weights = inputs.usual_order(kept["weights"], recipe.hidden[0]).numpy()
-    return plan, kept["logits"].numpy(), weights, kept["epochs"].tolist()
+    return plan, kept["logits"].numpy(), kept["weights"], kept["epochs"].tolist()
 
 
 @needs_compiler
@@ -91,7 +90,9 @@ def test_the_kernel_trains_what_the_reference_trains(kind, hidden, batch_size, w
     expected = reference_fits(recipe, rows, FLIPS, rows.X_val)
     assert epochs == expected.epochs.tolist()
     np.testing.assert_allclose(logits, expected.logits, atol=5e-6)
-    np.testing.assert_allclose(weights, expected.weights, atol=5e-6)
+    networks = [torch.from_numpy(packed(train_one(recipe, rows, flips))) for flips in FLIPS]
+    ordered = inputs_of(rows, rows.X_val).kernel_order(torch.stack(networks), hidden[0])
+    np.testing.assert_allclose(weights, ordered, atol=5e-6)
     assert not np.allclose(logits[0], logits[1], atol=5e-6)  # the flips were made
 
 
@@ -133,10 +134,13 @@ def test_people_unlike_the_table_change_what_is_a_bit():
     assert inputs_of(rows, rows.X_val) is usual
 
 
-def test_weights_come_back_in_the_usual_order():
-    rows = table("mixed")
-    inputs = inputs_of(rows, rows.X_val)
-    packed = torch.arange(3 * Recipe((4,)).parameters(rows.d), dtype=torch.float32).reshape(3, -1)
+def test_inputs_of_the_first_layer_are_reordered():
+    rows, recipe = table("mixed"), Recipe((4,))
+    inputs, size = inputs_of(rows, rows.X_val), 4 * rows.d
+    packed = torch.arange(3 * count(rows.widths(recipe)), dtype=torch.float32).reshape(3, -1)
     moved = inputs.kernel_order(packed, 4)
-    assert not torch.equal(moved, packed)
-    assert torch.equal(inputs.usual_order(moved, 4), packed)
+    assert torch.equal(moved[:, size:], packed[:, size:])
+    first = moved[:, :size].unflatten(1, (4, rows.d))
+    assert torch.equal(
+        first, packed[:, :size].unflatten(1, (4, rows.d))[:, :, [*range(6), 87, *range(6, 87), *range(88, 101)]]
+    )
