@@ -28,7 +28,7 @@ from butfor.result.fresh import (
     paired_interval,
     solid_error,
 )
-from butfor.review.gate import check
+from butfor.review.gate import check_shares
 from butfor.run.fresh_seeds import Find, check_finds
 from conftest import fitted
 
@@ -215,8 +215,8 @@ def test_populations_count_the_words(controlled):
     assert (groups["median_margin"] > 0).all()
     assert any("Fewer than 10" in warning for warning in population.warnings)
     assert f"{SEEDS} fresh seeds are too few to call one solid (29 at least)" in population.sentence
-    (limit,) = check(population, max_solid=0.99)
-    assert not limit.kept
+    (limit,) = check_shares(population, max_solid=0.99)
+    assert limit.code == 4
     assert f"{SEEDS} fresh seeds are too few" in limit.sentence
     enough = Population(population.verdicts, replace(population.run, fresh_seeds=29))
     assert "No solid find for 10" in enough.sentence

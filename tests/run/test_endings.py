@@ -186,9 +186,9 @@ def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkey
 def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, all_draws):
     real, parts = Work.drawn, []
 
-    def drawn(self, null, seeds):
+    def drawn(self, seeds):
         parts.append(seeds)
-        return endless() if len(parts) == 2 else real(self, null, seeds)
+        return endless() if len(parts) == 2 else real(self, seeds)
 
     monkeypatch.setattr(Work, "drawn", drawn)
     audit, data = german()
