@@ -100,3 +100,10 @@ def test_draws_do_not_follow_a_table_that_was_made_with_the_same_seed():
     _, zero = compared(*people(3000, 0))
     _, other = compared(*people(3000, 1))
     assert zero.error < 1.5 * other.error
+
+
+def test_too_few_clusters_are_refused():
+    X, y = people(600, 5)
+    for clusters in (np.zeros(600), np.arange(600) % 9):
+        with pytest.raises(butfor.errors.TableError, match="in fewer than 10 clusters"):
+            compared(X, y, cluster=clusters)

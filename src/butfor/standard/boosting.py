@@ -30,7 +30,7 @@ TIED = 1e-4
 """Of questions as good as the best to within this share the first is asked, so that rounding does not decide."""
 CUTS, QUESTIONS = 16, 4000
 """A number is asked about at this many quantiles, at fewer if there would be more questions in all."""
-MOST_INPUTS = 2000
+MOST_INPUTS = 1000
 """Both models of more inputs would take minutes on a small table."""
 
 ROWS_AT_ONCE = 8192

@@ -37,6 +37,9 @@ from butfor.standard.slices import Slice, Slicing, in_order, slices_of
 from butfor.standard.wrong import suspects
 from butfor.validate import as_clusters, as_weights, labelled
 
+LEAST_CLUSTERS = 10
+"""With fewer, nobody can say how far clusters differ by chance."""
+
 
 def compare_standards(
     X: Any,
@@ -167,6 +170,12 @@ def compare(
     groups, left_out = groups_of(attributes, favourable, reference)
     if not groups:
         raise TableError(f"No group can be compared. {' '.join(left_out)}")
+    for g in groups:
+        if clusters is not None and len(set(clusters[g.others])) < LEAST_CLUSTERS:
+            raise TableError(
+                f"cluster: the people that {g.attribute} = {g.value} is compared with are all in fewer than "
+                f"{LEAST_CLUSTERS} clusters, which says too little. Check that the column names people or households."
+            )
     with progress, single_threaded(), warnings.catch_warnings():
         of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
         progress.phase("the other groups' standard", len(groups) * (1 + 2 * explain) + len(of_whole), "steps")
