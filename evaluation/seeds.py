@@ -19,7 +19,7 @@ from butfor.mlp.learner import MLPLearner
 from butfor.mlp.mlp import MLP
 from butfor.result.fresh import WORDS, FreshSeeds
 from butfor.run.fresh_seeds import Find, check_finds, logits_without_flips
-from butfor.search.trainer import Trainer
+from butfor.train import Trainer
 from evaluation.results import PersonResult, Result
 from evaluation.runs import Machinery
 

@@ -5,6 +5,7 @@ import sys
 import textwrap
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import joblib
 import numpy as np
@@ -48,7 +49,7 @@ from butfor.result.record import builtins_of
 from butfor.review.replay import replay
 from butfor.run.explain import eligible_cases
 from butfor.run.verdicts import run_of
-from butfor.search import Algorithm1
+from butfor.search import guided
 from conftest import odd_table
 
 ROWS, ASKED = 160, 25
@@ -749,10 +750,12 @@ def test_parameters_are_recorded():
     from butfor.rank.named import Combined, Distance, Surrogate
 
     X, y = loans()
-    audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)
+    audit = butfor.LabelAudit(
+        LogisticRegression(), rank=Surrogate(ridge=50), strategy=partial(guided, tries=3), budget=2
+    )
     run = run_of(audit.fit(X[:60], y[:60], sensitive_features="région").fitted_)
     assert run.rank_parameters == {"ridge": 50, "signed": False}
-    assert run.strategy_parameters == {"tries": 3, "share": True}
+    assert run.strategy_parameters == {"tries": 3}
     assert run.learner["estimator"]["params"]["C"] == 1.0
     assert run.not_rebuildable == ("data: the table was given in Python",)
     parts = butfor.LabelAudit(LogisticRegression(), rank=Combined([Surrogate(7), Distance()]), budget=2)
@@ -829,7 +832,7 @@ def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
 
     audit, people = fitted_model(GaussianNB())
     audit.engine = Counting(1)
-    audit = audit.with_search("distance", Algorithm1(share=False))
+    audit = audit.with_search("distance", "algorithm1")
     population = audit.explain_all(people[:4])
     assert len(counted) == population.run.retrainings
 

@@ -10,7 +10,7 @@ from butfor import stopping
 from butfor.errors import SettingError
 from butfor.result.population import Population
 from butfor.run import trial
-from butfor.search.trainer import Trainer
+from butfor.train import Trainer
 from conftest import press
 from recorded import LABELS, PLANTED, TABLE, run
 

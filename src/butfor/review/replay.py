@@ -27,7 +27,7 @@ from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of
 from butfor.run.worlds import in_worlds
 from butfor.search import as_strategy
-from butfor.search.published import Recorded
+from butfor.search import recorded as recorded_sets
 from butfor.standard.groups import Standards
 
 BLOCK = 32
@@ -180,7 +180,7 @@ class _Again:
 
     def _ask(self, people: pd.DataFrame, groups: Any, sets: Mapping[int, FlipSet]) -> list[Verdict]:
         """The verdicts now, with only these flip sets tried."""
-        recorded = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
+        recorded = recorded_sets({k: [tuple(sorted(flips))] for k, flips in sets.items()})
         asked = with_settings(self.audit, replace(self.audit.settings, strategy=recorded))
         towards = self.run.towards
         how = {"sensitive_features": groups, "towards": towards, "standards": self.standards}

@@ -21,10 +21,10 @@ from butfor.result.population import SMALL_GROUP
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import changes_decision
-from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop
+from butfor.train import Trainer
 
 BY = ("selection", "true positive")
 """Rates of favourable decisions: among all people, or among those with a favourable label."""
