@@ -197,6 +197,8 @@ def schedule(
     for person in open_:
         person.complete = False
     _confirm_rest([person for person in searches if not person.complete], trainer, confirm)
+    for person in searches:
+        person.complete |= person.found is not None and len(person.found) == 1  # there is nothing smaller
     note_first()
 
 

@@ -157,7 +157,7 @@ def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
 
         def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None, weights=True):
             self.calls += 1
-            if self.calls == 7:
+            if self.calls == 1:  # all labels of both people are in the first round
                 press()
             return reference_fits(recipe, rows, flip_sets, people)
 
