@@ -1021,22 +1021,15 @@ def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
         def score(self, model, table, people):
             return np.tile(np.arange(table.n, dtype=float), (len(people), 1))
 
-    class Pairs(butfor.Strategy):
-        name = "pairs"
-
-        def attempts(self, person):
-            for k in range(0, min(6, len(person.order) - 1), 2):
-                yield tuple(sorted(int(row) for row in person.order[k : k + 2]))
-
-        def count(self, flippable, budget):
-            return 3
-
-        def depth(self, flippable, budget):
-            return 6
+    def pairs(person):
+        for k in range(0, min(6, len(person.order) - 1), 2):
+            flips = person.order[k : k + 2]
+            if (yield flips) > 0:
+                return flips
 
     X, y = loans()
     audit = butfor.LabelAudit(
-        GaussianNB(), engine=Slow(), rank=LastFirst(), strategy=Pairs(), budget=2, members=1, fresh_seeds=2
+        GaussianNB(), engine=Slow(), rank=LastFirst(), strategy=pairs, budget=2, members=1, fresh_seeds=2
     )
     audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     population = audit.explain_all(X[ROWS:], y[ROWS:])
