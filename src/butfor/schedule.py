@@ -25,6 +25,9 @@ from butfor.train import Trainer
 
 SEARCH, CONFIRMATION = "search", "confirmation"
 """Phases of a search, as progress names them."""
+MEASURED, NEAR = 8, 10
+"""Sets on which the engine's distance from the model's own `fit` is measured, and how many times that distance a gain
+must be below 0 for "no set changes the decision" to be said without that `fit`."""
 CLAIMS_AT_ONCE = 16
 """Sets that wait for confirmation before they are confirmed side by side."""
 
@@ -190,6 +193,9 @@ def schedule(
                 restarted.add(person)
                 open_[person] = strategy.search(person)
                 step(person)
+        if strategy.enumerates and budget == 1 and not trainer.bound.by_definition:
+            none = [p for p in searches if p.complete and p.found is None and len(p.order)]
+            _rule_out(none, known, trainer)
     except Stopped:
         pass
     for search in open_.values():
@@ -200,6 +206,39 @@ def schedule(
     for person in searches:
         person.complete |= person.found is not None and len(person.found) == 1  # there is nothing smaller
     note_first()
+
+
+def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
+    """Before "no label changes the decision" is said: labels that come close by the engine are trained by the model's
+    own `fit`. Its distance from the engine is measured for each person, first on the labels nearest to anybody's other
+    decision. Until that is done, and if such a training failed, the searches are not complete."""
+    numbers = [person.number for person in people]
+    at = [k for k, flips in enumerate(known.sets) if len(flips) == 1]
+    if not people or not at:
+        return
+    for person in people:
+        person.complete = False
+    sets, away = [known.sets[k] for k in at], known.away[numbers].astype(np.float64)
+    engine = np.array([known.gains[k][numbers] for k in at], np.float64)
+    allowed = np.array([known.told[k][numbers] for k in at]) & ~np.isnan(engine)
+    gains = np.where(allowed, engine, -np.inf)
+    closest = gains.argmax(axis=0)[np.argsort(-gains.max(axis=0), kind="stable")]
+    new, trained = list(dict.fromkeys(closest.tolist()))[:MEASURED], list[int]()
+    trainer.progress.phase(CONFIRMATION)
+    while new:
+        trainer.confirm([sets[k] for k in new])
+        trained += new
+        logits = np.array([trainer.confirmed_logits(sets[k])[numbers] for k in trained], np.float64)
+        distance = np.fmax.reduce(np.abs(logits * away - engine[trained]))  # of sets that could be trained
+        near = allowed & (gains >= -NEAR * np.nan_to_num(distance, nan=np.inf))
+        new = np.setdiff1d(np.flatnonzero(near.any(axis=1)), trained).tolist()
+    changes = allowed[trained] & ((logits > 0) == (away > 0)) & ~np.isnan(logits)
+    for k, person in enumerate(people):
+        if changes[:, k].any():
+            best = int(np.argmax(np.where(changes[:, k], logits[:, k] * away[k], -np.inf)))
+            person.found, person.found_logit = sets[trained[best]], float(logits[best, k])
+            person.first = person.found
+        person.complete = person.found is not None or not np.isnan(logits[near[trained, k], k]).any()
 
 
 class _One(Try):

@@ -252,4 +252,20 @@ def test_pieces_that_were_trained_before_a_stop_count():
     psi = Allowed.of(np.ones((3, 200), bool))
     schedule({person: listing(person) for person in people}, strategy, known, trainer, psi, None)
     assert trainer.trained == len(engine.calls[0]) < 200
-    assert all(person.found == (0,) and not person.complete for person in people)
+    assert [person.found for person in people] == [(0,)] * 3
+
+
+def test_labels_that_come_close_are_trained_by_the_models_own_fit_before_none_is_said():
+    """The engine is off by 0.01: what it puts within ten times of that is not ruled out by its word."""
+    effects = np.vstack([np.linspace(0.06, 0.01, 40)] * 2)
+
+    def own(trainer, flips):
+        fitted.append(list(flips))
+        for each in flips:
+            trainer._confirmed[each] = np.float32([s + effects[0, list(each)].sum() + 0.01 for s in (-0.065, -3.0)])
+
+    fitted = []
+    (near, far), _, _ = audit([-0.065, -3.0], "exhaustive", effects, budget=1, confirm=own)
+    assert near.found == (0,)
+    assert (far.found, far.complete) == (None, True)
+    assert sum(map(len, fitted)) == 40  # the first person has them all within 0.1
