@@ -31,8 +31,8 @@ from butfor.data import catalogue_frame
 from butfor.learn.engines import engine_named
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores
-from butfor.mlp import reference
-from butfor.mlp.recipe import Network, Recipe, Rows
+from butfor.nets import definition, train_one
+from butfor.nets.recipe import Network, Recipe, Rows
 
 MINIBATCH = 128
 MINIBATCHES = {"salary": 8}
@@ -126,23 +126,23 @@ def reordered(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: 
 def train_batches_reversed(recipe: Recipe, rows: Rows, flips: FlipSet) -> Network:
     """The reference with every batch's rows back to front."""
     with batches_reversed():
-        return reference.train(recipe, rows, flips)
+        return train_one(recipe, rows, flips)
 
 
 @contextmanager
 def batches_reversed() -> Iterator[None]:
     # The reference takes no order from outside, and shall not learn to for a measurement's sake.
-    usual = reference.batch_orders
+    usual = definition.batch_orders
 
     def back_to_front(recipe: Recipe, n: int) -> Iterator[torch.Tensor]:
         for order in usual(recipe, n):
             yield torch.cat([batch.flip(0) for batch in order.split(recipe.batch_size or n)])
 
-    reference.batch_orders = back_to_front
+    definition.batch_orders = back_to_front
     try:
         yield
     finally:
-        reference.batch_orders = usual
+        definition.batch_orders = usual
 
 
 COLUMNS: Columns = {

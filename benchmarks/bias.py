@@ -19,7 +19,8 @@ ones; restored is the share of the hurt who are accepted then. The order is chos
 
 Ways: `wrong`, the probability that a label is wrong; `even`, the same if the shortfall is spread evenly; `doubt`;
 `self-confidence`, cleanlab's score: one less the audited kind of model's cross-validated probability of the recorded
-label; `chance`. Seeds 1000 to 1099 were used to choose between variants; reported are seeds from 20000.
+label; `FairLabel`, `Fair-OBNC` and `DeCoLe`, from their papers (`benchmarks.rivals`); `chance`. Seeds 1000 to 1099 were
+used to choose between variants; reported are seeds from 20000.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ from sklearn.model_selection import cross_val_predict
 
 from benchmarks.bias_tables import in_words, summary
 from benchmarks.planted import BASES, GROUPS, KINDS, MEMBERS, Floats, Mask, Planted, Rows
+from benchmarks.rivals import RIVALS
 from benchmarks.rows import Row, names, numbers, options, parse, run
 from benchmarks.work import network
 from butfor.encode import TableEncoder
@@ -105,6 +107,9 @@ def which(planted: Planted) -> list[Row]:
     wrong, even = np.nan_to_num(standards.wrong), evenly(standards)
     ways = {"wrong": wrong + 1e-6 * standards.doubt, "even": even, "doubt": standards.doubt}
     ways |= {f"self-confidence, {model}": self_confidence(planted, model) for model in ("logistic", "boosting")}
+    train = planted.parts[0]
+    known = planted.inputs[train], planted.labels[train], planted.X[planted.attribute].to_numpy(str)[train]
+    ways |= {name: rival(*known) for name, rival in RIVALS.items()}
     ways["chance"] = chance(planted)
     rows = []
     for way, order in ways.items():

@@ -9,13 +9,14 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.planted import BASES
+from benchmarks.planted import BASES, KINDS
 from benchmarks.rows import Columns, Row, line
 
 PARTS = ("quarter", "whole")
 """Of as many labels as were planted."""
 BOTH = "both"
 """Recorded and drawn labels together."""
+PLANTED = [kind for kind in KINDS if kind != "nothing"]
 FEW = 30
 """Bins with fewer people are not judged."""
 
@@ -59,6 +60,16 @@ def in_which(some: pd.DataFrame) -> Row:
     row: Row = {}
     for name in PARTS:
         row |= mean_of(some[name], name) | mean_of(some[f"foretold_{name}"], f"foretold_{name}")
+    return row
+
+
+def in_rivals(some: pd.DataFrame) -> Row:
+    """One way, beside the others: over all kinds, and for each."""
+    row: Row = {}
+    for name in PARTS:
+        row |= mean_of(some[name], name)
+        for kind in PLANTED:
+            row |= mean_of(some[some["kind"] == kind][name], f"{kind}_{name}")
     return row
 
 
@@ -130,6 +141,17 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
             "     n real": "{whole:.2f} ± {whole_error:.2f}",
         },
     ),
+    "rivals": (
+        "Which labels, beside published ways. Wrong among the first n/4 and n, by kind",
+        ("way",),
+        in_rivals,
+        {"       n/4": "{quarter:.2f} ± {quarter_error:.2f}", "         n": "{whole:.2f} ± {whole_error:.2f}"}
+        | {
+            f"{kind} {heading}": f"{{{kind}_{name}:.2f}}"
+            for kind in PLANTED
+            for name, heading in zip(PARTS, ("n/4", "n"), strict=True)
+        },
+    ),
     "whose": (
         "Whose decisions. In more than half of the worlds; in more than 0.9 of them; nothing planted: % of the group's "
         "people above one half, and where the group is called",
@@ -178,14 +200,14 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
     """Per question: all tables and then parts of them, for recorded labels, for drawn ones, and for both together."""
     found: dict[str, list[Row]] = {}
     for question, (_, keys, figures, _) in TABLES.items():
-        asked = "whose" if question == "reliability" else question
+        asked = {"reliability": "whose", "rivals": "which"}.get(question, question)
         frame = pd.DataFrame([row for row in measured if row["question"] == asked])
         if not len(frame):
             continue
         frame["told"] = np.where(frame["called"], "group called", "group not called")
         rows = found[question] = []
-        for base, by in product((*BASES, BOTH), ("all", *keys)):
-            if base == BOTH and (by not in ("all", "model") or frame["base"].nunique() == 1):
+        for base, by in product((*BASES, BOTH), keys if question == "rivals" else ("all", *keys)):
+            if base == BOTH and (by not in ("all", "model", "way") or frame["base"].nunique() == 1):
                 continue
             part = frame[(frame["base"] == base) | (base == BOTH)].assign(all="all tables")
             if question == "which" and by != "way":

@@ -32,7 +32,7 @@ from butfor.learn.engines import engine_named
 from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.protocols import Bound, Engine, Floats, Table, Training
 from butfor.machine import available_cores, single_threaded
-from butfor.mlp.learner import MLPLearner
+from butfor.models.network import MLPLearner
 
 
 def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str | None) -> Iterator[Row]:

@@ -10,6 +10,10 @@ is 15 % of the group's mean probability.
     python -m benchmarks.coverage --hide --seconds 300 --out hidden.json           how far a hidden column was foretold
     python -m benchmarks.coverage --double --seconds 300 --out double.json         the error of the centre
     python -m benchmarks.coverage --large 1000 --no-peers --out large.json         tables treated as very large ones are
+    python -m benchmarks.coverage --rows 50000 --share 0.03 --no-peers --out big.json     many rows
+    python -m benchmarks.coverage --part --draws 300 --out part.json               intervals by a part of the others
+
+With `--rows`, groups have at least a fiftieth of them, and truths are of the first five families.
 
 Families of truths: `logistic` and `boosting`, which the standard is made of; `forest`, `interactions` (a logistic
 regression and eight random products of columns) and `proxy` (the same, and one more column that tells the group in 93 %
@@ -52,6 +56,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder
 from butfor.errors import DatasetError
 from butfor.standard import inputs as standard_inputs
+from butfor.standard import second_opinion
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
@@ -59,7 +64,7 @@ from butfor.standard.inference import WIDER
 from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
-from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -71,8 +76,14 @@ FOREIGN: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {
     "loanapp": ("wooldridge", "approve", "1", "black", ("action", "reject", "white", "hispan")),
 }
 """R package, label, favourable label, attribute, columns left out: other words for the label or the attribute."""
-SYNTHETIC_RACE = "adult-race"
-"""Adult with five groups."""
+FURTHER = {
+    "adult-race": ("adult", "race"),
+    "adult-marital": ("adult", "marital-status"),
+    "default-education": ("default", "EDUCATION"),
+    "default-marriage": ("default", "MARRIAGE"),
+}
+"""Large sets by further attributes, some with five groups; of all but the first only with `--rows` or `--part`."""
+LARGE_TABLES = ("adult", "default", *FURTHER)
 FAMILIES = ("logistic", "boosting", "forest", "interactions", "proxy", "small", "high")
 PLANTED, MOST_ROWS, SHUFFLES = 0.15, 2000, 39
 
@@ -89,10 +100,10 @@ class Table:
     truth: Floats
 
 
-def table_names(folder: str | None) -> tuple[str, ...]:
+def table_names(folder: str | None, large: bool = False) -> tuple[str, ...]:
     """The tables that can be had here."""
     found = []
-    for name in (*SETS, SYNTHETIC_RACE, *FOREIGN):
+    for name in LARGE_TABLES if large else (*SETS, next(iter(FURTHER)), *FOREIGN):
         try:
             real_table(name, folder)
             found.append(name)
@@ -114,29 +125,32 @@ def real_table(name: str, folder: str | None) -> tuple[pd.DataFrame, NDArray[np.
         for column in X.columns[[not is_numeric(X[column]) for column in X.columns]]:
             X[column] = X[column].astype(str)
         return X, table[attribute].astype(str).to_numpy(object), (table[label].astype(str) == favourable).to_numpy()
-    data = load_dataset("adult" if name == SYNTHETIC_RACE else name)
+    dataset, attribute = FURTHER[name] if name in FURTHER else (name, SETS[name])
+    data = load_dataset(dataset)
     table = pd.concat([data.X_train, data.X_test], ignore_index=True)
     labels = np.concatenate([data.y_train, data.y_test])
-    attribute = "race" if name == SYNTHETIC_RACE else SETS[name]
     names = list(data.y_train.attrs.get("label_names", ()))
     adverse = names.index(data.adverse) if data.adverse in names else 0
     return table.drop(columns=attribute), table[attribute].astype(str).to_numpy(object), labels != adverse
 
 
-def drawn_table(name: str, family: str, rng: np.random.Generator, folder: str | None) -> Table:
-    """A table of at most `MOST_ROWS` rows and the probabilities that labels are drawn from."""
+def drawn_table(
+    name: str, family: str, rng: np.random.Generator, folder: str | None, most: int = MOST_ROWS, again: bool = False
+) -> Table:
+    """A table of at most `most` rows, or of as many drawn `again` from the real ones, and the probabilities that labels
+    are drawn from."""
     X, attribute, favourable = real_table(name, folder)
-    rows = rng.permutation(len(X))[:MOST_ROWS]
-    X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    rows = rng.integers(0, len(X), most) if again else rng.permutation(len(X))[:most]
+    X, attribute, favourable = X.iloc[rows], attribute[rows], favourable[rows]
     values, counts = np.unique(attribute.astype(str), return_counts=True)
-    large = values[counts >= 30]
-    share = 1 / counts[counts >= 30]
+    enough = counts >= (most / 50 if again else 30)
+    large, share = values[enough], 1 / counts[enough]
     group = str(rng.choice(large, p=share / share.sum()))  # smaller groups more often
     if family == "small" or (family == "high" and rng.random() < 0.5):
         inside = np.flatnonzero(attribute.astype(str) == group)
         kept = rng.permutation(inside)[: int(rng.integers(30, 61))]
         rows = np.sort(np.concatenate([np.flatnonzero(attribute.astype(str) != group), kept]))
-        X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+        X, attribute, favourable = X.iloc[rows], attribute[rows], favourable[rows]
     inside = attribute.astype(str) == group
     kind = family if family in FAMILIES[:4] else "interactions" if family == "proxy" else str(rng.choice(FAMILIES[:4]))
     truth = probabilities(kind, X, favourable, rng)
@@ -144,11 +158,12 @@ def drawn_table(name: str, family: str, rng: np.random.Generator, folder: str | 
         X = X.assign(proxy=np.where(rng.random(len(X)) < 0.07, ~inside, inside).astype(str))
     if family == "high":
         truth = _raised(truth, inside, float(rng.uniform(0.95, 0.98)))
-    return Table(name, family, X, attribute, group, truth)
+    return Table(name, family, X.reset_index(drop=True), attribute, group, truth)
 
 
 def probabilities(kind: str, X: pd.DataFrame, favourable: Mask, rng: np.random.Generator) -> Floats:
-    inputs = TableEncoder("onehot", dtype="float64").fit_transform(X)
+    """Of a model fitted to these labels, each real row once."""
+    inputs, once = TableEncoder("onehot", dtype="float64").fit_transform(X), ~X.index.duplicated()
     seed = int(rng.integers(2**31))
     if kind == "boosting":
         model: Any = HistGradientBoostingClassifier(
@@ -159,7 +174,7 @@ def probabilities(kind: str, X: pd.DataFrame, favourable: Mask, rng: np.random.G
         model = RandomForestClassifier(100, min_samples_leaf=5, max_features=0.4, random_state=seed)
     else:
         model = LogisticRegression(max_iter=2000, C=1.0 if kind == "logistic" else 0.3)
-    p = np.clip(model.fit(inputs, favourable).predict_proba(inputs)[:, 1], 0.005, 0.995)
+    p = np.clip(model.fit(inputs[once], favourable[once]).predict_proba(inputs)[:, 1], 0.005, 0.995)
     if kind != "interactions":
         return p
     base = logit(p)
@@ -190,15 +205,18 @@ def measure(
     folder: str | None,
     peers: bool,
     large: int | None = None,
+    many: int | None = None,
+    share: float = PLANTED,
 ) -> dict[str, Any] | None:
     """One drawn table, ours and the others' estimates of it; None where it cannot be compared."""
     warnings.simplefilter("ignore")
     if large is not None:
         standard_inputs.LARGE, standard_inputs.SAMPLE = large, large // 2
     rng = np.random.default_rng([seed, number])
-    name, family = names[number % len(names)], FAMILIES[(number // len(names)) % len(FAMILIES)]
-    planted = PLANTED * ((number // (len(names) * len(FAMILIES))) % 2)
-    table = drawn_table(name, family, rng, folder)
+    families = FAMILIES if many is None else FAMILIES[:5]
+    name, family = names[number % len(names)], families[(number // len(names)) % len(families)]
+    planted = share * ((number // (len(names) * len(families))) % 2)
+    table = drawn_table(name, family, rng, folder, many or MOST_ROWS, again=many is not None)
     inside = table.attribute.astype(str) == table.group
     labels = rng.random(len(inside)) < table.truth
     labels[inside] &= rng.random(int(inside.sum())) >= planted
@@ -286,8 +304,8 @@ def _aipw(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float
     """With the error bar of its influence function."""
     group, others = np.flatnonzero(inside), np.flatnonzero(~inside)
     opinion = Opinion.of(encoded, group, others, folds_of(len(y), None, seed), None)
-    foretold = opinion.outcomes(encoded, y[None])
-    difference = float(opinion.expected(foretold, y[None])[0] - y[group].mean())
+    foretold = opinion.outcomes(encoded, y[None, others], EVERYBODY)
+    difference = float(opinion.expected(foretold, y[None, others], EVERYBODY)[0] - y[group].mean())
     parts = np.concatenate(
         [foretold[0, : len(group)] - y[group] - difference, opinion.odds * (y[others] - foretold[0, len(group) :])]
     )
@@ -377,6 +395,56 @@ def double(
         "centre": float(centre.std(ddof=1)),
         "uncentred": float((difference + centre).std(ddof=1)),
     }
+
+
+# --- large tables ---------------------------------------------------------------------------------------
+
+
+def parts(number: int, names: Sequence[str], seed: int, draws: int, folder: str | None) -> list[dict[str, Any]]:
+    """A real table of 20 000 to 45 000 rows with its real labels: each group's interval where models of drawn labels
+    learn from a part of the others, and from all of them."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng([seed, number])
+    X, attribute, favourable = real_table(names[number % len(names)], folder)
+    rows = rng.permutation(len(X))[: int(rng.integers(20_000, 45_000))]
+    X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    sensitive = Sensitive.of(pd.Series(attribute, name="attribute"), X)
+    found = []
+    for most in (second_opinion.PART_ROWS, 2 * len(X)):
+        before, second_opinion.PART_ROWS = second_opinion.PART_ROWS, most
+        begun = time.perf_counter()
+        found.append(compare(X, favourable, [sensitive], names=("no", "yes"), draws=draws, n_jobs=1))
+        seconds = time.perf_counter() - begun
+        second_opinion.PART_ROWS = before
+    return [
+        {"table": names[number % len(names)], "group": part.group, "rows": part.rows, "all": len(X), "seconds": seconds}
+        | {"width": (part.interval[1] - part.interval[0]) / (whole.interval[1] - whole.interval[0])}
+        | {"second": _width(part) / _width(whole), "centre": (part.centre - whole.centre) / whole.error}
+        for part, whole in zip(found[0].comparisons, found[1].comparisons, strict=True)
+        if part.interval and whole.interval and whole.error
+    ]
+
+
+def _width(c: GroupStandard) -> float:
+    assert c.second_opinion is not None
+    assert c.second_opinion.interval is not None
+    return c.second_opinion.interval[1] - c.second_opinion.interval[0]
+
+
+def _parts_summary(results: Sequence[dict[str, Any]]) -> str:
+    lines = [f"{'table':20}{'group':24}{'rows':>7}{'of':>7}{'width':>8}{'AIPW':>8}{'centre':>8}"]
+    for r in results:
+        lines.append(
+            f"{r['table']:20}{r['group'][:23]:24}{r['rows']:7d}{r['all']:7d}{r['width']:8.3f}{r['second']:8.3f}"
+            f"{r['centre']:8.2f}"
+        )
+    width, second, centre = (np.array([r[key] for r in results]) for key in ("width", "second", "centre"))
+    lines.append(
+        f"{len(results)} groups: width by a part over width by all, mean {width.mean():.3f} (lowest {width.min():.3f}, "
+        f"highest {width.max():.3f}); AIPW {second.mean():.3f}; centres apart by {np.sqrt((centre**2).mean()):.2f} "
+        "standard errors, root mean square"
+    )
+    return "\n".join(lines)
 
 
 # --- summaries ------------------------------------------------------------------------------------
@@ -469,28 +537,37 @@ def main() -> None:
     parser.add_argument("--tables", help="a folder with HMDA.csv, ResumeNames.csv and loanapp.csv")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--large", type=int, help="treat tables of more rows as large ones: a sample of half as many")
+    parser.add_argument("--rows", type=int, help="tables of so many rows, drawn with replacement from large sets")
+    parser.add_argument("--share", type=float, default=PLANTED, help="of favourable labels made adverse where planted")
+    parser.add_argument(
+        "--part", action="store_true", help="large tables: intervals by a part of the others, and by all"
+    )
     parser.add_argument("--hide", action="store_true", help="how far a hidden column was foretold by the others")
     parser.add_argument("--double", action="store_true", help="the error of the centre, by a double bootstrap")
     parser.add_argument("--out", type=Path, default=Path("coverage.json"))
     parser.add_argument("--summary", nargs="+", type=Path, help="print what these files hold")
     o = parser.parse_args()
+    kind = "part" if o.part else "double" if o.double else "hide" if o.hide else "coverage"
     if o.summary:
         results = [each for path in o.summary for each in json.loads(path.read_text())]
-        print(SUMMARIES["double" if o.double else "hide" if o.hide else "coverage"](results))
+        print(SUMMARIES[kind](results))
         return
-    names = table_names(o.tables)
+    names = table_names(o.tables, large=o.part or o.rows is not None)
     count = min(o.count, len(names)) if o.hide else o.count
     numbers = range(o.first, o.first + count)
     if o.hide:
         tasks = (delayed(hide)(k, names, o.seed, o.tables) for k in numbers)
+    elif o.part:
+        tasks = (delayed(parts)(k, names, o.seed, o.draws, o.tables) for k in numbers)
     elif o.double:
         tasks = (delayed(double)(k, names, o.seed, o.tables) for k in numbers)
     else:
-        tasks = (delayed(measure)(k, names, o.seed, o.draws, o.tables, not o.no_peers, o.large) for k in numbers)
+        settings = (names, o.seed, o.draws, o.tables, not o.no_peers, o.large, o.rows, o.share)
+        tasks = (delayed(measure)(k, *settings) for k in numbers)
     parallel = Parallel(n_jobs=o.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
     collect(parallel(tasks), o.seconds, o.out)
     results = json.loads(o.out.read_text())
-    print(SUMMARIES["double" if o.double else "hide" if o.hide else "coverage"](results))
+    print(SUMMARIES[kind](results))
 
 
 def _hide_summary(results: Sequence[dict[str, Any]]) -> str:
@@ -518,7 +595,7 @@ def _double_summary(results: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-SUMMARIES = {"coverage": summary, "hide": _hide_summary, "double": _double_summary}
+SUMMARIES = {"coverage": summary, "hide": _hide_summary, "double": _double_summary, "part": _parts_summary}
 
 
 if __name__ == "__main__":

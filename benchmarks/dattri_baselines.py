@@ -30,7 +30,7 @@ from numpy.typing import NDArray
 from benchmarks.network_influence import hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, flip_direction
-from butfor.mlp.recipe import Network, Rows
+from butfor.nets.recipe import Network, Rows
 from butfor.rank.ranking import NetworkRanking
 
 INSTALL = 'pip install "butfor[dattri]"'
@@ -134,10 +134,10 @@ def attribution_task(network: Network) -> Any:
     from torch.func import functional_call
     from torch.nn.functional import binary_cross_entropy_with_logits
 
-    from butfor.mlp.reference import initial_network
-
     task = dattri_module("task").AttributionTask
-    model = initial_network(network.recipe, network.weights[0].shape[1])
+    activations = {"relu": torch.nn.ReLU, "tanh": torch.nn.Tanh, "sigmoid": torch.nn.Sigmoid}
+    parts = [(torch.nn.Linear(*W.T.shape), activations[network.activation]()) for W in network.weights]
+    model = torch.nn.Sequential(*[part for pair in parts for part in pair][:-1])
     tensors = [a for pair in zip(network.weights, network.biases, strict=True) for a in pair]
     kept = {name: torch.from_numpy(array) for name, array in zip(model.state_dict(), tensors, strict=True)}
 
@@ -190,7 +190,7 @@ def quietly() -> Iterator[None]:
     what it imports."""
     import torch
 
-    from butfor.mlp.recipe import one_thread
+    from butfor.nets.recipe import one_thread
 
     with (
         one_thread(),

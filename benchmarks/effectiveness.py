@@ -22,7 +22,7 @@ from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.learn.engines import choose_engine
-from butfor.mlp.learner import MLPLearner
+from butfor.models.network import MLPLearner
 from butfor.run.explain import eligible_cases
 from butfor.search import guided
 from butfor.stopping import Stop, max_retrainings

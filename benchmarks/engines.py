@@ -1,6 +1,6 @@
 """How fast are the engines? The plain PyTorch loop against compiled code, on the same work in the same run.
 
-The loop is `butfor.mlp.reference.train` on one thread: tensors in memory, indexed batches, no DataLoader, the
+The loop is `butfor.models.loop.Loop` on one thread: tensors in memory, gathered batches, no DataLoader, the
 whole table without a copy at full batch. It trains networks one after the other; the fused engine trains them
 on all cores. Both start from the same weights, follow the same batch orders for the same number of epochs, judge
 every epoch on the same validation rows and answer the same people. Loop and engine take turns, so that whatever
@@ -37,17 +37,17 @@ from butfor.errors import EngineError
 from butfor.learn.engines import engine_named
 from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores
-from butfor.mlp import direct
-from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.recipe import Recipe, Rows, one_thread
-from butfor.mlp.reference import train
+from butfor.models.loop import Loop
+from butfor.models.network import NetworkEngine
+from butfor.nets.definition import train_one
+from butfor.nets.recipe import Recipe, Rows, one_thread
 from butfor.provenance import versions
 
 PARTS = ("speed", "exhaustive", "scaling")
 """What is measured where nobody says otherwise; "memory" and "gpu" come on top."""
 
 BASELINE = (
-    "butfor.mlp.reference.train: plain PyTorch on one thread, tensors in memory, indexed batches, no DataLoader; "
+    "butfor.models.loop.Loop: plain PyTorch on one thread, tensors in memory, gathered batches, no DataLoader; "
     "same initial weights, batch orders, epochs, validation and people"
 )
 
@@ -146,8 +146,8 @@ def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Si
     recipes = {"minibatch": recipe, "full_batch": replace(recipe, batch_size=None)}
     flip_sets = random_flip_sets(rows.n, 1, sizes.networks)
     trainers: dict[str, Callable[[Recipe, Sequence[FlipSet]], Any]] = {
-        "loop": lambda recipe, sets: [train(recipe, rows, flips).logits(people) for flips in sets[:1]],
-        "direct": lambda recipe, sets: [direct.train(recipe, rows, flips).logits(people) for flips in sets[:1]],
+        "loop": lambda recipe, sets: [train_one(recipe, rows, flips, Loop).logits(people) for flips in sets[:1]],
+        "direct": lambda recipe, sets: [train_one(recipe, rows, flips).logits(people) for flips in sets[:1]],
         "fused": lambda recipe, sets: fused.fit_many(recipe, rows, sets, people),
     }
     for recipe in recipes.values():
@@ -162,7 +162,7 @@ def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Si
                 spent = timed(partial(trainer, recipe, turned))
                 seconds[who, name].append(spent / sizes.epochs / (len(flip_sets) if who == "fused" else 1))
         peaks.append(sgemm_gflops(sizes.sgemm))
-    flop = training_flop(recipe.widths(rows.d), rows.n, len(rows.X_val))
+    flop = training_flop(rows.widths(recipe), rows.n, len(rows.X_val))
     record: Row = {"peak_gflops": max(peaks)}
     for name in recipes:
         ratios = _ratios(seconds["loop", name], seconds["fused", name])
@@ -199,7 +199,7 @@ def exhaustive(engine: NetworkEngine, sizes: Sizes) -> Row:
     recipe = network(setup).recipe()
     engine.fit_many(replace(recipe, max_epochs=1), rows, [()], people[:1])
     sample = random_flip_sets(rows.n, 1, sizes.sample, seed=1)
-    each = [timed(lambda flips=flips: train(recipe, rows, flips).logits(people)) for flips in sample]  # type: ignore[misc]
+    each = [timed(lambda flips=flips: train_one(recipe, rows, flips, Loop).logits(people)) for flips in sample]  # type: ignore[misc]
     record = every_label(engine, recipe, rows, people)
     loop = float(np.mean(each)) * rows.n
     return {
@@ -268,7 +268,7 @@ def point(
     engine.fit_many(replace(recipe, max_epochs=1), some, flip_sets, some.X_val[:1])  # compiles, fills the caches
     turns = range(sizes.scaling_rounds)
     seconds = median(timed(lambda: engine.fit_many(recipe, some, flip_sets, some.X_val[:1])) for _ in turns)
-    flop = epochs * training_flop(recipe.widths(rows.d), n, n_val) * len(flip_sets)
+    flop = epochs * training_flop(rows.widths(recipe), n, n_val) * len(flip_sets)
     return {
         "rows": n,
         "networks": len(flip_sets),

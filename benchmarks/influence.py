@@ -33,8 +33,8 @@ from benchmarks.network_influence import FORMS, Influence, factorised, hessian, 
 from benchmarks.rows import options, run
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, flip_direction
-from butfor.mlp.recipe import Network, Rows
-from butfor.mlp.reference import train
+from butfor.nets import train_one as train
+from butfor.nets.recipe import Network, Rows
 
 PUBLISHED_HOURS = {"dattri-explicit": 2, "dattri-cg": 3, "dattri-lissa": 70, "dattri-arnoldi": 1}
 """Per test input of Student, before any retraining; Arnoldi's is "just under"."""

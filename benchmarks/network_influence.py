@@ -9,7 +9,7 @@ label i adds −(1 − 2yᵢ) Jᵢ / n to it, and with the curvature H of the lo
 
 That is a statement about a minimum. L stops early, long before one, and where it stops H has negative
 eigenvalues; there the formula answers a question nobody asked (where would Newton's step go?) and needs damping
-to answer at all. The derivative of what L really returns is the unrolled gradient (`butfor.mlp.sweeps`).
+to answer at all. The derivative of what L really returns is the unrolled gradient (`butfor.nets.sweeps`).
 
 All parameters together have the order of this file: layer by layer, each layer's [W b] row by row.
 Shapes: n training rows, P people, p parameters.
@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from butfor import rank
 from butfor.errors import SettingError
 from butfor.learn.protocols import Floats, flip_direction
-from butfor.mlp.recipe import Network, Rows
+from butfor.nets.recipe import Network, Rows, count
 from butfor.rank.ranking import NetworkRanking, Ranking
 
 Array = NDArray[np.float64]
@@ -93,7 +93,7 @@ class Influence(NetworkRanking):
             H = hessian(network, rows)
             return factorised(H, sufficient_damping(lowest_eigenvalue(H)) if self.damping is None else self.damping)
         damping, even = DAMPING if self.damping is None else self.damping, self.form == "tangent"
-        if damping > 0 and rows.n < network.recipe.parameters(rows.d):
+        if damping > 0 and rows.n < count(rows.widths(network.recipe)):
             return through_rows(network, rows, damping, even)
         return factorised(gauss_newton(network, rows, even), damping)
 
@@ -225,7 +225,7 @@ def jacobian(network: Network, X: Floats) -> Array:
 
 def gauss_newton(network: Network, rows: Rows, even: bool = False) -> Array:
     """(1/n) Σ σ'(zᵢ) JᵢJᵢᵀ, `[p × p]`; `even`: with σ' = ¼ throughout."""
-    p = network.recipe.parameters(rows.d)
+    p = count(rows.widths(network.recipe))
     G = np.zeros((p, p))
     for block in row_blocks(rows.n, p):
         J = _bent(network, rows.X[block], rows.n, even)

@@ -200,8 +200,7 @@ def _network(point: Point) -> dict[str, Any]:
     """Our network, the ensemble and the search of a point."""
     from benchmarks.solid import TOP, Believed
     from butfor.learn.engines import choose_engine
-    from butfor.mlp.learner import MLPLearner
-    from butfor.mlp.mlp import MLP
+    from butfor.models.network import MLP, MLPLearner
 
     model = MLP((32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs)
     engine = Believed(choose_engine(point.device or "auto", MLPLearner(model)))

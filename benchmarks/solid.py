@@ -34,7 +34,7 @@ from butfor.errors import SettingError
 from butfor.learn.engines import choose_engine
 from butfor.learn.ensemble import fresh_seeds, single_learner
 from butfor.learn.protocols import Engine, FlipSet, Training
-from butfor.mlp.learner import MLPLearner
+from butfor.models.network import MLPLearner
 from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix
 from butfor.result.fresh import LEANING, SEED_BOUND

@@ -22,10 +22,9 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import Columns, Row, options, parse, run, show
-from butfor.mlp import recipe as recipes
-from butfor.mlp.onelaunch import can_train
-from butfor.mlp.recipe import Job, Recipe, Rows
-from butfor.mlp.stacked import StackedEngine
+from butfor.models.network import FusedEngine, StackedEngine
+from butfor.nets.onelaunch import can_train
+from butfor.nets.recipe import Job, Recipe, Rows
 
 NEVER = 10**9
 
@@ -34,24 +33,24 @@ def wide(
     inputs: int = 360, columns: int = 41, rows: int = 4000, epochs: int = 40, rounds: int = 3, networks: int = 4
 ) -> Iterator[Row]:
     """One row per way of training."""
-    from butfor.mlp import fused  # compiled by numba, which a machine with a GPU need not have
+    from butfor.nets import fused  # compiled by numba, which a machine with a GPU need not have
 
     made = _tables(inputs, columns, rows)
     recipe = Recipe(hidden=(32, 32), max_epochs=epochs, batch_size=128, patience=epochs)
     ways = [("one-hot", "by entries"), ("one-hot", "whole rows"), ("dense", "whole rows")]
     took: dict[tuple[str, str], list[float]] = {way: [] for way in ways}
-    usual = recipes.ZEROS_PER_ENTRY
+    usual = fused.ZEROS_PER_ENTRY
     try:
         for turn in range(rounds + 1):
             for table, way in ways:
-                recipes.ZEROS_PER_ENTRY = usual if way == "by entries" else NEVER
+                fused.ZEROS_PER_ENTRY = usual if way == "by entries" else NEVER
                 given = replace(made[table])  # which way its rows are taken is told once
                 started = time.process_time()
-                fused.FusedEngine(1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
+                FusedEngine(1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
                 if turn:  # the first turn compiles and warms up
                     took[table, way].append((time.process_time() - started) / networks)
     finally:
-        recipes.ZEROS_PER_ENTRY = usual
+        fused.ZEROS_PER_ENTRY = usual
     dense = median(took["dense", "whole rows"])
     for (table, way), seconds in took.items():
         yield _row(table, way, made[table].d, rows, epochs, median(seconds), dense)
@@ -71,7 +70,7 @@ def wide_on_gpu(
                 continue
             for _ in range(3):  # the first compiles
                 started = time.perf_counter()
-                engine.fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50], weights=False)
+                engine.fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
                 took.append((time.perf_counter() - started) / networks)
             seconds = min(took[1:])
             dense.setdefault(hidden, seconds)

@@ -19,8 +19,8 @@ from butfor.data.catalogue import Setup
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, bind
-from butfor.mlp.mlp import MLP
-from butfor.mlp.recipe import Fits, Recipe, Rows, pack
+from butfor.models.network import MLP
+from butfor.nets import Fits, Network, Recipe, Rows, train_one
 from butfor.result.population import Population
 from butfor.stopping import listen
 
@@ -104,16 +104,19 @@ def batch_in_words(batch_size: int | None) -> str:
     return "full batch" if batch_size is None else f"batch {batch_size}"
 
 
-def reference_fits(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
-    """One training by the reference per flip set, in `jobs` processes: what engines are measured against."""
-    from butfor.mlp.reference import train
+def packed(network: Network) -> Floats:
+    """All its numbers, in PyTorch's order."""
+    parts = [a.ravel() for pair in zip(network.weights, network.biases, strict=True) for a in pair]
+    return np.concatenate(parts).astype(np.float32)
 
+
+def reference_fits(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
+    """One training by the definition per flip set, in `jobs` processes: what engines are measured against."""
     # Large arrays would otherwise arrive as read-only maps, which torch warns about.
-    networks = Parallel(n_jobs=jobs, max_nbytes=None)(delayed(train)(recipe, rows, flips) for flips in flip_sets)
+    networks = Parallel(n_jobs=jobs, max_nbytes=None)(delayed(train_one)(recipe, rows, flips) for flips in flip_sets)
     return Fits(
         logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(len(networks), -1),
         best_epoch=np.array([f.best_epoch for f in networks], np.int64),
         epochs=np.array([f.epochs for f in networks], np.int64),
         validation_loss=np.array([f.validation_loss for f in networks], np.float32),
-        weights=np.array([pack(f) for f in networks], np.float32).reshape(-1, recipe.parameters(rows.d)),
     )

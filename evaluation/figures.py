@@ -12,9 +12,9 @@ from pathlib import Path
 import numpy as np
 
 from butfor.data import load_dataset
+from butfor.errors import plural
 from butfor.learn.protocols import Table
 from butfor.report.charts import GOLDEN, Drawing, Point
-from butfor.report.text import plural
 from evaluation import parallel
 from evaluation.results import PersonResult, Result
 from evaluation.tables import NAMES, ranks_in, regions, title_of

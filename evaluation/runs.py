@@ -20,8 +20,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.engines import choose_engine
 from butfor.learn.protocols import Training
-from butfor.mlp.learner import MLPLearner
-from butfor.mlp.mlp import MLP
+from butfor.models.network import MLP, MLPLearner
 from butfor.progress import Progress
 from butfor.provenance import versions
 from butfor.rank import Ranking

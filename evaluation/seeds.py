@@ -15,8 +15,7 @@ from butfor.encode import TableEncoder
 from butfor.learn.engines import choose_engine
 from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.protocols import Table
-from butfor.mlp.learner import MLPLearner
-from butfor.mlp.mlp import MLP
+from butfor.models.network import MLP, MLPLearner
 from butfor.result.fresh import WORDS, FreshSeeds
 from butfor.run.fresh_seeds import Find, check_finds, logits_without_flips
 from butfor.train import Trainer
@@ -58,4 +57,4 @@ def _judged(trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int
     decisions = [int(person.logit > 0) for person in found]
     base = logits_without_flips(trainer, seeds, range(len(decisions)))
     finds = [Find(k, person.positions, decisions[k]) for k, person in enumerate(found)]
-    return [fresh for _, fresh in sorted(check_finds(trainer, seeds, finds, base), key=lambda pair: pair[0])]
+    return [fresh for _, fresh in sorted(check_finds(trainer, [seeds], finds, base), key=lambda pair: pair[0])]

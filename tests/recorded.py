@@ -1,13 +1,16 @@
 """Audits on file, and what tests do with them: run commands, change records, answer the tasks of a review."""
 
 import json
+from collections.abc import Sequence
 from pathlib import Path
 
+import msgspec
 import numpy as np
 import pandas as pd
 
 from butfor.cli import main
 from butfor.result.record import with_checksum
+from butfor.review.tasks import Key, Task
 
 OTHER = {"bad credit": "good credit", "good credit": "bad credit"}
 
@@ -27,6 +30,19 @@ def key_of(tasks: Path) -> list[dict]:
     return json.loads(tasks.with_name("tasks.key.json").read_text())["tasks"]
 
 
+def sealed(tasks: Path) -> Key:
+    """The key beside a folder of tasks, as reviews read it."""
+    return msgspec.convert(json.loads(tasks.with_name("tasks.key.json").read_text()), Key)
+
+
+def key_with(labels: Sequence[str], names: tuple[str, ...], **about: object) -> Key:
+    """A key of tasks K-0, K-1, … with these recorded labels; `about`, per task: lists of kinds, controls, …"""
+    columns = {"kind": ["label"] * len(labels)} | about
+    rows = [{name: values[k] for name, values in columns.items()} for k in range(len(labels))]
+    tasks = tuple(Task(f"K-{k}", k, k, label, **row) for k, (label, row) in enumerate(zip(labels, rows, strict=True)))
+    return Key("sha256:0", 0, names, names[:1], "sex = f", "other groups", None, tasks)
+
+
 def changed(path: Path, to: Path, change) -> Path:
     """A copy of a JSON file after `change`, with_checksum as butfor would have written it."""
     record = json.loads(path.read_text())
@@ -35,13 +51,16 @@ def changed(path: Path, to: Path, change) -> Path:
     return to
 
 
-def answered(tasks: Path, wrong_labels: int, wrong_decoys: int) -> dict[str, str]:
-    """Every task answered as recorded, but for so many of either kind, all with the same recorded label."""
+def of_kind(tasks: Path, kind: str) -> list[dict]:
+    """The tasks of one kind, in the order shown; of labels under review, those with a control first."""
+    return sorted((t for t in key_of(tasks) if t["kind"] == kind), key=lambda t: t["control"] is None)
+
+
+def answered(tasks: Path, labels: int, controls: int = 0, clear: int = 0) -> dict[str, str]:
+    """Every task answered as recorded, but for so many of each kind."""
     answers = {task["id"]: task["label"] for task in key_of(tasks)}
-    chosen = next(task["label"] for task in key_of(tasks) if not task["decoy"])
-    for decoys, wrong in ((False, wrong_labels), (True, wrong_decoys)):
-        for task in [t for t in key_of(tasks) if t["decoy"] == decoys and t["label"] == chosen][:wrong]:
-            answers[task["id"]] = OTHER[task["label"]]
+    for kind, count in (("label", labels), ("control", controls), ("clear case", clear)):
+        answers |= {task["id"]: OTHER[task["label"]] for task in of_kind(tasks, kind)[:count]}
     return answers
 
 
@@ -52,12 +71,12 @@ def fill_in(tasks: Path, answers: dict[str, str], separator: str = ",", name: st
     return tasks / name
 
 
-def wronged(rows: int, seed: int) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+def wronged(rows: int, seed: int, noise: float = 0.3) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
     """Loans by income and debts; of group b's granted ones some are refused all the same, and which they are."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
     X["debts"] = rng.normal(size=rows)
-    granted = (X["income"] - X["debts"] + 0.3 * rng.normal(size=rows) > 0).to_numpy()
+    granted = (X["income"] - X["debts"] + noise * rng.normal(size=rows) > 0).to_numpy()
     wrong = granted & (X["group"] == "b").to_numpy() & (rng.random(rows) < 0.4)
     return X, pd.Series(np.where(granted & ~wrong, "yes", "no")), wrong
 

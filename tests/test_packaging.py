@@ -56,7 +56,7 @@ def test_the_wheel_holds_the_package_alone_with_its_data(built):
     assert {name.partition("/")[0].partition("-")[0] for name in files} == {"butfor"}
     there = {file.relative_to(ROOT / "src").as_posix() for file in (ROOT / "src/butfor").rglob("*") if file.is_file()}
     assert {name for name in files if ".dist-info/" not in name} == {n for n in there if "__pycache__" not in n}
-    for name in ("py.typed", "data/files/german.data.gz", "report/templates/base.html", "mlp/onelaunch.cu"):
+    for name in ("py.typed", "data/files/german.data.gz", "report/templates/base.html", "nets/onelaunch.cu"):
         assert f"butfor/{name}" in files
 
 

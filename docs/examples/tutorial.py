@@ -56,6 +56,9 @@
 # examiner. `report/audit.json` is the record, with every setting.
 
 # %%
+import json
+from pathlib import Path
+
 import pandas as pd
 
 pd.read_csv("report/labels.csv").sort_values("rank").head(3)
@@ -67,24 +70,27 @@ pd.read_csv("report/labels.csv").sort_values("rank").head(3)
 #
 # ## Have labels reviewed
 #
-# The labels most likely wrong go to somebody who knows mortgages, mixed with decoys, without the bank's decision and
-# without `afam`:
+# Refusals of Black applicants that are most likely wrong go to somebody who knows mortgages, mixed with refusals of
+# others who were as likely to be granted a loan (controls) and with clear cases, without the bank's decision and
+# without `afam`. The command says how likely such a review is to show something; where that is too unlikely it writes
+# nothing, unless told to (`--anyway`):
 
 # %% [console]
-# butfor review report/audit.json --out tasks/
+# butfor review report/audit.json --out tasks/ --anyway
 # ls tasks
 
 # %% [markdown]
 # Send the folder `tasks/`. The reviewer opens `tasks/review.html`, answers one application after the other, and
-# returns `answers.csv`. Keep `tasks.key.json`: it says which tasks are decoys.
+# returns `answers.csv`. Keep `tasks.key.json`: it says why each task is asked.
 #
-# **Here the reviewer is a rule, made up for this page:** refuse where insurance was denied, where there is a bad
-# public record or credit history, or where payments exceed 45 % of income.
+# **Here the reviewer is made up for this page, with the help of the key:** every second refusal of a Black applicant
+# and every tenth of the controls is found wrong. A rule of the columns would change both alike, and show nothing.
 
 # %%
-tasks = pd.read_csv("tasks/tasks.csv")
-refuse = tasks.insurance.eq("yes") | tasks.phist.eq("yes") | tasks.chist.ge(5) | tasks.pirat.gt(0.45)
-tasks.assign(label=refuse.map({True: "yes", False: "no"})).to_csv("tasks/answers.csv", index=False)
+key = pd.DataFrame(json.loads(Path("tasks.key.json").read_text())["tasks"])
+wrong = [*key.index[key.kind == "label"][::2], *key.index[key.kind == "control"][::10]]
+key.loc[wrong, "label"] = "no"
+key[["id", "label"]].to_csv("tasks/answers.csv", index=False)
 
 # %% [markdown]
 # ## What the corrections change
@@ -94,8 +100,8 @@ tasks.assign(label=refuse.map({True: "yes", False: "no"})).to_csv("tasks/answers
 # head -4 after/corrections.csv
 
 # %% [markdown]
-# The first line says whether the answers may be relied on: labels in doubt were changed more often than decoys, by
-# more than chance. A reviewer who answers at random is turned away here. `after/corrected.csv` is the reviewed table,
+# The first line says whether the answers may be relied on: the group's labels were changed more often than their
+# controls, by more than chance. Who answers at random is turned away here. `after/corrected.csv` is the reviewed table,
 # with the label of every training row; `after/review.html` shows before and after. A real reviewer would also have
 # said "cannot tell".
 #

@@ -9,8 +9,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
+from butfor import pages as _pages
 from butfor._version import __version__ as __version__
-from butfor.result import pages as _pages
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor import errors as errors
@@ -33,9 +33,9 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.learn.protocols import Model as Model
     from butfor.learn.protocols import Table as Table
     from butfor.learn.protocols import Training as Training
-    from butfor.mlp.fused import FusedEngine as FusedEngine
-    from butfor.mlp.mlp import MLP as MLP
-    from butfor.mlp.stacked import StackedEngine as StackedEngine
+    from butfor.models.network import MLP as MLP
+    from butfor.models.network import FusedEngine as FusedEngine
+    from butfor.models.network import StackedEngine as StackedEngine
     from butfor.rank import Ranking as Ranking
     from butfor.result.population import Population as Population
     from butfor.result.verdict import Verdict as Verdict
@@ -55,9 +55,7 @@ _HOMES = {
     "learn.joblib_engine": ("JoblibEngine",),
     "learn.estimators": ("PartitionEnsemble", "ThresholdedRegressor"),
     "learn.protocols": ("Engine", "Learner", "Model", "Table", "Training"),
-    "mlp.fused": ("FusedEngine",),
-    "mlp.mlp": ("MLP",),
-    "mlp.stacked": ("StackedEngine",),
+    "models.network": ("MLP", "FusedEngine", "StackedEngine"),
     "rank": ("Ranking",),
     "result.population": ("Population",),
     "result.verdict": ("Verdict",),

@@ -20,9 +20,8 @@ from butfor.errors import SettingError, listed
 from butfor.learn.protocols import Learner, Model, Table
 from butfor.learn.threshold import USUAL
 from butfor.machine import single_threaded
-from butfor.progress import Progress
+from butfor.progress import Progress, shown
 from butfor.prove import Bracket
-from butfor.result.labels import ClosedGap
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
@@ -33,7 +32,7 @@ from butfor.review.tasks import Review, review_tasks
 from butfor.run import explain, trial, worlds
 from butfor.run.fit import fit, with_settings
 from butfor.run.fitted import Fitted, Settings
-from butfor.run.labels import labels_frame, labels_to_review, review_order
+from butfor.run.labels import labels_frame, labels_to_review
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop, listen
 from butfor.validate import as_person
@@ -85,7 +84,8 @@ class LabelAudit(BaseEstimator):
     psi : rule, str, callable or mask, default="published"
         Which labels may be flipped.
     fresh_seeds : int, default=59
-        Every find is checked under this many seeds that took no part in the search. 0 checks none.
+        Every find is checked under up to this many seeds that took no part in the search: 30 first, the others only
+        where these do not settle it. 0 checks none.
     engine : str or butfor.Engine, default="auto"
         What trains the models: a name, a torch device ("cuda") or a cluster ("local:4", "tcp://scheduler:8786").
     n_jobs : int, default=-1
@@ -107,7 +107,8 @@ class LabelAudit(BaseEstimator):
     Notes
     -----
     Methods that take people (`X`) also take `sensitive_features`, one value per person, if the protected attribute
-    stands beside the table, and `progress`, an object that shows progress.
+    stands beside the table, and `progress`. By default a call that takes long shows in a terminal or notebook how far
+    it is; `progress=False` turns that off.
 
     Examples
     --------
@@ -168,13 +169,14 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any,
         sensitive_bands: Cuts | None = None,
         sample_weight: Any = None,
+        cluster: Any = None,
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
         reference: Any = None,
         also_labelled: Sequence[Any] = (),
         pool: Any = None,
         label_names: Sequence[str] | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Self:
         """Train the model on a table and remember its groups.
 
@@ -183,7 +185,7 @@ class LabelAudit(BaseEstimator):
         X : data frame
             The training rows: pandas, polars or pyarrow.
         y : array
-            Their labels.
+            Their labels. Rows without one are left out.
         sensitive_features : str, list of str, or array
             The name of the protected column in X, or several names. An array with one value per row stands beside X,
             and the model does not see it.
@@ -191,22 +193,28 @@ class LabelAudit(BaseEstimator):
             Cut points for a numeric protected attribute with more than 10 different values: [25, 60], or
             {"age": [25, 60]} by column. Without them it is cut into thirds.
         sample_weight : array, optional
-            A weight per training row.
+            A weight per training row, for the model as it is and for the comparison of groups, where only ratios count.
+            A network takes no weights: there they serve the comparison alone.
+        cluster : str or array, optional
+            A column of X, or a value per row: rows with the same value are about one person, advert or household. Only
+            the comparison of groups uses it; the model does not see the column.
         validation : (X, y), optional
             Rows that decide when a network stops training. Without them a network sets aside a share of X.
         adverse : label or list of labels, optional
             The label that people would rather not have. With it, groups are compared and people who get this decision
             are audited.
-        reference : group, optional
-            Compare every group with this one, and not with all others.
-        also_labelled : (X, y) or (X, y, sensitive_features), optional
-            More labelled rows, such as test rows. Only the comparison of groups uses them.
+        reference : group, list of groups or dict, optional
+            Compare every group with this one, and not with all others; of several attributes, one group each:
+            {"black": "no", "married": "yes"}.
+        also_labelled : (X, y) or (X, y, sensitive_features, cluster, sample_weight), optional
+            More labelled rows, such as test rows. Only the comparison of groups uses them. What stands beside the
+            training rows is needed here too; None for what does not.
         pool : data frame, optional
             With `threshold="top 20%"`: the people who compete for the places. The model must not have been trained on
             them. Without it, the rows of `also_labelled` compete.
         label_names : list of str, optional
             Names for the labels in results and pages, in sorted order of the labels.
-        progress : Progress, optional
+        progress : Progress or bool, optional
             Shows progress.
         """
         fitted = fit(
@@ -216,13 +224,14 @@ class LabelAudit(BaseEstimator):
             sensitive_features=sensitive_features,
             sensitive_bands=sensitive_bands,
             sample_weight=sample_weight,
+            cluster=cluster,
             validation=validation,
             adverse=adverse,
             reference=reference,
             also_labelled=also_labelled,
             pool=pool,
             label_names=label_names,
-            progress=progress,
+            progress=shown(progress),
         )
         return self._reset(fitted)
 
@@ -293,7 +302,7 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any = None,
         towards: Any = None,
         stop: Stop | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Verdict:
         """Find the few training labels on which the decision about one person hinges.
 
@@ -327,7 +336,7 @@ class LabelAudit(BaseEstimator):
         cases: Sequence[int] | None = None,
         towards: Any = None,
         stop: Stop | None = None,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> Population:
         """Find the labels on which decisions hinge, for many people.
 
@@ -347,7 +356,7 @@ class LabelAudit(BaseEstimator):
         stop : Stop, optional
             A limit: `butfor.max_seconds(600) | butfor.max_retrainings(5000)`. Ctrl-C stops as well. What is done is
             returned; the rest is marked incomplete.
-        progress : Progress, optional
+        progress : Progress or bool, optional
             Shows progress.
 
         Returns
@@ -370,7 +379,7 @@ class LabelAudit(BaseEstimator):
             towards=towards,
             standards=None if self._standards and self._standards.interrupted else self._standards,
             stop=stop,
-            progress=progress,
+            progress=shown(progress),
         )
         if found is not None and (found.draws or self.fitted_.adverse is None):
             self._standards = found
@@ -392,7 +401,7 @@ class LabelAudit(BaseEstimator):
 
     # --- labels and groups --------------------------------------------------------------------------
 
-    def standards(self, progress: Progress | None = None) -> Standards:
+    def standards(self, progress: Progress | bool | None = None) -> Standards:
         """Compare each group's labels with those of comparable people in other groups.
 
         It needs `fit(adverse=…)` and is computed once.
@@ -438,7 +447,7 @@ class LabelAudit(BaseEstimator):
         )
 
     def one_standard(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | None = None
+        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | bool | None = None
     ) -> OneStandards:
         """Estimate whose decisions change if every group is labelled by one standard.
 
@@ -462,54 +471,12 @@ class LabelAudit(BaseEstimator):
         >>> len(audit.one_standard(data.X_test))
         0
         """
-        fitted, progress = self._require_fit(), progress or Progress()
+        fitted, progress = self._require_fit(), shown(progress)
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
             found = worlds.one_standard(standards, people, fitted.settings.random_state, fitted.fit_seconds)
         return OneStandards.of(found, "" if worlds.falling_short(standards) else standards.answer)
-
-    def close_gap(
-        self,
-        X: Any,
-        y: Any = None,
-        *,
-        by: str = trial.BY[0],
-        groups: Sequence[Any] | None = None,
-        within: float = 0.01,
-        sensitive_features: Any = None,
-        stop: Stop | None = None,
-        progress: Progress | None = None,
-    ) -> ClosedGap:
-        """Find the fewest labels that bring the rates of two groups together.
-
-        Labels are flipped in the order of a review. The result has the flipped labels and the rates before and after;
-        it also says if the doubted labels are too few.
-
-        Parameters
-        ----------
-        X, y, sensitive_features, progress : as for `explain_all`
-            The people whose rates count. True positive rates need y.
-        by : "selection" or "true positive"
-            Which rate.
-        groups : two groups, optional
-            Without them, the two furthest apart.
-        within : float, default=0.01
-            How close the rates must come, as a share: 0.01 is one point.
-        stop : Stop, optional
-            A limit of time. It raises `butfor.errors.Stopped`.
-
-        Examples
-        --------
-        >>> len(audit.close_gap(data.X_test).flips)
-        12
-        """
-        fitted, progress = self._require_fit(), progress or Progress()
-        fitted.require_adverse()
-        standards = self._compared(fitted, progress)
-        with progress, single_threaded():
-            people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            return trial.close_gap(review_order(fitted, standards), standards, people, by, groups, within, stop)
 
     # --- reviews ------------------------------------------------------------------------------------
 
@@ -519,33 +486,45 @@ class LabelAudit(BaseEstimator):
         *,
         labels: int | None = None,
         hide: Sequence[str] = (),
+        file_column: Any = None,
         random_state: int = 0,
     ) -> Review:
-        """Prepare labels for a blind review, mixed with as many decoys.
+        """Prepare labels for a blind review: a group's adverse labels, controls of other groups, and clear cases.
 
-        Decoys are labels that are hardly in doubt. They measure the reviewer's error. `shown` is the table for the
-        reviewer, by task id.
+        Controls are adverse labels that are as likely to be favourable. `shown` is the table for the reviewer, by task
+        id; `lines` says what to expect.
 
         Parameters
         ----------
         population : Population, optional
-            Labels of its flip sets do not become decoys.
+            Counts, per label, the people in whose flip set it is.
         labels : int, optional
             How many labels to review. Without it, those that may be wrong, at most 100.
         hide : list of str
             Columns that the reviewer must not see.
+        file_column : str, optional
+            The column, or the index, that names each person's original file, if reviewers are to look at it.
         random_state : int, default=0
-            Seed of the order and the decoys.
+            Seed of the order and the clear cases.
 
         Examples
         --------
         >>> review = audit.review_tasks(population, labels=10)
-        >>> len(review.shown)
-        20
+        >>> len(review.labels)
+        10
         """
         fitted = self._require_fit()
-        first = labels_to_review(fitted, self._compared(fitted))
-        self._review = review_tasks(fitted, first, population, labels=labels, hide=hide, seed=random_state)
+        compared = self._compared(fitted)
+        self._review = review_tasks(
+            fitted,
+            labels_to_review(fitted, compared),
+            compared.comparisons,
+            population,
+            labels=labels,
+            hide=hide,
+            file_column=file_column,
+            seed=random_state,
+        )
         return self._review
 
     def after_review(
@@ -557,7 +536,7 @@ class LabelAudit(BaseEstimator):
         sensitive_features: Any = None,
         before: Sequence[GroupStandard] | None = None,
         apply_anyway: bool = False,
-        progress: Progress | None = None,
+        progress: Progress | bool | None = None,
     ) -> tuple[Reviewed, Self]:
         """Correct the table with a review's answers and show what changes.
 
@@ -572,7 +551,7 @@ class LabelAudit(BaseEstimator):
             The comparison before the review, if it is known from elsewhere.
         apply_anyway : bool, default=False
             Correct labels even if the answers show nothing, that is if labels were not changed clearly more often than
-            decoys.
+            their controls.
 
         Returns
         -------
@@ -582,9 +561,9 @@ class LabelAudit(BaseEstimator):
             The audit of the corrected table, for the next round.
         """
         fitted = self._require_fit()
-        outcome = check_answers(answers, self._review, fitted.label_names, apply_anyway=apply_anyway)
+        outcome = check_answers(answers, self._review, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
-            fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=progress
+            fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=shown(progress)
         )
         other = copy(self)._reset(again)
         other._standards = standards
@@ -598,12 +577,14 @@ class LabelAudit(BaseEstimator):
         self._standards = self._review = None
         return self
 
-    def _compared(self, fitted: Fitted, progress: Progress | None = None, interrupted: bool = False) -> Standards:
+    def _compared(
+        self, fitted: Fitted, progress: Progress | bool | None = None, interrupted: bool = False
+    ) -> Standards:
         """The comparison of groups, computed once; without an adverse label, only the doubts. `interrupted`: a
         comparison that Ctrl-C cut short will do."""
         if self._standards is None or (self._standards.interrupted and not interrupted):
             draws = {"draws": 0} if fitted.adverse is None else {}
-            self._standards = fitted.compare(progress=progress, **draws)
+            self._standards = fitted.compare(progress=shown(progress), **draws)
         return self._standards
 
     def _settings(self) -> Settings:

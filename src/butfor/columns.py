@@ -6,12 +6,13 @@ Each function returns what was asked for, or raises a `TableError` that names th
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import TableError, listed
+from butfor.errors import TableError, listed, plural
 
 LARGEST = 1e154
 """The square of a larger number is infinite."""
@@ -75,6 +76,24 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
     return numbers
 
 
+def as_whole_numbers(values: pd.Series) -> pd.Series:
+    """A column as it would be read without missing values: pandas reads whole numbers with gaps as floats."""
+    gaps = values.isna()
+    if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():
+        return values
+    return values.astype(object).where(gaps, values.fillna(0).astype(np.int64).astype(object))
+
+
+def clusters_in(values: Any) -> NDArray[np.int64]:
+    """Each row's cluster as a number from 0; a row without a value is a cluster of its own."""
+    column = pd.Series(values, dtype=object)
+    codes, found = pd.factorize(column.astype(str).where(column.notna(), None))
+    codes = codes.astype(np.int64)
+    alone = codes < 0
+    codes[alone] = len(found) + np.arange(alone.sum())
+    return codes
+
+
 def refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
     """Raise an error if one number is so large that scaling makes most of the others equal."""
     present = ~np.isnan(numbers)
@@ -94,5 +113,5 @@ def refuse_rows(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: st
 def _place(values: pd.Series, bad: NDArray[np.bool_]) -> str:
     """The first bad row in words, and how many more there are."""
     more = int(bad.sum()) - 1
-    also = f" (and {more} more row{'s' * (more > 1)})" if more else ""
+    also = f" (and {plural(more, 'more row')})" if more else ""
     return f"Column '{values.name}', row {values.index[int(np.flatnonzero(bad)[0])]}{also}"

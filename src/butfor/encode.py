@@ -28,7 +28,7 @@ from butfor.columns import (
     refuse_rows,
     same_columns,
 )
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, TableError, listed, plural
 
 OWN, REFUSE = "own", "refuse"
 """How missing and unknown values are treated."""
@@ -308,7 +308,7 @@ def _as_frame(X: Any) -> pd.DataFrame:
 
 def _row_counts(rows: dict[Hashable, int]) -> str:
     """Columns and numbers of rows, in words."""
-    return ", ".join(f"'{column}' in {count} row{'s' * (count != 1)}" for column, count in rows.items())
+    return ", ".join(f"'{column}' in {plural(count, 'row')}" for column, count in rows.items())
 
 
 class EncodedTable:

@@ -17,13 +17,18 @@ The command line prints the message and exits with code 2, or with code 3 if dis
 from __future__ import annotations
 
 import errno
-from collections.abc import Iterable
+import re
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
 from typing import Any
 
 FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a full disk."""
+
+
+ENDLESS = re.compile(r"\S{300,}")
 
 
 class ButforError(Exception):
@@ -79,6 +84,12 @@ def listed(items: Iterable[object], most: int = 8) -> str:
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
 
+def plural(count: float, one: str, many: str = "") -> str:
+    """ "1 row", "3 rows", "3 people"; `many` is any other form: "1 of 68 labels is", "2 of 68 labels are"."""
+    several = many or (f"{one.removesuffix('person')}people" if one.endswith("person") else f"{one}s")
+    return f"{count:.0f} {one if f'{count:.0f}' == '1' else several}"
+
+
 def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 30) -> str:
     """A suggestion after an unknown name: the nearest known name or, if none is near, all of them."""
     names = {str(name).lower(): str(name) for name in known}
@@ -90,3 +101,22 @@ def brief(thing: Any) -> str:
     """A short description of a value, for a message."""
     shape = getattr(thing, "shape", None)
     return f"{type(thing).__name__} of shape {shape}" if shape is not None else repr(thing)[:60]
+
+
+@contextmanager
+def as_recorded(what: str) -> Iterator[None]:
+    """Turns whatever a record of the right form but with impossible content leads to into a sentence, and cuts what it
+    quotes."""
+    try:
+        yield
+    except MemoryError:
+        raise
+    except ButforError as error:
+        cut = ENDLESS.sub(lambda word: f"{word[0][:57]}…", str(error))
+        if cut == str(error):
+            raise
+        raise ReplayError(cut) from error
+    except Exception as error:
+        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
+        lacks = f": it lacks {reason}" if isinstance(error, KeyError) else f" ({type(error).__name__}: {reason})"
+        raise ReplayError(f"{what}{lacks}.") from error

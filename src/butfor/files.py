@@ -29,6 +29,14 @@ LARGEST = 100_000_000
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
+def save(text: str, path: str | Path | None) -> Any:
+    """The text or, if a `path` is given, that path, with the text written to it."""
+    if path is None:
+        return text
+    save_text(path, text)
+    return path
+
+
 def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
     """Write a UTF-8 text file. If it fails with an `OutputError`, nothing has changed. `at_once`: wait until it is on
     the disk; for thousands of files that takes minutes, and one `on_disk` at the end is faster."""

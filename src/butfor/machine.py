@@ -176,9 +176,9 @@ def _announce() -> None:
 def load(path: str) -> Any:
     """The object at "module:attribute", imported now."""
     module, _, name = path.partition(":")
-    if module.startswith("butfor.mlp."):
+    if module == "butfor.models.network":
         need("torch")
-    if module in ("butfor.mlp.fused", "butfor.learn.boosting_engine"):
+    if module == "butfor.learn.boosting_engine" or name == "FusedEngine":
         need("numba")
     found: Any = import_module(module)
     for part in name.split("."):

@@ -8,9 +8,12 @@ import threading
 import time
 from dataclasses import dataclass
 
+from butfor.errors import plural
 from butfor.terminal import one_line, say, say_wrapped, width_of
 
 TRAININGS, PEOPLE = "trainings", "people"
+PATIENCE = 2.0
+"""Seconds after which a call in Python shows that it is at work."""
 PART_OF = {"confirmation": "search"}
 """Phases that come and go within another one: they are shown, and counted, as that one."""
 
@@ -67,14 +70,16 @@ class _Phase:
 
 
 class ConsoleProgress(Progress):
-    """On a terminal one line that is drawn over and over: what is going on, how far it is, how long it will still take.
-    Elsewhere a line every `LOG_EVERY` seconds, also while nothing moves."""
+    """On a terminal, or in a notebook, one line that is drawn over and over: what is going on, how far it is, how long
+    it will still take. Elsewhere a line every `LOG_EVERY` seconds, also while nothing moves. `patience`: seconds before
+    the first."""
 
     LOG_EVERY, DRAW_EVERY = 30.0, 0.2
-    listens = True
 
-    def __init__(self) -> None:
-        self.terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+    def __init__(self, patience: float = 0.0, listens: bool = True) -> None:
+        self.patience, self.listens, self.notebook = patience, listens, in_notebook()
+        tty = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.terminal = tty or self.notebook
         self._phases: dict[str, _Phase] = {}
         self._now: _Phase | None = None
         self._found: int | None = None
@@ -120,6 +125,7 @@ class ConsoleProgress(Progress):
             self._phases = {}
 
     def _speak_up(self, over: threading.Event) -> None:
+        over.wait(self.patience)
         while not over.wait(self.DRAW_EVERY if self.terminal else self.LOG_EVERY / 4):
             with self._drawing:
                 if self.terminal and not over.is_set():
@@ -150,12 +156,26 @@ class ConsoleProgress(Progress):
     def _draw(self, line: str) -> None:
         if self.terminal:
             width = width_of(sys.stderr) or 80
-            say(f"\r\x1b[2K{one_line(line)[: width - 1]}", err=True, styled=True, end="")
+            wipe = f"\r{' ' * (width - 1)}\r" if self.notebook else "\r\x1b[2K"
+            say(f"{wipe}{one_line(line)[: width - 1]}", err=True, styled=True, end="")
+
+
+def shown(progress: Progress | bool | None) -> Progress:
+    """What a Python call that was given this shows: by default something in a terminal or notebook, else nothing."""
+    if isinstance(progress, Progress):
+        return progress
+    console = ConsoleProgress(PATIENCE, listens=False)
+    return console if progress or (progress is None and console.terminal) else Progress()
+
+
+def in_notebook() -> bool:
+    ipython = sys.modules.get("IPython")
+    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
 
 
 def announcement(people: int, seconds: float) -> str:
     """What it will cost, in one line."""
-    who = "1 person" if people == 1 else f"{people} people"
+    who = plural(people, "person")
     return f"{who}, about {duration(seconds)}; Ctrl-C keeps what is done." if seconds else f"{who}, nothing to train."
 
 

@@ -12,12 +12,14 @@ PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "numba", "xgboo
 
 
 def data_hash(table: Table) -> str:
-    """sha256 of the training and validation rows, their labels and their weights."""
+    """sha256 of the training and validation rows, their labels, weights and clusters."""
     digest = hashlib.sha256()
     for part in (table.X, table.y, *(table.validation or ())):
         digest.update(part.to_csv(index=True).encode())
     if table.weight is not None:
         digest.update(table.weight.tobytes())
+    if table.cluster is not None:
+        digest.update(repr(table.cluster.tolist()).encode())
     return digest.hexdigest()
 
 

@@ -2,18 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import refuse_duplicates, same_columns
+from butfor.columns import as_whole_numbers, is_numeric, refuse_duplicates, same_columns
 from butfor.data.check import check_cells
-from butfor.errors import LearnerError, SettingError, TableError, brief, listed
+from butfor.data.read import ASIDE, DATES, days_in
+from butfor.data.sensitive import Sensitive
+from butfor.errors import SettingError, TableError, brief, listed, nearest
 from butfor.learn.capabilities import EarlyStopping, set_rows_aside
 from butfor.learn.protocols import Learner, Table
+
+LARGEST_WEIGHT = 1e100
+"""Sums of the squares of larger ones are infinite."""
 
 
 def as_table(X: Any) -> pd.DataFrame:
@@ -37,8 +42,8 @@ def as_table(X: Any) -> pd.DataFrame:
     return frame
 
 
-def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
-    """One label per row of X, in its order; a y without an index is matched by position."""
+def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = False) -> pd.Series:
+    """One label per row of X, in its order; a y without an index is matched by position. `gaps`: some may lack one."""
     if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
         y = y.iloc[:, 0]
     series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
@@ -56,14 +61,45 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels") -> pd.Series:
     else:
         series = pd.Series(series.to_numpy(), index=X.index, name=series.name)
     missing = series.isna().to_numpy()
-    if missing.any():
+    if missing.any() and not gaps:
         one = what.removesuffix("s")
         raise TableError(f"The {one} of row {series.index[missing][0]} is missing; fill it in or drop the row.")
     return series
 
 
-def as_weights(X: pd.DataFrame, weight: Any) -> NDArray[np.float64] | None:
-    """One weight per row, finite and at least 0."""
+def labelled(
+    X: Any, y: Any, *beside: Any, note: Callable[[str], None], what: str = "labels"
+) -> tuple[pd.DataFrame, pd.Series, list[Any]]:
+    """The rows that have a label, their labels, and their part of each thing that stands beside the rows; a note counts
+    the other rows."""
+    X = as_table(X)
+    y = as_labels(X, y, what, gaps=True)
+    known = y.notna().to_numpy()
+    if known.all():
+        return X, y, list(beside)
+    if not known.any():
+        raise TableError(f"All {what} are missing.")
+
+    def some(given: Any) -> Any:
+        if isinstance(given, (pd.Series, pd.DataFrame)):
+            return given[known] if len(given) == len(known) else given
+        per_row = not isinstance(given, (str, type(None))) and np.ndim(given) and len(given) == len(known)
+        return np.asarray(given, dtype=object)[known] if per_row else given
+
+    left_out = int((~known).sum())
+    note(f"{left_out} row{'s' * (left_out > 1)} without a label left out.")
+    return X[known], as_whole_numbers(y)[known].infer_objects(), [some(each) for each in beside]
+
+
+def numbered(table: Table, y: pd.Series, whose: str) -> NDArray[np.int64]:
+    """Labels by number; an error about those that no training row has."""
+    if unknown := set(y.unique()) - set(table.classes):
+        raise TableError(f"The labels of {whose} include {listed(unknown)}, which no training row has.")
+    return table.numbers_of(y)
+
+
+def as_weights(X: pd.DataFrame, weight: Any, sensitive: Sensitive | None = None) -> NDArray[np.float64] | None:
+    """One weight per row, finite and at least 0, and in every group one above 0."""
     if weight is None:
         return None
     series = as_labels(X, weight, "weights")
@@ -71,14 +107,48 @@ def as_weights(X: pd.DataFrame, weight: Any) -> NDArray[np.float64] | None:
         numbers = series.to_numpy(dtype=np.float64)
     except (ValueError, TypeError):
         raise TableError("sample_weight must be numbers.") from None
-    if not np.isfinite(numbers).all() or (numbers < 0).any():
-        raise TableError("sample_weight must be finite numbers, at least 0.")
+    bad = ~(np.isfinite(numbers) & (numbers >= 0) & (numbers <= LARGEST_WEIGHT))
+    if bad.any():
+        raise TableError(
+            f"sample_weight must be finite numbers, at least 0 and at most {LARGEST_WEIGHT:g}; that of row "
+            f"{series.index[bad][0]} is {numbers[bad][0]:g}. Correct it, or drop the row."
+        )
+    if not numbers.any():
+        raise TableError("sample_weight is 0 in every row; give at least some rows a weight.")
+    for part in sensitive.each if sensitive else ():
+        for group in np.unique(part.values.astype(str)):
+            if not numbers[part.values.astype(str) == group].any():
+                raise TableError(
+                    f"sample_weight is 0 in every row of {part.name} = {group}, so nothing is known about them: drop "
+                    "these rows, or give them weights."
+                )
     return numbers
 
 
+def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.object_] | None]:
+    """The table without the column that says which rows belong together, and its values or those given beside it."""
+    if given is None:
+        return X, None
+    column = isinstance(given, Hashable) and given in X.columns
+    if isinstance(given, str) and not column:
+        raise SettingError(f"cluster: there is no column '{given}'. {nearest(given, X.columns)}")
+    if isinstance(given, pd.Series) and not given.index.equals(X.index):
+        raise TableError("The index of cluster differs from that of X. Align it: cluster.loc[X.index].")
+    values = np.asarray(X[given] if column else given, dtype=object).ravel()
+    if len(values) != len(X):
+        raise TableError(f"cluster holds {len(values)} values, but the table has {len(X)} rows.")
+    return X.drop(columns=[given]) if column else X, values
+
+
 def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
-    """People with the training columns, in their order."""
-    return same_columns(people, list(X.columns))
+    """People with the training columns, in their order, dates as days; the column of clusters may be there too."""
+    aside = [column for column in X.attrs.get(ASIDE, ()) if column in people.columns]
+    people = same_columns(people.drop(columns=aside) if aside else people, list(X.columns))
+    texts = [column for column in X.attrs.get(DATES, ()) if not is_numeric(people[column])]
+    people = people.copy(deep=False) if texts else people
+    for column in texts:
+        people[column] = days_in(people[column])
+    return people
 
 
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
@@ -140,23 +210,22 @@ def training_table(
     y: pd.Series,
     validation: tuple[Any, Any] | None,
     weight: NDArray[np.float64] | None,
+    cluster: NDArray[np.object_] | None,
+    note: Callable[[str], None],
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
     everything = np.arange(len(X))
     if not isinstance(learner, EarlyStopping):
         if validation is not None:
             raise SettingError(f"{learner.name} takes no validation rows: leave validation out, or add them to X.")
-        return Table(X, y, weight=weight), everything
+        return Table(X, y, weight=weight, cluster=cluster), everything
     if weight is not None:
-        raise LearnerError(f"{learner.name} takes no sample_weight; leave it out.")
+        note(f"{learner.name} takes no weights: they serve the comparison of groups alone.")
     if validation is not None:
-        X_val = as_table(validation[0])
-        y_val = as_labels(X_val, validation[1], "validation labels")
-        table = Table(X, y, (X_val, y_val))
-        unknown = set(y_val.unique()) - set(table.classes)
-        if unknown:
-            raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
+        X_val, y_val, _ = labelled(*validation, note=note, what="validation labels")
+        table = Table(X, y, (like_training(X_val, X), y_val), weight, cluster=cluster)
+        numbered(table, y_val, "the validation rows")
         return table, everything
-    table = set_rows_aside(learner, Table(X, y))
+    table = set_rows_aside(learner, Table(X, y, weight=weight, cluster=cluster))
     assert table.whole is not None
     return table, table.whole[2]

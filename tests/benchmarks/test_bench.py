@@ -24,8 +24,8 @@ from benchmarks.rows import line, run
 from benchmarks.work import encoded, random_flip_sets
 from butfor import signals
 from butfor.errors import EngineError, SettingError
-from butfor.mlp.recipe import Recipe
-from butfor.mlp.reference import train
+from butfor.nets import train_one as train
+from butfor.nets.recipe import Recipe
 from butfor.run import verdicts
 
 # One worker compiles for all tests that train by the fused engine.

@@ -11,7 +11,9 @@ from sklearn.model_selection import cross_val_predict
 
 from benchmarks import bias, bias_tables
 from benchmarks.planted import GROUPS, KINDS, MOST_ROWS, Planted
+from benchmarks.rivals import RIVALS
 from butfor.encode import TableEncoder
+from butfor.machine import single_threaded
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -85,6 +87,21 @@ def test_self_confidence_is_that_of_cleanlab():
     assert bias.self_confidence(planted, "logistic") == pytest.approx(theirs, abs=1e-6)
 
 
+@pytest.mark.parametrize("name", RIVALS)
+def test_rivals_doubt_planted_labels_more_than_others(name):
+    rng = np.random.default_rng(0)
+    inputs, inside = rng.normal(size=(400, 3)), rng.random(400) < 0.5
+    clean = inputs[:, 0] + 0.3 * rng.normal(size=400) > 0
+    planted = clean & inside & (rng.random(400) < 0.2)
+    labels = clean & ~planted
+    with single_threaded():
+        scores = RIVALS[name](inputs, labels, np.where(inside, "ours", "theirs"))
+    assert scores.shape == labels.shape
+    adverse = np.flatnonzero(~labels)
+    first = adverse[np.argsort(-scores[adverse])][: planted.sum()]
+    assert planted[first].mean() > 3 * planted[adverse].mean()
+
+
 def test_people_in_worlds_are_counted():
     worlds = np.zeros((10, 5), bool)  # the last person is of another group
     worlds[:, 0] = True
@@ -134,6 +151,9 @@ def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypat
     assert comparison["tables"] == 1
     ways = {row["of"]: row for row in found["summary"]["which"] if row["by"] == "way"}
     assert ways["wrong"]["quarter"] > ways["chance"]["quarter"]
+    beside = {row["of"]: row for row in found["summary"]["rivals"]}
+    assert set(beside) == set(ways) >= {"FairLabel", "Fair-OBNC", "DeCoLe"}
+    assert all(beside[way]["uniform_quarter"] == ways[way]["quarter"] for way in ways)
     assert ways["wrong"]["foretold_whole"] == pytest.approx(ways["wrong"]["whole"], abs=0.3)
     reviews = {row["way"]: row for row in found["summary"]["reviews"] if row["by"] == "all"}
     assert set(reviews) == {"wrong", "doubt", "self-confidence", "chance"}

@@ -19,8 +19,8 @@ from benchmarks.network_influence import (
 )
 from butfor.errors import SettingError
 from butfor.learn.protocols import flip_direction
-from butfor.mlp.recipe import Network, Recipe, Rows
-from butfor.mlp.reference import train
+from butfor.nets import train_one as train
+from butfor.nets.recipe import Network, Recipe, Rows
 
 FORMS = ("hessian", "gauss-newton")
 needs_dattri = pytest.mark.skipif(not find_spec("dattri"), reason=f"dattri is not installed: {INSTALL}")

@@ -173,7 +173,7 @@ def test_a_gpu_that_was_not_named_and_fails_leaves_the_cpu(monkeypatch):
         raise EngineError("The GPU is broken.")
 
     monkeypatch.setattr(engines, "best_device", lambda: "cuda")
-    monkeypatch.setattr("butfor.mlp.stacked.find_device", broken)
+    monkeypatch.setattr("butfor.models.network.find_device", broken)
     told = []
     assert engines.choose_engine("auto", as_learner(butfor.MLP()), note=told.append).name == "fused"
     assert told == ["The GPU is broken. Using the CPU instead."]

@@ -1,6 +1,7 @@
 """`--threshold`: where the line is drawn, as a user meets it."""
 
 import json
+import re
 import tomllib
 
 import numpy as np
@@ -98,6 +99,27 @@ def test_everybody_decided_alike_is_said_first(capsys, rare, tmp_path):
     assert code == 0
     assert "this model decides" not in out + err
     assert "Decided 'call = yes': the best " in out
+
+
+def test_below_ten_audited_people_another_threshold_is_advised(capsys, tmp_path):
+    rng = np.random.default_rng(1)
+    known = rng.random(1000) < 0.02
+    table = pd.DataFrame({"known": known.astype(int), "sex": rng.choice(["f", "m"], 1000)})
+    table["rearrest"] = np.where(rng.random(1000) < np.where(known, 0.95, 0.15), "yes", "no")
+    table.to_csv(tmp_path / "released.csv", index=False)
+    given = ("audit", tmp_path / "released.csv", "--label", "rearrest", "--sensitive", "sex", "--model", "logistic")
+    code, out, _ = run(capsys, *given, "--adverse", "yes", "--budget", "2", "--out", tmp_path / "r")
+    assert code == 0
+    found = re.match(
+        r"Only (\d) people are audited\. At 0\.5 this model decides 'rearrest = no' about 9\d % of 200 people\. Of the "
+        r"training labels, 8\d % are 'rearrest = no': try `--threshold 'top (8\d)%'`\.",
+        out,
+    )
+    assert found
+    assert "Hardly anybody is audited." in (tmp_path / "r" / "report.html").read_text()
+    code, out, _ = run(capsys, *given, "--adverse", "yes", "--budget", "2", "--threshold", f"top {found[2]}%")
+    assert code == 0
+    assert "audited. " not in out.split("\n")[0], "enough people are"
 
 
 def test_with_no_adverse_label_it_is_said_in_terms_of_the_labels(capsys, rare):

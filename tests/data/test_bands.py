@@ -47,7 +47,7 @@ def test_bands_reach_up_to_the_next_cut_point():
     "values",
     [
         np.arange(1000), np.random.default_rng(0).lognormal(10, 1, 500), np.r_[np.zeros(900), np.arange(1, 101)],
-        -np.arange(50.0), np.r_[np.arange(12), np.full(500, 11)], np.linspace(0.001, 0.002, 40),
+        -np.arange(50.0), np.r_[np.arange(12), np.full(500, 11)], np.linspace(1.001, 1.002, 40),
     ],
 )  # fmt: skip
 def test_thirds_leave_no_band_empty(values):

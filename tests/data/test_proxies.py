@@ -8,7 +8,7 @@ import pytest
 
 import butfor
 from butfor.cli import main
-from butfor.data.proxies import check_groups
+from butfor.data.check import check_groups
 from butfor.data.sensitive import Sensitive
 
 FIRST_NAMES = {"a": ["Anne", "Greg", "Emily"], "b": ["Aisha", "Jamal"]}

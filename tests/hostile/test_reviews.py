@@ -25,9 +25,8 @@ from butfor.data.labels import label_number
 from butfor.errors import SettingError, TableError
 from butfor.result.record import with_checksum
 from butfor.review.answers import read_answers
-from butfor.review.tasks import Task
 from hostile.harness import attempt, people, saved
-from recorded import LABELS, TABLE
+from recorded import LABELS, TABLE, key_with, sealed
 
 ODD = "a;b;c;d"
 """A column name that a guess of the separator stumbles over."""
@@ -61,13 +60,13 @@ def close(folder: Path, tmp_path: Path, answers: Path | None = None, key: Path |
 
 def test_our_own_tasks_can_be_read_whatever_a_column_is_called(folder, tmp_path):
     assert ODD in (folder / "tasks" / "tasks.csv").read_text().splitlines()[0]
-    tasks = tuple(Task(**task) for task in json.loads((folder / "tasks.key.json").read_text())["tasks"])
+    key = sealed(folder / "tasks")
     rows = list(csv.reader((folder / "answers.csv").read_text().splitlines()))
     for separator in ",;\t":
         with (tmp_path / "answers.csv").open("w", newline="") as file:
             csv.writer(file, delimiter=separator).writerows(rows)
-        answers = read_answers([tmp_path / "answers.csv"], tasks, ("granted = no", "granted = yes")).reviewers[0]
-        assert answers == {task.id: task.label for task in tasks}
+        answers = read_answers([tmp_path / "answers.csv"], key).reviewers[0]
+        assert answers == {task.id: task.label for task in key.tasks}
 
 
 # --- answers -------------------------------------------------------------------------------------------
@@ -112,10 +111,9 @@ def test_a_label_that_may_be_two_is_refused():
 
 
 def test_a_label_that_may_be_two_is_no_answer(tmp_path):
-    tasks = (Task("X-1", 0, 0, "x = 1", False, 0),)
-    (tmp_path / "answers.csv").write_text("id,label\nX-1,1\n")
+    (tmp_path / "answers.csv").write_text("id,label\nK-0,1\n")
     with pytest.raises(TableError, match="'1' is not a label; write 'x = 1', 'y = 1' or 'cannot tell'"):
-        read_answers([tmp_path / "answers.csv"], tasks, ("x = 1", "y = 1"))
+        read_answers([tmp_path / "answers.csv"], key_with(["x = 1"], ("x = 1", "y = 1")))
 
 
 # --- keys ----------------------------------------------------------------------------------------------
@@ -149,7 +147,10 @@ BENT: dict[str, Callable[[dict], Any]] = {
     "labels unknown": _tasks(lambda k, task: task.update(label="maybe")),
     "ids all alike": _tasks(lambda k, task: task.update(id="X-1")),
     "ids that are numbers": _tasks(lambda k, task: task.update(id=k)),
-    "decoys exchanged": _tasks(lambda k, task: task.update(decoy=not task["decoy"])),
+    "kinds exchanged": _tasks(lambda k, task: task.update(kind="label" if task["kind"] == "control" else "control")),
+    "controls exchanged": _tasks(lambda k, task: task.update(control=None if task["control"] is None else 0)),
+    "another group": lambda key: key.update(group="sex = nobody"),
+    "other adverse labels": lambda key: key.update(adverse=["granted = yes"]),
     "no tasks": lambda key: key["tasks"].clear(),
     "a task less": lambda key: key["tasks"].pop(),
     "a task twice": lambda key: key["tasks"].append(key["tasks"][0]),
@@ -200,7 +201,8 @@ def test_a_record_that_names_other_rows_is_refused(folder, tmp_path, change, sen
 )  # fmt: skip
 def test_an_earlier_round_that_names_other_rows_is_refused(folder, tmp_path, change):
     record = json.loads((folder / "audit" / "audit.json").read_text())
-    evidence = {"tallies": [], "errors": [], "tasks": 0, "unsure": 0, "expected": [0, True]}
+    evidence = {"group": "a", "others": "b", "strata": [], "alone": [0, 0], "errors": []}
+    evidence |= {"tasks": 0, "unsure": 0, "expected": 0, "most": 0}
     flipped = {"flips": [], "labels": 1, "changed": [], "rates": {}, "seeded": False, "favourable": "yes"}
     record["run"]["reviewed"] = flipped | {"evidence": evidence, "answered": [], "corrected": []} | change
     (tmp_path / "review.json").write_text(json.dumps(with_checksum(record)))

@@ -287,33 +287,6 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
     assert told(population) == alone
 
 
-# --- Ray ----------------------------------------------------------------------------------------------
-
-
-@pytest.mark.system
-@pytest.mark.filterwarnings("ignore")
-def test_a_ray_cluster_by_its_registered_backend(tmp_path, monkeypatch, alone):
-    ray = pytest.importorskip("ray", reason='Ray is not installed (pip install "butfor[ray]"): NOT TESTED with it')
-    from ray.util.joblib import register_ray
-
-    monkeypatch.setenv("PYTHONPATH", os.pathsep.join(sys.path))
-    monkeypatch.setenv("RAY_AUTH_MODE", "disabled")  # else it writes a token into the home directory
-    ray.init(num_cpus=2, include_dashboard=False, log_to_driver=False, _node_ip_address="127.0.0.2")  # loopback
-    register_ray()
-    log, trainings = tmp_path / "log", [Training((k,), k) for k in range(80)]
-    progress = When(1, lambda: os.kill(int(log.read_text().split()[-1]), signal.SIGKILL))
-    lives = {"max_restarts": -1, "max_task_retries": -1}
-    try:
-        with joblib.parallel_config(backend="ray", ray_remote_args=lives):
-            answers = butfor.JoblibEngine().bind(*counted(log))(trainings, progress.advance)
-            assert str(os.getpid()) not in log.read_text().split()
-            assert told(small(butfor.ClusterEngine()).explain_all(PEOPLE)) == alone
-    finally:
-        ray.shutdown()
-    assert progress.do is None
-    np.testing.assert_array_equal(answers, butfor.JoblibEngine(1).bind(*counted(log))(trainings))
-
-
 # --- what cannot be ----------------------------------------------------------------------------------
 
 

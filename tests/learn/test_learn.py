@@ -9,11 +9,12 @@ import torch
 from sklearn.utils.estimator_checks import parametrize_with_checks
 from torch import nn
 
+from benchmarks.work import packed
 from butfor import MLP, TableEncoder, load_dataset
 from butfor.errors import ButforError, SettingError, TableError
-from butfor.mlp.mlp import split_off
-from butfor.mlp.recipe import Recipe, Rows, pack, unpack
-from butfor.mlp.reference import train
+from butfor.models.network import local_linear_model, split_off
+from butfor.nets import train_one as train
+from butfor.nets.recipe import Recipe, Rows, unpack
 
 
 def rows_of(name: str, categorical: str = "embed") -> tuple[Rows, np.ndarray]:
@@ -96,7 +97,7 @@ def test_training_twice_is_bitwise_equal_and_leaves_torch_as_it_was():
     finally:
         torch.set_num_threads(threads)
     assert torch.equal(torch.get_rng_state(), state)
-    assert np.array_equal(pack(first), pack(second))
+    assert np.array_equal(packed(first), packed(second))
     assert np.array_equal(first.logits(X), second.logits(X))
 
 
@@ -111,15 +112,15 @@ def test_training_on_flips_is_training_on_flipped_labels():
     rows, _ = rows_of("salary")
     recipe = Recipe(hidden=(4, 4), batch_size=8, max_epochs=30)
     flipped = Rows(rows.X, rows.labels((3, 7)), rows.X_val, rows.y_val)
-    assert np.array_equal(pack(train(recipe, rows, (3, 7))), pack(train(recipe, flipped)))
-    assert not np.array_equal(pack(train(recipe, rows, (3, 7))), pack(train(recipe, rows)))
+    assert np.array_equal(packed(train(recipe, rows, (3, 7))), packed(train(recipe, flipped)))
+    assert not np.array_equal(packed(train(recipe, rows, (3, 7))), packed(train(recipe, rows)))
 
 
 def test_packing_is_undone_by_unpacking():
     rows, _ = rows_of("salary")
     recipe = Recipe(hidden=(4, 3), max_epochs=2)
     network = train(recipe, rows)
-    weights, biases = unpack(pack(network), recipe.widths(rows.d))
+    weights, biases = unpack(packed(network), rows.widths(recipe))
     assert all(np.array_equal(a, b) for a, b in zip(weights, network.weights, strict=True))
     assert all(np.array_equal(a, b) for a, b in zip(biases, network.biases, strict=True))
 
@@ -195,6 +196,6 @@ def test_validation_rows_are_checked():
 def test_the_local_linear_model_is_the_relu_network(name):
     rows, X = rows_of(name)
     network = train(Recipe(batch_size=None, max_epochs=40), rows)
-    theta, bias = network.local_linear_model(X)
+    theta, bias = local_linear_model(network, X)
     logits = network.logits(X)
     assert np.abs((theta * X).sum(axis=1) + bias - logits).max() <= 1e-5 * max(1, np.abs(logits).max())

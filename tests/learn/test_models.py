@@ -1,5 +1,6 @@
 """Any model through the seam: what is accepted, what is refused, and that every find is the model's own."""
 
+import os
 import pickle
 import sys
 import textwrap
@@ -396,8 +397,6 @@ def test_weights_reach_the_learner_and_every_retraining():
         )
     with pytest.raises(LearnerError, match="KNeighborsClassifier takes no sample_weight"):
         butfor.LabelAudit(KNeighborsClassifier()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
-    with pytest.raises(LearnerError, match="MLP takes no sample_weight"):
-        butfor.LabelAudit(butfor.MLP()).fit(numeric[:ROWS], y[:ROWS], sample_weight=weight, **fit)
     with pytest.raises(TableError, match="finite numbers, at least 0"):
         butfor.LabelAudit(LogisticRegression()).fit(numeric[:ROWS], y[:ROWS], sample_weight=-weight, **fit)
 
@@ -553,10 +552,8 @@ def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
 def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
-    monkeypatch.setattr("butfor.learn.joblib_engine.START_SECONDS", 0.0)
-    monkeypatch.setattr("butfor.learn.joblib_engine.WARM_SECONDS", 0.0)
     monkeypatch.setattr("butfor.learn.workers.MOST_SECONDS", 0.05)
-    audit, people = fitted_model(DecisionTreeClassifier(random_state=0))
+    audit, people = fitted_model(RandomForestClassifier(2, random_state=0))
     engine = butfor.JoblibEngine(1)
     trainings = [Training((row,), seed) for row in range(30) for seed in (None, 5)]
     alone = engine.bind(audit.learner_, audit.table_, people)(trainings)
@@ -572,59 +569,46 @@ def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
         assert np.array_equal(learner.fit(audit.table_, audit.table_.labels(training.flips)).logits(people), logits)
 
 
-class _Slow(butfor.Learner, butfor.Model):
-    """A learner whose fit takes half a second by the clock of the engine, and no time."""
+class _Own(butfor.Learner, butfor.Model):
+    """A learner whose fit takes `micros`, or nobody knows how long."""
 
-    name, clock = "slow", 0.0
+    name = "own"
+
+    def __init__(self, micros):
+        self.micros = micros
+
+    def work(self, table):
+        return self.micros
 
     def fit(self, table, labels):
-        _Slow.clock += 0.5
         return self
 
     def logits(self, people):
-        return np.zeros(len(people), np.float32)
+        return np.full(len(people), os.getpid() % 2**20, np.float32)
 
 
 @pytest.mark.parametrize(
-    ("calls", "expected", "spread_at"),
+    ("micros", "calls", "expected", "here"),
     [
-        ([30], None, 1),  # one training is timed; of the others half the time is worth the start
-        ([20], None, None),
-        ([4] * 10, None, 12),  # starting would have paid for what went before: not in the midst of a call
-        ([4] * 10, 40, 1),
-        ([4] * 3, 12, None),
-        ([4] * 12, 12, None),
+        (None, [7], 0, [True]),
+        (None, [8], 0, [False]),
+        (None, [4, 3, 4], 0, [True, True, False]),
+        (None, [4, 4], 8, [False, False]),
+        (1e4, [300], 0, [True]),
+        (2e6, [5, 1, 2], 0, [True, True, False]),
     ],
 )
-def test_processes_start_where_they_save_more_than_they_take(calls, expected, spread_at, monkeypatch):
-    from butfor.learn import joblib_engine as engine
-
-    monkeypatch.setattr(engine.time, "perf_counter", lambda: _Slow.clock)
-    monkeypatch.setattr(engine.WorkersBound, "warm", False)
-    spread = []
-
-    def pretend(self, trainings, advance):
-        spread.append(len(trainings))
-        return [np.zeros(1, np.float32)] * len(trainings)
-
-    monkeypatch.setattr(engine.WorkersBound, "_spread", pretend)
+def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, expected, here):
     X, y = loans()
-    bound = butfor.JoblibEngine(2).bind(_Slow(), Table(X[:ROWS], y[:ROWS]), X[:1])
-    if expected:
-        bound.expect(expected)
-    done = 0
-    for size in calls[: 1 + (spread_at or sum(calls)) // max(calls)]:
-        assert bound([Training((), None)] * size).shape == (size, 1)
-        done += size
-        if spread:
-            assert done - spread[0] == spread_at
-            return
-    assert spread_at is None
+    bound = butfor.JoblibEngine(2).bind(_Own(micros), Table(X[:ROWS], y[:ROWS]), X[:1])
+    bound.expect(expected)
+    in_this = [set(bound([Training((), None)] * size).ravel()) == {os.getpid() % 2**20} for size in calls]
+    assert in_this == here
 
 
 def test_a_worker_encodes_a_table_once(monkeypatch):
     from butfor.learn import joblib_engine as engine
-    from butfor.mlp.learner import MLPLearner
+    from butfor.models.network import MLPLearner
 
     X, y = loans()
     table = Table(X[:ROWS], y[:ROWS], (X[ROWS:], y[ROWS:]))
@@ -1152,14 +1136,13 @@ def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
         textwrap.dedent("""
         import numpy as np, pandas as pd
         from sklearn.linear_model import LogisticRegression
-        import butfor, butfor.learn.joblib_engine as engine
+        import butfor
         from butfor import Training
 
         class Own(LogisticRegression):
             pass
 
         if __name__ == "__main__":
-            engine.START_SECONDS = engine.WARM_SECONDS = 0.0
             rng = np.random.default_rng(0)
             X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
             y = pd.Series((X["a"] > 0).astype(int))

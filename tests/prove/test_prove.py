@@ -228,6 +228,37 @@ def test_one_label_by_enumeration_is_a_proof_too(salary_population):
             assert (verdict.status, verdict.at_least, verdict.proof) == ("proven_none", 2, "enumeration")
 
 
+def one_label(model, X, y, asked, groups, theirs):
+    """An audit of all single labels, and for whom one of them changes the decision by the model's own `fit`."""
+    audit = butfor.LabelAudit(
+        model, budget=1, strategy="exhaustive", phi="everyone", psi="everything", members=1, fresh_seeds=0
+    ).fit(X, y, sensitive_features=groups)
+    before = model.fit(X, y).predict(asked)
+    turned = np.zeros(len(asked), bool)
+    for row in range(len(X)):
+        turned |= model.fit(X, y.where(y.index != row, 1 - y)).predict(asked) != before
+    return audit.explain_all(asked, sensitive_features=theirs), np.flatnonzero(turned).tolist()
+
+
+@pytest.mark.parametrize(("seed", "C"), [(29, 1.0), (32, 0.3)])
+def test_none_by_enumeration_is_proven_by_the_models_own_fit(seed, C):
+    """A solver that stops early is not where the engine expects it: some margins are off by 0.3 logits."""
+    table = made(seed, rows=40, people=30, columns=2, whole=True)
+    population, turned = one_label(LogisticRegression(C=C, tol=1e-2), *table)
+    assert [v.case for v in population if v.status == "found"] == turned
+    assert {v.proof for v in population if v.status == "proven_none"} == {"enumeration"}
+
+
+@pytest.mark.parametrize("wrong", [4, 5])
+def test_separable_labels_without_a_penalty_are_trained_by_the_models_own_fit(wrong):
+    """Rows 0 to 5 say no and the others yes, but for one: separable at once, or once that label is flipped."""
+    X = pd.DataFrame({"x": np.arange(12.0)})
+    y, groups = pd.Series(np.arange(12) >= 6).astype(int), np.array(["a", "b"] * 6)
+    y.iloc[wrong] = 1
+    population, turned = one_label(LogisticRegression(C=np.inf), X, y, X, groups, groups)
+    assert [v.case for v in population if v.status == "found"] == turned
+
+
 def test_models_without_a_prover_claim_nothing():
     X, y, asked, groups, theirs = made(3, rows=40)
     for model in (LogisticRegression(), RidgeClassifier(class_weight="balanced"), GaussianNB()):

@@ -8,8 +8,8 @@ import pytest
 
 from butfor import MLP, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
-from butfor.mlp.learner import MLPLearner
-from butfor.mlp.recipe import Rows
+from butfor.models.network import MLPLearner
+from butfor.nets.recipe import Rows
 from butfor.rank import NAMES, as_ranking, checked_scores, refuse_unaccepted
 from butfor.rank.mix import RankingMix
 from butfor.rank.named import Activation, Combined, Distance, Surrogate

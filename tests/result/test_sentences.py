@@ -5,7 +5,9 @@ from dataclasses import replace
 import pytest
 
 from butfor.data.labels import label_names
+from butfor.errors import plural
 from butfor.result.fresh import FreshSeeds
+from butfor.result.labels import TrainingLabel, expectation
 from butfor.result.person import Flip, Person
 from butfor.result.population import Population
 from butfor.result.run import Data, Run
@@ -110,6 +112,16 @@ def test_a_close_call_is_said_first():
 def test_how_many_flipped_labels_are_doubtful(doubts, words):
     flips = tuple(Flip(k, k, "deny = yes", {}, doubt) for k, doubt in enumerate(doubts))
     assert verdict(flip_set=flips).doubt_sentence == f"By the other groups' standard, {words}."
+
+
+def test_one_of_anything_is_spoken_of_as_one():
+    assert [plural(k, "person") for k in (0, 1, 2)] == ["0 people", "1 person", "2 people"]
+    assert plural(0.6, "of 68 labels is", "of 68 labels are") == "1 of 68 labels is"
+    close = verdict(fresh=FreshSeeds(5, 5, 1, 4, 0), flip_set=(Flip(3, 3, "deny = yes", {}),))
+    assert "without them, 1 does" in close.belief
+    assert "1 of 5 fresh seeds decides differently" in close.sentence
+    wrong = TrainingLabel(0, 0, "f", "no", 0.5, 0.9)
+    assert expectation([wrong]).startswith("About 1 of these 1 labels is likely to be wrong")
 
 
 def test_counts_and_rates_of_the_worlds_have_one_range():

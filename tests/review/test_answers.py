@@ -12,8 +12,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from butfor.errors import TableError
 from butfor.review.answers import _checked, cohens_kappa, read_answers
-from butfor.review.tasks import Task
-from recorded import OTHER, answered, fill_in, key_of, run
+from recorded import OTHER, answered, fill_in, key_of, key_with, of_kind, run, sealed
 
 
 def annotation(label: str, cancelled: bool = False) -> dict:
@@ -22,9 +21,9 @@ def annotation(label: str, cancelled: bool = False) -> dict:
 
 
 def test_label_studio_gives_the_same(german_file, tasks, tmp_path, capsys):
-    answers = answered(tasks, 9, 1)
+    answers = answered(tasks, 12, 1)
     _, wanted, _ = run(capsys, "review", german_file, "--answers", fill_in(tasks, answers))
-    assert "changed 9 of 30 chosen labels" in wanted
+    assert f"The reviewer changed 12 of {len(of_kind(tasks, 'control'))} labels of sex = female" in wanted
     exported = json.loads((tasks / "tasks.json").read_text())
     for k, task in enumerate(exported):
         label = answers[task["data"]["id"]]
@@ -40,13 +39,12 @@ def test_label_studio_gives_the_same(german_file, tasks, tmp_path, capsys):
     exported[1]["annotations"] = [annotation(label), annotation(OTHER[label]), annotation(label)]
     exported[2]["annotations"] = [annotation(label, cancelled=True)]
     path.write_text(json.dumps(exported))
-    tasks_ = tuple(Task(**task) for task in key_of(tasks))
-    given = read_answers([path], tasks_, tuple(OTHER)).reviewers[0]
+    given = read_answers([path], sealed(tasks)).reviewers[0]
     assert {given[exported[k]["data"]["id"]] for k in (1, 2)} == {"cannot tell"}
     assert given[exported[0]["data"]["id"]] == label
     exported[3]["annotations"] = []
     path.write_text(json.dumps(exported))
-    assert "1 of 60 tasks have no answer" in run(capsys, "review", german_file, "--answers", path)[2]
+    assert f"1 of {len(exported)} tasks has no answer" in run(capsys, "review", german_file, "--answers", path)[2]
 
 
 def edited(tasks: Path, change) -> Path:
@@ -67,8 +65,8 @@ def _label(value):
     [
         (_label("maybe"), "line 4 (task {id}): 'maybe' is not a label; write 'bad credit', 'good credit' or 'cannot"),
         (_label("Bad-credit"), "'Bad-credit' is not a label"),
-        (_label(""), "1 of 60 tasks have no answer; the first is task {id} (line 4). Write a label or 'cannot tell'"),
-        (lambda rows: rows.pop(3), "1 of 60 tasks have no answer; the first is task {id}. Write"),
+        (_label(""), "tasks has no answer; the first is task {id} (line 4). Write a label or 'cannot tell'"),
+        (lambda rows: rows.pop(3), "tasks has no answer; the first is task {id}. Write"),
         (
             lambda rows: rows[3].__setitem__(0, "17"),
             "line 4: this review has no task '17'; its ids begin",
@@ -97,10 +95,9 @@ def test_bad_answers_get_one_sentence_and_change_nothing(german_file, tasks, tmp
 
 
 def test_capitals_do_not_matter_where_one_label_is_meant():
-    review = (Task("K-1", 0, 0, "deny = no", decoy=False, people=0),)
 
     def read(given: str, names: tuple[str, ...]) -> str:
-        return _checked([("line 2", "K-1", given)], review, names, "tasks.csv")["K-1"]
+        return _checked([("line 2", "K-0", given)], key_with(names[:1], names), "tasks.csv")["K-0"]
 
     names = ("deny = no", "deny = yes")
     assert [read(given, names) for given in ("YES", "Deny = No", "no ", "Cannot Tell")] == [
@@ -130,7 +127,7 @@ def test_a_key_of_another_audit_or_none_is_refused(german_file, salary_file, tas
 def test_answers_to_another_review_of_the_same_audit_are_refused(german_file, tasks, tmp_path, capsys):
     """Another seed, another number of labels: other ids, though rows are the same."""
     filled, codes = fill_in(tasks, answered(tasks, 9, 2)), {key_of(tasks)[0]["id"][:5]}
-    for k, options in enumerate((("--random-state", 4, "--labels", 30), ("--random-state", 3, "--labels", 29))):
+    for k, options in enumerate((("--random-state", 4, "--labels", 30, "--anyway"), ("--labels", 29, "--anyway"))):
         other = tmp_path / str(k) / "tasks"
         assert run(capsys, "review", german_file, "--out", other, *options)[0] == 0
         codes |= {key_of(other)[0]["id"][:5]}
@@ -142,23 +139,26 @@ def test_answers_to_another_review_of_the_same_audit_are_refused(german_file, ta
     assert not (tmp_path / "x").exists()
 
 
-def test_two_reviewers_correct_what_they_agree_on(german_file, tasks, capsys):
-    one, other = answered(tasks, 12, 1), answered(tasks, 9, 2)
-    unsure = next(t["id"] for t in key_of(tasks) if not t["decoy"])
-    other[unsure] = "cannot tell"
+def test_two_reviewers_correct_what_they_agree_on_in_both_groups(german_file, tasks, capsys):
+    one, other = answered(tasks, 14, 2, 1), answered(tasks, 12, 1)
+    unsure = of_kind(tasks, "label")[0]
+    other[unsure["id"]] = "cannot tell"
     files = [fill_in(tasks, answers, name=name) for name, answers in (("a.csv", one), ("b.csv", other))]
-    outcome = read_answers(files, tuple(Task(**task) for task in key_of(tasks)), tuple(OTHER))
-    alike = [one[task] == other[task] for task in one]
-    assert sum(alike) == 60 - 3 - 1 - 1
+    outcome = read_answers(files, sealed(tasks))
+    n = len(one)
+    assert sum(one[task] == other[task] for task in one) == n - 5
     assert outcome.evidence.kappa == pytest.approx(cohen_kappa_score(list(one.values()), list(other.values())))
-    changed = {t["position"] for t in key_of(tasks) if not t["decoy"] and one[t["id"]] == other[t["id"]] != t["label"]}
+    changed = {t["position"] for t in key_of(tasks) if one[t["id"]] == other[t["id"]] != t["label"]}
     assert set(outcome.made) == changed
-    assert len(changed) == 8
+    assert len(changed) == 11 + 1
     code, out, _ = run(capsys, "review", german_file, "--answers", files[0], "--answers", files[1])
     assert code == 0
-    assert "reviewers changed 8 of 29 chosen labels" in out.lower()
-    assert "Reviewer error on decoys: reviewer 1 3.3 %, 1 of 30" in out
-    assert "same answer to 55 of 60 tasks (Cohen's κ" in out
+    pairs = len(of_kind(tasks, "control")) - 1
+    assert f"The reviewers changed 11 of {pairs} labels of sex = female" in out
+    assert f"and 1 of {pairs} controls" in out or f"and 0 of {pairs} controls" in out
+    clear = len(of_kind(tasks, "clear case"))
+    assert f"Reviewer error on clear cases: reviewer 1 {100 / clear:.1f} %, 1 of {clear}" in out
+    assert f"same answer to {n - 5} of {n} tasks (Cohen's κ" in out
     assert run(capsys, "review", german_file, "--answers", files[0], "--answers", files[0])[0] == 2
 
 

@@ -19,18 +19,21 @@ from butfor.learn.named import model_named
 from butfor.report.page import review_page
 from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
-from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, run
+from butfor.result.record import percent
+from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, of_kind, run
+
+KINDS = ("label", "control", "clear case")
 
 
 @pytest.fixture(scope="module")
 def closed(german_file, tmp_path_factory) -> tuple[Path, Path, str]:
-    """A review of 30 labels whose answers came back: nine changed, a decoy too, one that nobody could tell."""
+    """A review of 30 labels whose answers came back: nine changed, a control and a clear case too, and one label that
+    nobody could tell."""
     folder = tmp_path_factory.mktemp("closed")
-    assert (
-        main(["review", str(german_file), "--out", str(folder / "tasks"), "--labels", "30", "--random-state", "3"]) == 0
-    )
-    answers = answered(folder / "tasks", 9, 1)
-    answers[next(t["id"] for t in reversed(key_of(folder / "tasks")) if not t["decoy"])] = "cannot tell"
+    options = ["--labels", "30", "--random-state", "3", "--anyway"]
+    assert main(["review", str(german_file), "--out", str(folder / "tasks"), *options]) == 0
+    answers = answered(folder / "tasks", 9, 1, 1)
+    answers[of_kind(folder / "tasks", "label")[12]["id"]] = "cannot tell"
     filled, printed = fill_in(folder / "tasks", answers, ";"), io.StringIO()
     with contextlib.redirect_stdout(printed):
         assert main(["review", str(german_file), "--answers", str(filled), "--out", str(folder / "after")]) == 0
@@ -39,18 +42,21 @@ def closed(german_file, tmp_path_factory) -> tuple[Path, Path, str]:
 
 def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(german_file, closed):
     tasks, after, out = closed
-    p = fisher_exact([[9, 20], [1, 19]], alternative="greater")[1]
-    assert out.startswith(
-        "Reviewers changed 9 of 29 chosen labels (31 %) and 1 of 20 decoys (5 %) with the same recorded"
-    )
+    n, clear = len(of_kind(tasks, "control")) - 1, len(of_kind(tasks, "clear case"))
+    p = fisher_exact([[9, n - 9], [1, n - 1]], alternative="greater")[1]
+    assert out.startswith(f"The reviewer changed 9 of {n} labels of sex = female ({percent(9 / n)}) and 1 of {n} contr")
+    assert f": {100 * 8 / n:.1f} points more (90 % interval " in out
     assert f"p = {p:.2g}" in out
-    assert "\nWith 9 of 600 labels corrected, " in out
-    assert "Reviewer error on decoys: 3.3 %, 1 of 30 (95 % interval 0 to 17 %)." in out
-    assert "1 of 60 tasks got no label" in out
+    assert f"So about 8 of these {n} labels were held to a stricter standard than labels of other groups." in out
+    assert "the labels differ under the same eyes, not which are right." in out
+    assert "\nWith 10 of 600 labels corrected, " in out
+    assert f"Reviewer error on clear cases: {percent(1 / clear)}, 1 of {clear} (95 % interval " in out
+    assert f"1 of {len(key_of(tasks))} tasks got no label" in out
     assert len(out.splitlines()) <= 10
-    wrong = [t for t in key_of(tasks) if not t["decoy"]][:9]
+    wrong = [*of_kind(tasks, "label")[:9], of_kind(tasks, "control")[0]]
     corrections = pd.read_csv(after / "corrections.csv")
-    assert set(corrections["row"]) == {task["row"] for task in wrong}, "a decoy stays as it was"
+    assert set(corrections["row"]) == {task["row"] for task in wrong}, "both groups' labels; a clear case stays"
+    assert corrections["kind"].value_counts().to_dict() == {"label": 9, "control": 1}
     assert (corrections["reviewed"] == corrections["recorded"].map(OTHER)).all()
     data = load_dataset("german")
     recorded = data.y_train.map(dict(enumerate(data.label_names)))
@@ -77,7 +83,8 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
     assert f"\nsex = female: decided 'good credit': {100 * before[women].mean():.1f} % before" in out
     page = (after / "review.html").read_text()
     assert f"<h1>{reviewed.sentence}</h1>" in page
-    assert "Reviewer error on decoys: 3.3" in page
+    assert "Reviewer error on clear cases: " in page
+    assert "not which are right" in page
     assert "show nothing" not in page
     assert page.count("<svg") == 2
     record = Population.from_json(after / "review.json")
@@ -91,17 +98,17 @@ def test_a_second_round_starts_from_the_corrected_table_and_asks_nothing_twice(c
     tasks, after, _ = closed
     record = after / "review.json"
     first = {task["position"] for task in key_of(tasks)}
-    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 20)[0] == 0
+    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 20, "--anyway")[0] == 0
     second = key_of(tmp_path / "tasks")
     assert not first & {task["position"] for task in second}
     corrected = pd.read_csv(after / "corrected.csv")["label"]
     assert all(task["label"] == corrected[task["position"]] for task in second)
-    filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 12, 0))
+    filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 12))
     code, out, _ = run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")
     assert code == 0, out
     assert "With 12 of 600 labels corrected" in out
     both = Population.from_json(tmp_path / "after" / "review.json").reviewed
-    assert len(both.corrected) == 21
+    assert len(both.corrected) == 22
     assert set(both.answered) == first | {task["position"] for task in second}
     first_round = Population.from_json(record).reviewed
     assert both.before == first_round.after
@@ -116,22 +123,22 @@ def test_the_same_in_python_without_files():
     with pytest.raises(SettingError, match=r"review_tasks\(\) first"):
         audit.after_review({}, TABLE)
     review = audit.review_tasks(labels=60)
-    assert {label.group for label in review.labels} == {"b"}, "the group that falls short comes first"
+    assert {label.group for label in review.labels} == {"b"}, "the group that falls short"
     assert "group" not in review.shown.columns
-    assert len(review.shown) == 120
+    groups = {kind: {TABLE["group"][t.position] for t in review.tasks if t.kind == kind} for kind in KINDS}
+    assert groups == {"label": {"b"}, "control": {"a"}, "clear case": {"a", "b"}}
     answers = {t.id: "yes" if PLANTED[t.position] else t.label for t in review.tasks}
-    right = sum(bool(PLANTED[t.position]) for t in review.tasks if not t.decoy)
+    right = planted = sum(bool(PLANTED[t.position]) for t in review.tasks if t.kind == "label")
     assert right > 20
     wrong = np.array([label.wrong for label in review.labels])
-    planted = sum(PLANTED[t.position] for t in review.tasks if not t.decoy)
     assert wrong.sum() == pytest.approx(planted, abs=2 * np.sqrt(wrong @ (1 - wrong)))  # two standard errors
     for bad, sentence in (
-        ({}, "120 of 120 tasks have no answer"),
+        ({}, f"{len(answers)} of {len(answers)} tasks have no answer"),
         (answers | {"17": "yes"}, "this review has no task '17'"),
         (answers | {review.tasks[0].id: "maybe"}, "'maybe' is not a label"),
         (dict.fromkeys(answers, "yes"), "These answers show nothing: .*apply_anyway=True"),
-        (dict.fromkeys(answers, "no"), "show nothing wrong: reviewers changed none of the 60 chosen labels"),
-        ([answers, dict.fromkeys(answers, "cannot tell")], "These answers show nothing: no chosen label"),
+        (dict.fromkeys(answers, "no"), r"show nothing wrong: none of the \d+ labels of group = b was changed"),
+        ([answers, dict.fromkeys(answers, "cannot tell")], "These answers show nothing: no label under review"),
         ([], "There are no answers"),
         ("yes", "must be a dictionary from task ids to labels, not str"),
     ):
@@ -157,8 +164,8 @@ def test_the_same_in_python_without_files():
 def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, capsys):
     small = ("--members", "2", "--fresh-seeds", "5", "--epochs", "30", "--budget", "3", "--cases", "0:4")
     record = audited(tmp_path / "audit", "german", *small)
-    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 40)[0] == 0
-    filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 40, 0))
+    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 40, "--anyway")[0] == 0
+    filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 40))
     assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
     reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
     assert reviewed.seeded
@@ -168,7 +175,7 @@ def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, c
 
 def test_a_table_that_changed_leaves_no_folder_behind(german_file, tasks, tmp_path, capsys):
     away = changed(german_file, tmp_path / "away.json", lambda record: record["run"]["data"].update(sha256="0"))
-    filled = fill_in(tasks, answered(tasks, 9, 2))
+    filled = fill_in(tasks, answered(tasks, 9))
     code, _, said = run(capsys, "review", away, "--answers", filled, "--out", tmp_path / "after")
     assert code == 2
     assert "its training rows are different" in said
@@ -199,42 +206,35 @@ def test_a_careless_reviewer_corrects_nothing_unless_told_otherwise(german_file,
         reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
         assert out.startswith("These answers show nothing")
         page = (tmp_path / "after" / "review.html").read_text()
-        assert "<h1>These answers show nothing: reviewers changed" in page
+        assert "<h1>These answers show nothing: the reviewer changed" in page
         assert f"{reviewed.sentence} The corrections were made because of" in page
 
 
-def test_a_round_with_little_to_find_says_so_and_stops(german_file, tmp_path, capsys):
-    """Here because no group falls short: of its labels none is likely to be wrong."""
-
-    def right(record: dict) -> None:
-        for label in record["labels"]:
-            label["wrong"] = 0.0
-
-    record = changed(german_file, tmp_path / "right.json", right)
-    code, out, _ = run(capsys, "review", record, "--out", tmp_path / "tasks")
+def test_a_review_that_can_hardly_show_anything_is_not_written(german_file, tmp_path, capsys):
+    """The gap of German women may be chance, and about 8 of their labels are likely to be wrong."""
+    given = ("review", german_file, "--out", tmp_path / "tasks", "--labels", 40)
+    code, out, _ = run(capsys, *given)
     assert code == 1
-    assert out.startswith(
-        "A review has little to find: about 0 of the first 100 labels are likely to be wrong. No tasks were"
-    )
-    assert not (tmp_path / "tasks").exists()
-    assert not (tmp_path / "tasks.key.json").exists()
-    code, out, _ = run(capsys, "review", record, "--out", tmp_path / "tasks", "--anyway")
-    assert code == 0
-    assert len(key_of(tmp_path / "tasks")) > 90
+    assert "a reviewer who errs one time in ten will show it with probability 0." in out
+    assert "no number of labels makes that 0.8." in out
+    assert out.endswith("No tasks were written; --anyway writes them.\n")
+    assert not list(tmp_path.iterdir())
+    assert run(capsys, *given, "--anyway")[0] == 0
+    assert len(of_kind(tmp_path / "tasks", "label")) == 40
 
 
 def test_a_corrected_table_has_the_values_of_the_table_that_was_audited(tmp_path):
     """Sentences say "deny = no"; the column holds no."""
     rng = np.random.default_rng(2)
-    table = pd.DataFrame({"score": rng.normal(size=400), "sex": rng.choice(["f", "m"], 400)})
-    table["deny"] = np.where(table["score"] + 0.5 * rng.normal(size=400) > 0, "no", "yes")
+    table = pd.DataFrame({"score": rng.normal(size=1000), "sex": rng.choice(["f", "m"], 1000)})
+    table["deny"] = np.where(table["score"] + 1.2 * rng.normal(size=1000) > 0, "no", "yes")
     hurt = table.index[(table["sex"] == "f") & (table["deny"] == "no")][::3]
     table.loc[hurt, "deny"] = "yes"
     table.to_csv(tmp_path / "loans.csv", index=False)
     audit = ["--label", "deny", "--adverse", "yes", "--sensitive", "sex", "--model", "logistic", "--cases", "0:3"]
     assert main(["audit", str(tmp_path / "loans.csv"), *audit, "--out", str(tmp_path / "report")]) == 0
     record = str(tmp_path / "report" / "audit.json")
-    assert main(["review", record, "--out", str(tmp_path / "tasks"), "--labels", "15"]) == 0
+    assert main(["review", record, "--out", str(tmp_path / "tasks"), "--labels", "60"]) == 0
     truth = {t["id"]: "no" if t["row"] in hurt else t["label"] for t in key_of(tmp_path / "tasks")}
     filled = str(fill_in(tmp_path / "tasks", truth, ","))
     assert main(["review", record, "--answers", filled, "--out", str(tmp_path / "after")]) == 0

@@ -1,13 +1,16 @@
-"""Limits that an audit is held to: kept, failed, or not to be measured."""
+"""Limits that an audit or a comparison of groups is held to: kept, failed, or the data cannot tell."""
 
+import json
 from dataclasses import replace
 from pathlib import Path
-from xml.etree import ElementTree
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from butfor.cli import main
 from butfor.result.population import Population
-from butfor.review.gate import Check, check, junit, markdown, share_in
+from butfor.review.gate import check_shares, share_in
 from recorded import changed, run
 
 
@@ -61,7 +64,7 @@ def test_limits_are_kept_or_not(german_file, salary_file, capsys):
     assert "FAILED: max-close-calls 30 %: 5 of 10" in out
 
 
-def test_what_cannot_be_measured_is_not_kept(salary_file, german_file, tmp_path, capsys):
+def test_what_cannot_be_measured_is_neither_kept_nor_broken(salary_file, german_file, tmp_path, capsys):
     def unchecked(record):
         for person in record["people"]:
             person |= {"fresh": None, "without_flips": None}
@@ -72,19 +75,21 @@ def test_what_cannot_be_measured_is_not_kept(salary_file, german_file, tmp_path,
             person["eligible"] = False
 
     limits = ("--max-solid", "99%", "--max-close-calls", "99%")
-    for source, change, failed, sentence in [
+    for source, change, unknown, sentence in [
         (salary_file, unchecked, 2, "6 of these were not tested under fresh seeds"),
         (german_file, unchecked, 0, "this model has no seed"),
         (german_file, nobody, 2, "Audited: 0 of "),
         (german_file, lambda record: record["run"].update(interrupted=True), 2, "interrupted"),
     ]:
-        code, out, _ = run(capsys, "gate", changed(source, tmp_path / "audit.json", change), *limits)
-        assert out.count("FAILED") == failed
-        assert code == (1 if failed else 0)
+        record = changed(source, tmp_path / "audit.json", change)
+        code, out, _ = run(capsys, "gate", record, *limits)
+        assert out.count("CANNOT TELL") == unknown
+        assert code == (4 if unknown else 0)
         assert sentence in out
+    assert run(capsys, "gate", record, *limits, "--max-switch", "0%")[0] == 1, "broken counts before unknown"
 
 
-def test_whoever_was_not_searched_for_to_the_end_counts_as_found(german_file, tmp_path, capsys):
+def test_whoever_was_not_searched_for_to_the_end_may_be_found(german_file, tmp_path, capsys):
     def stopped(record):
         verdicts = Population.from_dict(record)
         left = [p for p, v in zip(record["people"], verdicts, strict=True) if v.status == "not_found"][:4]
@@ -94,7 +99,8 @@ def test_whoever_was_not_searched_for_to_the_end_counts_as_found(german_file, tm
     shorter = changed(german_file, tmp_path / "audit.json", stopped)  # 16 of 39 are solid
     assert "was stopped before" in Population.from_json(shorter).sentence
     code, out, _ = run(capsys, "gate", shorter, "--max-solid", "45%")
-    assert (code, "may be up to 20" in out) == (1, True)
+    assert (code, "may be up to 20" in out) == (4, True)
+    assert run(capsys, "gate", shorter, "--max-solid", "40%")[0] == 1
     assert run(capsys, "gate", shorter, "--max-solid", "52%")[0] == 0
 
 
@@ -104,34 +110,6 @@ def test_one_person_can_be_held_to_limits(german_file, tmp_path, capsys):
     assert run(capsys, "gate", path, "--max-solid", "100%")[0] == 0
     changed(path, path, lambda r: r["run"].update(interrupted=True))
     assert "interrupted" in run(capsys, "gate", path, "--max-solid", "100%")[1]
-
-
-def test_junit_and_markdown_are_written(german_file, tmp_path, capsys):
-    code, _, _ = run(
-        capsys, "gate", german_file, "--max-solid", "5%", "--max-switch", "99%", "--junit", tmp_path / "gate.xml",
-        "--markdown", tmp_path / "gate.md",
-    )  # fmt: skip
-    assert code == 1
-    suite = ElementTree.parse(tmp_path / "gate.xml").getroot()
-    assert (suite.tag, suite.get("tests"), suite.get("failures")) == ("testsuite", "2", "1")
-    cases = {case.get("name"): case for case in suite.iter("testcase")}
-    assert set(cases) == {"max-solid", "max-switch"}
-    assert "16 of 39" in cases["max-solid"].find("failure").get("message")
-    assert cases["max-switch"].find("failure") is None
-    text = (tmp_path / "gate.md").read_text()
-    assert "1 of 2 limits failed" in text
-    assert "| **failed** | max-solid 5 % |" in text
-    code, _, err = run(capsys, "gate", german_file, "--max-solid", "5%", "--junit", tmp_path / "no" / "gate.xml")
-    assert code == 2
-    assert len(err.splitlines()) == 1
-
-
-def test_odd_names_of_groups_break_neither_file():
-    odd = [Check("max-solid", 0.1, kept, "'a|b' & '<c>\x00\x0b' \ud800\n differ") for kept in (True, False)]
-    assert len(list(ElementTree.fromstring(junit(odd).encode()).iter("testcase"))) == 2
-    rows = markdown(odd).splitlines()[-2:]
-    assert all(row.replace("\\|", "").count("|") == 4 for row in rows)
-    assert all("<c>" not in row for row in rows)
 
 
 @pytest.mark.parametrize(("text", "share"), [("5%", 0.05), ("0.05", 0.05), (" 2.5 % ", 0.025), ("0", 0)])
@@ -159,10 +137,108 @@ def test_one_decision_of_forty_is_more_than_two_percent(german_file):
     people = [replace(verdict, switch_changes=k == 0) for k, verdict in enumerate(audit)]
     population = Population(people, audit.run)
     assert len(population) == 40
-    assert [check(population, max_switch=limit)[0].kept for limit in (0.02, 0.025, 0.03)] == [False, True, True]
+    assert [check_shares(population, max_switch=limit)[0].code for limit in (0.02, 0.025, 0.03)] == [1, 0, 0]
 
 
 def test_a_limit_met_exactly_is_kept(german_file):
     population = Population.from_json(german_file)
     share = len(population.solid) / len(population.eligible)
-    assert [c.kept for c in check(population, max_solid=share)] == [True]
+    assert [c.code for c in check_shares(population, max_solid=share)] == [0]
+
+
+# --- gaps -----------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def loans(tmp_path_factory) -> Path:
+    """Group b was refused too often, a and c were not, and d is too small to be compared."""
+    folder, rng = tmp_path_factory.mktemp("loans"), np.random.default_rng(5)
+    group = np.repeat(["a", "b", "c", "d"], [500, 300, 300, 12])
+    income = rng.normal(size=len(group))
+    granted = (income + 0.6 * rng.normal(size=len(group)) > 0) & ~((group == "b") & (rng.random(len(group)) < 0.4))
+    frame = pd.DataFrame({"group": group, "income": income, "granted": np.where(granted, "yes", "no")})
+    frame.to_csv(folder / "loans.csv", index=False)
+    asked = ("--label", "granted", "--adverse", "no", "--sensitive", "group", "--n-jobs", "1", "--quiet")
+    assert main(["standard", str(folder / "loans.csv"), *asked, "--out", str(folder / "out")]) == 0
+    return folder / "out" / "standard.json"
+
+
+def gaps(path: Path) -> dict[str, dict]:
+    return {group["group"]: group for group in json.loads(path.read_text())["groups"]}
+
+
+def test_a_gap_is_kept_broken_or_not_to_be_told(loans, capsys):
+    code, out, _ = run(capsys, "gate", loans, "--max-gap", 2)
+    assert code == 1
+    lines = {line.split("group = ")[1][0]: line for line in out.splitlines()}
+    assert lines["a"].startswith("kept: max-gap 2 points: group = a: gap −"), "it is favoured"
+    assert lines["b"].startswith("FAILED: max-gap 2 points: group = b: gap ")
+    assert lines["d"].startswith("CANNOT TELL: max-gap 2 points: group = d is not compared: 12 rows")
+    assert run(capsys, "gate", loans, "--max-gap", 2, "--except", "b", "--except", "c")[0] == 4, "d remains"
+    without = ("--except", "b", "--except", "group = c", "--except", "d")
+    assert run(capsys, "gate", loans, "--max-gap", 2, *without)[0] == 0
+    low, high = gaps(loans)["b"]["bounds"]
+    between = 100 * (0.2 * gaps(loans)["b"]["difference"] + 0.8 * high)
+    code, out, _ = run(capsys, "gate", loans, "--max-gap", between, "--except", "d")
+    assert code == 4
+    told = next(line for line in out.splitlines() if "group = b" in line)
+    assert told.endswith("If the gap stays as it is, it takes about 1.6 times the rows.")
+    for limit, code in ((100 * high + 0.1, 0), (100 * low - 0.1, 1)):
+        assert run(capsys, "gate", loans, "--max-gap", limit, "--except", "d")[0] == code
+
+
+def test_bounds_hold_for_all_groups_at_once(loans, german_file, capsys):
+    for group in gaps(loans).values():
+        ratio = (group["bounds"][1] - group["bounds"][0]) / (group["interval"][1] - group["interval"][0])
+        assert 1.05 < ratio < 1.45, "of three groups, about 2.4 instead of 2 standard errors"
+    code, out, _ = run(capsys, "gate", german_file, "--max-gap", 2, "--json")
+    compared = json.loads(german_file.read_text())["run"]["standard"]["comparisons"]
+    checks = json.loads(out)
+    assert [(check["low"], check["high"]) for check in checks] == [tuple(group["bounds"]) for group in compared]
+    assert {check["result"] for check in checks} == {"cannot tell"}
+    assert code == 4
+
+
+def test_without_draws_nobody_can_tell(loans, tmp_path, capsys):
+    asked = ("--label", "granted", "--adverse", "no", "--sensitive", "group", "--n-jobs", "1", "--draws", "0")
+    table, out = loans.parents[1] / "loans.csv", tmp_path / "out"
+    assert run(capsys, "standard", table, *asked, "--out", out)[0] == 0
+    code, said, _ = run(capsys, "gate", out / "standard.json", "--max-gap", 100, "--except", "d")
+    assert code == 4
+    assert "group = a has no bounds" in said
+    audit = ("--label", "granted", "--sensitive", "group", "--model", "logistic", "--cases", "0:2", "--budget", "1")
+    assert run(capsys, "audit", table, *audit, "--out", out, "--overwrite")[0] == 0
+    code, said, _ = run(capsys, "gate", out / "audit.json", "--max-gap", 100)
+    assert (code, "--adverse" in said) == (4, True)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        (("--max-gap", "2%"), "give percentage points from 0 to 100"),
+        (("--max-gap", "nan"), "give percentage points from 0 to 100"),
+        (("--max-gap", "-1"), "give percentage points from 0 to 100"),
+        (("--max-gap", "2", "--except", "e"), "--except: there is no group 'e'. The groups are"),
+        (("--max-gap", "2", *(each for name in "abcd" for each in ("--except", name))), "--except leaves no group"),
+        (("--max-solid", "5%"), "compares groups only; give the audit.json"),
+        (("--max-solid", "5%", "--except", "a"), "--except goes with --max-gap"),
+    ],
+    ids=str,
+)
+def test_what_cannot_be_asked_of_a_comparison_gets_a_sentence(loans, capsys, options, sentence):
+    code, out, err = run(capsys, "gate", loans, *options)
+    assert (code, out) == (2, "")
+    assert sentence in err
+    assert len(err.splitlines()) == 1
+
+
+def test_a_comparison_that_was_changed_is_refused(loans, tmp_path, capsys):
+    record = json.loads(loans.read_text())
+    record["groups"][1]["bounds"] = [-0.01, 0.01]
+    (tmp_path / "standard.json").write_text(json.dumps(record))
+    code, _, err = run(capsys, "gate", tmp_path / "standard.json", "--max-gap", 2)
+    assert code == 2
+    assert "was changed since butfor wrote it" in err
+    bent = changed(loans, tmp_path / "bent.json", lambda record: record["groups"][0].update(bounds=["x", 1]))
+    code, _, err = run(capsys, "gate", bent, "--max-gap", 2)
+    assert (code, "bounds[0] must be float" in err) == (2, True)

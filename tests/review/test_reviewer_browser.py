@@ -73,51 +73,53 @@ def silent(browser: Any) -> Iterator[None]:
 
 
 def test_a_review_from_the_first_answer_to_the_corrected_table(browser, german_file, tasks, tmp_path, capsys):
-    wanted = {str(number): label for number, label in answered(tasks, wrong_labels=20, wrong_decoys=0).items()}
+    wanted = {str(number): label for number, label in answered(tasks, 20).items()}
     ids = [str(task["id"]) for task in key_of(tasks)]
+    total = len(ids)
     wanted[ids[7]] = "cannot tell"
     keys = {"bad credit": "1", "good credit": "2", "cannot tell": "0"}
     shown = pd.read_csv(tasks / "tasks.csv", dtype=str, keep_default_na=False)
     browser.get((tasks / "review.html").as_uri())
     assert text(browser, "question") == "credit: bad credit (unfavourable) or good credit (favourable)?"
-    assert text(browser, "count") == "0 of 60 answered"
+    assert text(browser, "count") == f"0 of {total} answered"
     assert values(browser) == shown.iloc[0].drop(["id", "label"]).to_dict()
 
     press(browser, "".join(keys[wanted[number]] for number in ids[:20]))
-    assert text(browser, "place") == "Task 21 of 60"
+    assert text(browser, "place") == f"Task 21 of {total}"
     assert text(browser, "status") == f"Task 20: {wanted[ids[19]]}."
     browser.refresh()
-    assert text(browser, "count") == "20 of 60 answered"
-    assert text(browser, "place") == "Task 21 of 60"
+    assert text(browser, "count") == f"20 of {total} answered"
+    assert text(browser, "place") == f"Task 21 of {total}"
     assert values(browser) == shown.iloc[20].drop(["id", "label"]).to_dict()
     for number in ids[20:25]:
         choose(browser, wanted[number])
 
     press(browser, LEFT * 2)
-    assert text(browser, "place") == "Task 24 of 60"
+    assert text(browser, "place") == f"Task 24 of {total}"
     assert pressed(browser) == [wanted[ids[23]]]
     choose(browser, "cannot tell")  # and back to what is open
-    assert text(browser, "place") == "Task 26 of 60"
-    assert text(browser, "count") == "25 of 60 answered"
+    assert text(browser, "place") == f"Task 26 of {total}"
+    assert text(browser, "count") == f"25 of {total} answered"
     press(browser, LEFT * 2 + keys[wanted[ids[23]]])
 
     half = save(browser, tmp_path / "half")
-    assert "35 of 60 tasks are still open" in text(browser, "status")
+    assert f"{total - 25} of {total} tasks are still open" in text(browser, "status")
     code, _, err = run(capsys, "review", german_file, "--answers", half, "--key", tmp_path / "tasks.key.json")
     assert code == 2
-    assert "35 of 60 tasks have no answer" in err
+    assert f"{total - 25} of {total} tasks have no answer" in err
 
-    press(browser, RIGHT * 34 + keys[wanted[ids[59]]])  # the last first, then what is open from the start
-    assert text(browser, "place") == "Task 26 of 60"
-    press(browser, "".join(keys[wanted[number]] for number in ids[25:59]))
-    assert text(browser, "status").endswith("All 60 are answered: save them now.")
+    press(browser, RIGHT * (total - 26) + keys[wanted[ids[-1]]])  # the last first, then what is open from the start
+    assert text(browser, "place") == f"Task 26 of {total}"
+    press(browser, "".join(keys[wanted[number]] for number in ids[25:-1]))
+    assert text(browser, "status").endswith(f"All {total} are answered: save them now.")
     whole = save(browser, tmp_path / "whole")
     assert "Every task has an answer." in text(browser, "status")
     assert pd.read_csv(whole, dtype=str).set_index("id")["label"].to_dict() == wanted
     code, out, err = run(capsys, "review", german_file, "--answers", whole, "--key", tmp_path / "tasks.key.json")
     assert code == 0, err
-    told = [task for task in key_of(tasks) if not task["decoy"] and wanted[str(task["id"])] != "cannot tell"]
-    assert f"{sum(wanted[str(task['id'])] != task['label'] for task in told)} of {len(told)} " in out
+    told = [task for task in key_of(tasks) if wanted[str(task["id"])] != "cannot tell"]
+    assert len(told) == total - 1
+    assert "labels of sex = female" in out
 
 
 def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
@@ -215,6 +217,8 @@ def test_by_keyboard_alone_and_no_answer_by_accident(browser, tmp_path):
     french = "dispatchEvent(new KeyboardEvent('keydown', {key: '&', code: 'Digit1', bubbles: true}))"
     browser.execute_script(f"document.body.{french}")
     assert text(browser, "status") == "Task 3: no."
+    save(browser, tmp_path / "saved")
+    assert "1 of 4 tasks is still open" in text(browser, "status")
 
 
 def test_where_the_browser_keeps_nothing_it_says_so_and_works(browser, tmp_path):

@@ -1,4 +1,4 @@
-"""The page that asks a reviewer: what it holds, what it escapes, and that it gives no decoy away."""
+"""The page that asks a reviewer: what it holds, what it escapes, and that it gives no task away."""
 
 import html.parser
 import json
@@ -14,9 +14,8 @@ from butfor import LabelAudit, Population
 from butfor.review.answers import read_answers
 from butfor.review.rebuild import review_of
 from butfor.review.reviewer_page import question, reviewer_page
-from butfor.review.tasks import Task
 from butfor.review.write import write_review
-from recorded import LABELS, TABLE, key_of
+from recorded import LABELS, TABLE, key_of, key_with
 
 EVIL = "</script><img src=x onerror=document.title='run'><!--<script>"
 
@@ -74,8 +73,8 @@ def test_in_python_the_labels_own_name_asks():
     audit.fit(TABLE, LABELS.rename("loan"), sensitive_features="group", adverse="no")
     assert audit.review_tasks(labels=5).question == "loan: no (unfavourable) or yes (favourable)?"
     for unnamed in (None, 0):
-        audit.fit(TABLE, LABELS.rename(unnamed), sensitive_features="group")
-        assert audit.review_tasks(labels=5).question == "No or yes?"
+        audit.fit(TABLE, LABELS.rename(unnamed), sensitive_features="group", adverse="no")
+        assert audit.review_tasks(labels=5).question == "No (unfavourable) or yes (favourable)?"
 
 
 def test_a_page_holds_the_rows_and_loads_nothing(tasks):
@@ -85,30 +84,31 @@ def test_a_page_holds_the_rows_and_loads_nothing(tasks):
     assert data["columns"] == list(shown.columns[1:])
     assert data["tasks"] == shown.to_numpy().tolist()
     assert data["labels"] == ["bad credit", "good credit"]
-    assert set(data) == {"review", "question", "labels", "written", "unsure", "columns", "tasks"}
+    assert set(data) == {"review", "question", "look", "labels", "written", "unsure", "columns", "tasks"}
     parts = Parts(page)
     policy = next(known["content"] for tag, known in parts.tags if known.get("http-equiv"))
     assert policy.startswith("default-src 'none'; style-src 'sha256-")
     assert not re.search(r"https?:|url\(|@import|fetch|XMLHttp|WebSocket|sendBeacon|EventSource|innerHTML|eval", page)
-    for word in ("decoy", "chosen", "keystone", "audit", "logit", "doubt", "record", "male", "sex"):
+    for word in ("control", "clear case", "chosen", "keystone", "audit", "logit", "doubt", "record", "male", "sex"):
         assert word not in page
     for tag, known in parts.tags:
         assert tag not in ("link", "img", "iframe", "object", "form", "base")
         assert not {"src", "href", "action"} & set(known)
 
 
-def test_nothing_that_the_reviewer_gets_depends_on_who_is_a_decoy(german_file, tmp_path):
-    """The same tasks with chosen labels and decoys the other way round, and every other fact of the key changed, make
-    the same files to the last byte."""
+def test_nothing_that_the_reviewer_gets_depends_on_why_a_task_is_asked(german_file, tmp_path):
+    """The same tasks with labels and controls the other way round, and every other fact of the key changed, make the
+    same files to the last byte."""
     review = review_of(Population.from_json(german_file), labels=20)
+    kinds = {"label": "control", "control": "clear case", "clear case": "label"}
     other = tuple(
         replace(
             task, position=task.position + 1, row="elsewhere", label="other", people=9, doubt=0.123, wrong=0.321,
-            decoy=not task.decoy,
+            kind=kinds[task.kind], control=3,
         )
         for task in review.tasks
     )  # fmt: skip
-    changed = replace(review, tasks=other, labels=(), seed=5, rows=replace(review.rows, audit="x"))
+    changed = replace(review, key=replace(review.key, tasks=other, seed=5, audit_sha256="x"), labels=(), power=0.5)
     written = [
         {path.name: path.read_bytes() for path in write_review(made, tmp_path / name)[0]}
         for name, made in (("a", review), ("b", changed))
@@ -162,7 +162,6 @@ def test_reviews_are_told_apart_by_what_they_ask(tasks):
 
 def test_answers_keep_labels_apart_that_differ_by_a_space(tmp_path):
     names = ("no", "yes", "yes ")
-    (tmp_path / "answers.csv").write_text('id,label\r\n"A-1","yes "\r\n"A-2","yes"\r\n"A-3"," no "\r\n', newline="")
-    tasks = tuple(Task(f"A-{k}", k, k, "no", decoy=False, people=0) for k in (1, 2, 3))
-    (answers,) = read_answers([tmp_path / "answers.csv"], tasks, names).reviewers
-    assert answers == {"A-1": "yes ", "A-2": "yes", "A-3": "no"}
+    (tmp_path / "answers.csv").write_text('id,label\r\n"K-0","yes "\r\n"K-1","yes"\r\n"K-2"," no "\r\n', newline="")
+    (answers,) = read_answers([tmp_path / "answers.csv"], key_with(["no"] * 3, names)).reviewers
+    assert answers == {"K-0": "yes ", "K-1": "yes", "K-2": "no"}

@@ -1,6 +1,5 @@
 """Audits through the public door: what is found, that it is true, and that it can be run again."""
 
-import dataclasses
 from copy import copy
 from dataclasses import replace
 
@@ -12,9 +11,9 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from benchmarks.work import reference_fits
 from butfor.errors import ReplayError, SettingError, TableError
-from butfor.mlp.learner import NetworkEngine
-from butfor.mlp.recipe import Recipe
-from butfor.mlp.reference import train
+from butfor.models.network import NetworkEngine
+from butfor.nets import train_one as train
+from butfor.nets.recipe import Recipe
 from butfor.result.fresh import wilson
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
@@ -128,10 +127,10 @@ def test_every_find_is_confirmed_by_the_reference():
         name = "liar"
         width = 4
 
-        def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None, weights=True):
+        def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None):
             fits = reference_fits(recipe, rows, flip_sets, people)
             base = reference_fits(recipe, rows, [()], people)
-            return dataclasses.replace(fits, logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
+            return fits._replace(logits=np.where(base.logits > 0, -1.0, 1.0) * np.ones_like(fits.logits))
 
     honest, data = fitted("salary", strategy="exhaustive", engine="joblib")
     liar, _ = fitted("salary", strategy="exhaustive", engine=Liar())
@@ -155,7 +154,7 @@ def test_an_interrupted_search_keeps_what_is_done(monkeypatch):
     class Interrupted(NetworkEngine):
         name, width, calls = "interrupted", 1, 0
 
-        def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None, weights=True):
+        def fit_many(self, recipe, rows, flip_sets, people, advance=None, seeds=None):
             self.calls += 1
             if self.calls == 1:  # all labels of both people are in the first round
                 press()
@@ -218,7 +217,7 @@ def test_records_survive_json_and_replay_from_it_alone(salary, tmp_path):
         validation=(remembered.X_val, remembered.y_val),
     )  # fmt: skip
     population = again.explain_all(remembered.X_test)
-    text = population.to_json(tmp_path / "all.json")
+    text = population.to_json(tmp_path / "all.json").read_text(encoding="utf-8")
     loaded = Population.from_json(tmp_path / "all.json")
     assert loaded.to_json() == text
     for verdict in loaded.found:

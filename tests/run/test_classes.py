@@ -322,10 +322,11 @@ def test_a_review_gives_any_of_the_labels(folder, capsys):
     assert "    fail\n    good\n    pass\n" in (tasks / "instructions.txt").read_text()
     shown = pd.read_csv(tasks / "tasks.csv")
     key = {task["id"]: task for task in json.loads((folder / "tasks.key.json").read_text())["tasks"]}
-    assert all(task["label"] in ("fail", "pass") for task in key.values() if not task["decoy"])
-    shown["label"] = [key[number]["label"] if key[number]["decoy"] else "good" for number in shown["id"]]
+    assert all(task["label"] in ("fail", "pass") for task in key.values() if task["kind"] != "clear case")
+    chosen = shown["id"].map({number: task["kind"] == "label" for number, task in key.items()})
+    shown["label"] = shown["id"].map({number: task["label"] for number, task in key.items()}).mask(chosen, "good")
     shown.to_csv(tasks / "answers.csv", index=False)
-    assert run("review", report, "--answers", tasks / "answers.csv", "--out", folder / "after") == 0
+    assert run("review", report, "--answers", tasks / "answers.csv", "--out", folder / "after", "--anyway") == 0
     corrected = pd.read_csv(folder / "after" / "corrected.csv", index_col="row")["grade"]
     _, y = student()
     changed = corrected[corrected != y.loc[corrected.index]]
@@ -346,7 +347,7 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     review = audit.review_tasks(labels=30)
     given = {task.position: audit.fitted_.label_names[audit.table_.new_codes[task.position]] for task in review.tasks}
     other = {"good": "pass", "pass": "good"}
-    answers = {t.id: t.label if t.decoy else other[given[t.position]] for t in review.tasks}
+    answers = {t.id: other[given[t.position]] if t.kind == "label" else t.label for t in review.tasks}
     reviewed, after = audit.after_review(answers, people, before=())
     sides = [each.table_.sides(each.fitted_.decide(people)) for each in (audit, after)]
     assert {turned.case for turned in reviewed.changed} == set(np.flatnonzero(sides[0] != sides[1]))
@@ -467,3 +468,14 @@ def test_time_is_shared_between_the_questions():
     assert stopped.run.retrainings <= 40
     assert len(stopped) == len(X.iloc[1::8])
     assert any(not v.complete for v in stopped)
+
+
+def test_one_network_of_three_labels_says_what_pulls_its_decisions():
+    """The pulls add up to the margin between two of the labels."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=120), "b": rng.normal(size=120), "c": rng.choice(["u", "v"], 120)})
+    y = pd.Series(np.select([X["a"] > 0.5, X["a"] < -0.5], ["high", "low"], "middle"))
+    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=10), budget=2, members=1, fresh_seeds=0, phi="everyone")
+    audit.fit(X, y, sensitive_features="c")
+    for verdict in audit.explain_all(X[:6]):
+        assert sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4)

@@ -21,8 +21,8 @@ from butfor.cli import main
 from butfor.errors import Stopped
 from butfor.learn.protocols import Bound, Training
 from butfor.ledger import Ledger
-from butfor.mlp import direct
-from butfor.mlp.learner import MLPLearner
+from butfor.models import network
+from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
 from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
@@ -186,9 +186,9 @@ def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkey
 def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, all_draws):
     real, parts = Work.drawn, []
 
-    def drawn(self, null, seeds):
+    def drawn(self, seeds):
         parts.append(seeds)
-        return endless() if len(parts) == 2 else real(self, null, seeds)
+        return endless() if len(parts) == 2 else real(self, seeds)
 
     monkeypatch.setattr(Work, "drawn", drawn)
     audit, data = german()
@@ -312,14 +312,14 @@ def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
 
 def test_what_a_process_loads_once_is_not_the_time_of_a_training(monkeypatch):
     slow = [True]
-    real = direct.train
+    real = network.train_one
 
     def train(*given: object):
         if slow.pop() if slow else False:
             threading.Event().wait(1.0)
         return real(*given)
 
-    monkeypatch.setattr(direct, "train", train)
+    monkeypatch.setattr(network, "train_one", train)
     audit, _ = fitted("salary", members=1)
     assert isinstance(audit.learner_, MLPLearner)
     assert not slow

@@ -286,8 +286,8 @@ def test_finds_under_psi_doubted_and_worlds_replay_from_the_record(tmp_path, cap
     assert main(["replay", str(bent)]) == 1
     said = capsys.readouterr().out
     assert "one standard for group = b: DISAGREE" in said
-    assert "worlds; retrained, in 20" in said
-    for name, sentence in (("group", "which run.standard does not compare"), ("worlds", "cannot be made again")):
+    assert "is 3, but should be 20" in said
+    for name, sentence in (("group", "which run.standard does not compare"), ("worlds", "worlds[0].seed is -1")):
 
         def break_it(record, name=name):
             one = record["run"]["one_standard"][0]

@@ -9,7 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
-from butfor.review.gate import check
+from butfor.review.gate import check_shares
 
 
 def loans(rows, wronged, seed):
@@ -81,8 +81,8 @@ def test_everybody_decided_alike_in_python():
     assert "Audited: 0 of 80 people; 80 got 'yes'" in repr(population)
     assert "about all 80 people" in population._repr_html_()
     assert not population.run.cut  # the same, once
-    (limit,) = check(population, max_solid=0.05)
-    assert not limit.kept
+    (limit,) = check_shares(population, max_solid=0.05)
+    assert limit.code == 4
     assert limit.sentence.startswith(
         "there is nothing to measure: At 0.5 this model decides 'yes' about all 80 people."
     )

@@ -110,11 +110,11 @@ def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
     inputs, labels, weight = rows
     model = TwoModels.of(pd.DataFrame(inputs))
     folds, everyone = np.arange(300) % 5, np.arange(300)
-    found = model.cross_predict(everyone, labels[0], folds, weight)
+    found = model.cross_predict(everyone, labels[0], folds, everyone, weight)
     changed = np.where(folds == 2, 1 - labels[0], labels[0])
-    again = model.cross_predict(everyone, changed, folds, weight)
+    again = model.cross_predict(everyone, changed, folds, everyone, weight)
     np.testing.assert_allclose(again[folds == 2], found[folds == 2], atol=1e-6)
-    by_hand = model.predict(everyone[folds != 2], everyone[folds == 2], labels[:1, folds != 2], weight)[0]
+    by_hand = model.predict(everyone[folds != 2], everyone[folds == 2], labels[:1, folds != 2], weight[folds != 2])[0]
     np.testing.assert_allclose(found[folds == 2], by_hand, atol=1e-4)
 
 

@@ -52,7 +52,7 @@ def test_the_office_that_refuses_is_found_and_called(in_one_office):
     assert first.difference > first.elsewhere + 0.2
     assert first.share > 0.5
     assert "Where office = <b>south</b>, the gap of group = b is" in str(found)
-    assert first.sentence.endswith("over half of the missing labels are there.")
+    assert first.sentence.endswith("over half of the shortfall is there.")
 
 
 def test_the_sentence_compares_with_elsewhere_or_with_what_is_usual():
@@ -60,7 +60,7 @@ def test_the_sentence_compares_with_elsewhere_or_with_what_is_usual():
     few = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.1, excess=0.06, share=0.2, called=True)
     assert "is 10 points, 6 more than the group's own gap would make it; about 20 %" in few.sentence
     many = Slice("g", "b", "race", "x", 50, **shares, elsewhere=0.02, excess=0.06, share=0.95, called=True)
-    assert "is 10 points, 8 more than elsewhere; almost all of the missing" in many.sentence
+    assert "is 10 points, 8 more than elsewhere; almost all of the shortfall" in many.sentence
 
 
 def test_slices_add_up_to_their_group(in_one_office):
@@ -126,7 +126,7 @@ def test_the_page_shows_them_and_escapes_their_names(in_one_office):
     page = standard_page(found)
     assert "Where is it?" in page
     assert "more than chance" in page
-    assert "office = &lt;b&gt;south&lt;/b&gt;" in page
+    assert "office = &lt;b&gt;south&lt;/b&gt;" in page.replace("\xa0", " ")
     assert "<b>south" not in page
 
 

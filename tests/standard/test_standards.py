@@ -346,10 +346,14 @@ def test_it_is_printed_in_plain_words():
 
 
 class Impatient(Progress):
-    """Presses Ctrl-C after the first tables."""
+    """Presses Ctrl-C after the first drawn tables."""
+
+    def phase(self, name, total=None, unit=""):
+        self.drawing = unit == "tables"
 
     def advance(self, count):
-        press()
+        if self.drawing:
+            press()
 
 
 def test_ctrl_c_keeps_the_draws_that_are_done():
@@ -367,10 +371,10 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
     X, y, _ = loans(200)
     real, parts = Work.drawn, []
 
-    def drawn(self, null, seeds):
+    def drawn(self, seeds):
         parts.append(seeds)
         if len(parts) == 1:
-            return real(self, null, seeds)
+            return real(self, seeds)
         press(number)
         for _ in range(2000):
             fit_boosting(self.encoded.questions, self.encoded.inputs, y.to_numpy()[None] == "yes")
@@ -471,3 +475,25 @@ def test_embedded_sets_are_spoken_of_by_their_labels_names():
             (data.y_train[data.X_train["sex"] == "female"] == 1).mean()
         )
         assert found.favourable == "good credit"
+
+
+def test_columns_that_are_all_constant_leave_the_gap_as_it_is():
+    y = np.array(["no", "yes"] * 100)
+    y[:60:2] = "yes"
+    X = pd.DataFrame({"x": np.ones(200), "place": "here", "g": ["a"] * 100 + ["b"] * 100})
+    found = butfor.compare_standards(X, y, sensitive_features="g", adverse="no", draws=0)
+    gap = found.by_group.loc[("g", "b")]
+    assert gap["difference"] == pytest.approx(0.3, abs=0.02)
+
+
+def test_far_too_many_columns_are_refused_and_of_many_the_ones_that_matter_are_left_out():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 2500)), columns=[f"x{k}" for k in range(2500)])
+    groups = np.where(X["x7"] + rng.normal(size=200) > 0, "a", "b")
+    y = np.where(X["x7"] + rng.normal(size=200) > 0, "yes", "no")
+    with pytest.raises(butfor.errors.TableError, match=r"make 2500 inputs .* at most 2000\. Drop columns"):
+        butfor.compare_standards(X, y, sensitive_features=groups, adverse="no", draws=0)
+    found = butfor.compare_standards(X.iloc[:, :100], y, sensitive_features=groups, adverse="no", draws=0)
+    left_out = found.columns.reset_index()["column"]
+    assert left_out.value_counts().loc["x7"] == 2
+    assert len(set(left_out)) < 100

@@ -14,6 +14,7 @@ from typing import NoReturn
 
 import click
 
+from butfor.cli.assemble import spelled
 from butfor.cli.commands import cli
 from butfor.errors import FULL, ButforError, OutputError, SettingError, Stopped
 from butfor.signals import stopped, told_to_end
@@ -23,8 +24,8 @@ NO_ROOM, BAD_INPUT = 3, 2
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is not kept, a review shows nothing), 2 (bad
-    input), 3 (no space or memory left), 130 (interrupted)."""
+    """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is broken, a review shows nothing), 2 (bad
+    input), 3 (no space or memory left), 4 (the data cannot tell whether a limit is kept), 130 (interrupted)."""
     prepare()
     try:
         _refuse_nul(arguments or ())
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except OutputError as error:
         return _fail(str(error), NO_ROOM if error.full else BAD_INPUT)
     except ButforError as error:
-        return _fail(str(error))
+        return _fail(spelled(str(error)))
     except click.UsageError as error:
         if error.ctx and error.message == error.ctx.get_help():  # nothing was asked for
             say(error.message)

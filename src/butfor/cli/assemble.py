@@ -2,20 +2,19 @@
 
 from __future__ import annotations
 
-import math
+import re
 import shlex
-import time
 from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from butfor.cli.parse import bands_in, batch_in, budget_in, layers_in, names_in, seconds_in
-from butfor.errors import ButforError, SettingError, Stopped, TableError, listed
+from butfor.cli.parse import bands_in, batch_in, budget_in, layers_in, names_in, references_in, seconds_in
+from butfor.errors import SettingError, TableError, listed
 
 if TYPE_CHECKING:
-    from butfor import LabelAudit, Population
+    from butfor import LabelAudit
     from butfor.data import Dataset
     from butfor.data.check import Concern
     from butfor.data.sensitive import Sensitive
@@ -28,8 +27,24 @@ NOT_REPEATED = ("table", "config", "out", "ledger", "json", "quiet", "public", "
 OF_OUR_NETWORK = ("hidden", "batch_size", "epochs")
 
 
-def load(table: str, o: SimpleNamespace, note: Any) -> Dataset:
-    """The table that the options name."""
+SPELLED = {
+    r"\breference=\{'(.*?)': '(.*?)'\}": r"--reference \1=\2",
+    r"^reference\b": "--reference",
+    r"(?<!')\bsample_weight\b(?!')": "--weight",
+    r"\bthreshold=": "--threshold ",
+}
+"""How errors of the library name a parameter, and how its option is spelled."""
+
+
+def spelled(message: str) -> str:
+    """An error of the library, with parameters as they are spelled on the command line."""
+    for parameter, option in SPELLED.items():
+        message = re.sub(parameter, option, message)
+    return message
+
+
+def load(table: str, o: SimpleNamespace, note: Any, *, whole: bool = False) -> Dataset:
+    """The table that the options name, split unless it is to stay whole."""
     from butfor.data.table import load_table
 
     return load_table(
@@ -44,6 +59,9 @@ def load(table: str, o: SimpleNamespace, note: Any) -> Dataset:
         hold_out=getattr(o, "model", "mlp") == "mlp",
         identifier=o.id,
         keep=names_in(o.keep),
+        cluster=o.cluster,
+        weight=o.weight,
+        whole=whole,
         note=note,
     )
 
@@ -55,6 +73,11 @@ def groups_of(data: Dataset, part: str = "train") -> Any:
     return data.sensitive if part == "train" else None
 
 
+def protected(data: Dataset) -> list[str]:
+    """The names of the protected attributes."""
+    return [data.sensitive] if isinstance(data.sensitive, str) else data.sensitive
+
+
 def attribute_of(data: Dataset, o: SimpleNamespace) -> Sensitive:
     """The protected attribute of the training rows."""
     from butfor.data.sensitive import Sensitive
@@ -64,11 +87,9 @@ def attribute_of(data: Dataset, o: SimpleNamespace) -> Sensitive:
 
 def concerns(data: Dataset, o: SimpleNamespace) -> list[Concern]:
     """What would mislead an audit of this table."""
-    from butfor.data.check import check_table
-    from butfor.data.proxies import check_groups
+    from butfor.data.check import concerns_of
 
-    found = check_table(data.X_train, data.y_train, data.X_test)
-    return [*found, *check_groups(data.X_train, attribute_of(data, o))]
+    return concerns_of(data.X_train, data.y_train, attribute_of(data, o), data.X_test)
 
 
 def refuse(concerns: Sequence[object]) -> None:
@@ -104,40 +125,22 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         random_state=o.random_state,
     )
     try:
-        labels.fit(
+        return labels.fit(
             data.X_train,
             data.y_train,
             sensitive_features=groups_of(data),
             sensitive_bands=bands_in(o.bands),
+            sample_weight=data.weight and data.weight["train"],
+            cluster=data.cluster and data.cluster["train"],
             validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-            adverse=None if o.adverse is data.adverse is None and not o.close_gap else adverse_labels(data, o.adverse),
-            reference=names_in(o.reference) or None,
+            adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
+            reference=references_in(o.reference, protected(data)),
             also_labelled=data.not_trained_on,
             pool=data.X_test,
             progress=progress,
         )
     except SettingError as error:  # the same setting, as it is spelled here
         raise SettingError(str(error).replace("threshold=", "--threshold ")) from error
-    return labels
-
-
-def closed_gap(
-    labels: LabelAudit, data: Dataset, population: Population, o: SimpleNamespace, begun: float, progress: Progress
-) -> dict[str, Any]:
-    """What the record says of the gap that --close-gap names: the fewest doubted labels that close it, or a remark on
-    why they are not known. The verdicts stand in either case."""
-    from butfor.stopping import Stop
-
-    left = math.inf if o.max_seconds is None else seconds_in(o.max_seconds) - (time.monotonic() - begun)
-    asked = {"by": o.close_gap.replace("-", " "), "sensitive_features": groups_of(data, "test")}
-    try:
-        if left <= 0 or population.run.out_of_time:
-            raise Stopped(by_hand=False)
-        return {"close_gap": labels.close_gap(data.X_test, data.y_test, **asked, stop=Stop(left), progress=progress)}
-    except ButforError as error:
-        remark = f"Which labels would close the gap is not known. {error}"
-    progress.note(f"Note: {remark}")
-    return {"remarks": (*population.run.remarks, remark)}
 
 
 def stop_of(o: SimpleNamespace) -> Stop:

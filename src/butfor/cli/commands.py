@@ -6,6 +6,7 @@ import json as json_module
 import threading
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from importlib import import_module
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -34,9 +35,9 @@ from butfor.cli.options import (
     AuditCommand,
     config_text,
 )
-from butfor.cli.parse import bands_in, cases_in, names_in
+from butfor.cli.parse import bands_in, cases_in, references_in
 from butfor.cli.review import gate, replay, review
-from butfor.errors import OutputError
+from butfor.errors import OutputError, plural
 from butfor.terminal import one_line, say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
@@ -111,8 +112,6 @@ def audit(table: str, **options: Any) -> int:
     )
     if o.strict:
         assemble.refuse([concern for concern in population.run.concerns if concern.kind == MAJORITY])
-    if o.close_gap and not population.interrupted:
-        population = population.with_run(**assemble.closed_gap(labels, data, population, o, begun, progress))
     settings = assemble.settings_again(table, o, labels)
     remarks = (*notes, *population.run.remarks)
     population = population.with_run(command=assemble.command_again(settings), remarks=remarks)
@@ -154,7 +153,6 @@ def audit(table: str, **options: Any) -> int:
     "Question",
     ADVERSE,
     REFERENCE,
-    option("--cluster", help="The column that joins rows about one person."),
     option("--draws", type=int, default=99, show_default=True, help="Tables drawn under one standard for all."),
     option("--model", help="A classifier of yours as the standard, package.module:name. Default: the mean of two."),
     option("--n-jobs", type=int, help="Tables drawn at a time. Default: one per core."),
@@ -178,11 +176,10 @@ def standard(table: str, **options: Any) -> int:
     Compares the people of each group with people of the other groups who have the same recorded columns, and says of
     every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
     """
-    from butfor.files import check_results_folder, make_folder, save_table, save_text
+    from butfor.files import check_results_folder, make_folder, save_table
     from butfor.learn.named import model_named
     from butfor.machine import give_back_memory
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.report.page import standard_page
     from butfor.standard import compare_standards
     from butfor.standard.wrong import WRONG
 
@@ -190,9 +187,10 @@ def standard(table: str, **options: Any) -> int:
     if o.out is not None:
         check_results_folder(o.out, o.overwrite)
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
-    data = assemble.load(table, o, progress.note)
+    data = assemble.load(table, o, progress.note, whole=True)
     name, adverse = data.name, assemble.adverse_labels(data, o.adverse)
-    X, y, groups = _all_rows(data)
+    reference = references_in(o.reference, assemble.protected(data))
+    X, y, groups, cluster, weight = _all_rows(data)
     del data  # its parts are copies of X
     give_back_memory()
     found = compare_standards(
@@ -202,33 +200,34 @@ def standard(table: str, **options: Any) -> int:
         sensitive_bands=bands_in(o.bands),
         adverse=adverse,
         standard=None if o.model is None else model_named(o.model),
-        reference=names_in(o.reference) or None,
-        cluster=o.cluster,
+        reference=reference,
+        cluster=cluster,
+        sample_weight=weight,
         draws=o.draws,
         n_jobs=o.n_jobs,
         random_state=o.random_state,
         progress=progress,
     )
-    text = json_module.dumps(found.to_dict(), indent=1, ensure_ascii=False)
+    found = replace(found, table=name)
     if o.out is not None:
         make_folder(o.out)
-        save_text(o.out / "standard.json", text)
+        found.to_json(o.out / "standard.json")
         save_table(o.out / "labels.csv", found.to_frame().rename_axis("row"))
-        save_text(o.out / "standard.html", standard_page(found, name))
+        found.to_html(o.out / "standard.html")
     if o.json:
-        say(shown_json(text))
+        say(shown_json(found.to_json()))
     else:
         printing.print_standards(found)
         if found.interrupted:
-            say(f"Stopped after {found.draws} of {o.draws} draws.", err=True)
+            say(f"Stopped after {found.draws} of {plural(o.draws, 'draw')}.", err=True)
         if o.out is not None and not o.quiet:
             say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
-            say_wrapped(f"labels.csv says how likely each label is to be wrong. {WRONG}", err=True)
+            say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
     return 130 if found.interrupted else 0
 
 
-def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
-    """The whole table: what an audit splits; its labels by name; and its protected attribute."""
+def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any, Any, Any]:
+    """The whole table: what an audit splits; its labels by name; its protected attribute, clusters and weights."""
     import pandas as pd
 
     from butfor.standard.inputs import LARGE
@@ -236,10 +235,13 @@ def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any]:
     X = pd.concat([data.X_train, data.X_val, data.X_test])
     y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
     order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
-    groups = data.sensitive if data.groups is None else pd.concat(list(data.groups.values())).iloc[order]
+    groups, cluster, weight = (
+        None if each is None else pd.concat(list(each.values())).iloc[order]
+        for each in (data.groups, data.cluster, data.weight)
+    )
     if len(X) > LARGE:  # text takes ten times the memory of codes
         X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
-    return X.iloc[order], y.iloc[order], groups
+    return X.iloc[order], y.iloc[order], data.sensitive if groups is None else groups, cluster, weight
 
 
 @command("check-table")
@@ -269,11 +271,11 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
         return code
     say(
         f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test rows, "
-        f"{data.X_train.shape[1]} columns; {_shares(data, named)}."
+        f"{plural(data.X_train.shape[1], 'column')}; {_shares(data, named)}."
     )
     for line in (*notes, *attribute.remarks, *map(str, found)):
         say(one_line(line))
-    say(f"{len(found)} thing{'s' * (len(found) != 1)} to look at." if found else "Nothing to look at.")
+    say(f"{plural(len(found), 'thing')} to look at." if found else "Nothing to look at.")
     return code
 
 

@@ -175,10 +175,12 @@ class Seed(click.IntRange):
 SEED = Seed(0, 2**32 - 1)
 TABLE_NAME = argument("table", type=ROWS)
 COLUMNS = (
-    option("--label", help="The label column."),
+    option("--label", help='The label column; of a number two labels: "score>=70".'),
     names("--sensitive", help="The protected attribute: a column, or several (a,b)."),
     names("--drop", help="Columns not to learn from (a,b). A dropped protected attribute still forms groups."),
     option("--id", help="The column that names the rows; it is not learned from."),
+    option("--cluster", help="The column that joins rows about one person; it is not learned from."),
+    option("--weight", help="The column with each row's weight; it is not learned from."),
     option(
         "--missing",
         type=click.Choice(["own", "refuse", "drop"]),
@@ -194,7 +196,7 @@ COLUMNS = (
 )
 TEST = option("--test", type=ROWS, help="The people to audit. Default: the table is split 60/20/20.")
 ADVERSE = option("--adverse", help="The label that people do not want, or several (a,b).")
-REFERENCE = names("--reference", help="The group to compare with. Default: all other groups.")
+REFERENCE = names("--reference", help="The group to compare with: white, or race=white,sex=m. Default: all others.")
 TABLE = together(
     option_group("Table", *COLUMNS, TEST),
     names("--keep", hidden=True),
@@ -253,7 +255,6 @@ QUESTION = together(
             show_default=True,
             help="The probability at which people are accepted, or 'top 20%' to accept the best fifth.",
         ),
-        option("--towards", help="The decision to reach. Default: any other."),
         option(
             "--phi",
             help="Who is audited: {phi}. Default: stable_under_switch; with --adverse also predicted.",
@@ -266,15 +267,9 @@ QUESTION = together(
             show_default=True,
             help="Further seeds under which finds are tested.",
         ),
-        option(
-            "--close-gap",
-            is_flag=False,
-            flag_value="selection",
-            type=click.Choice(["selection", "true-positive"]),
-            help="Also find the fewest doubtful labels that close the gap between two groups' rates.",
-        ),
         option("--max-seconds", metavar="TIME", help="Stop after 90s, 10m or 2h and keep what is done."),
     ),
+    setting("--towards"),
     setting("--rank"),
     setting("--strategy"),
     setting("--max-retrainings", type=int),
@@ -296,10 +291,10 @@ OUTPUT = together(
         option("--out", type=FOLDER, help="Folder for the page, the record and tables."),
         OVERWRITE,
         CONFIG,
-        option("--ledger", type=ROWS, help="A file that remembers trainings, to go on after a stop."),
         JSON,
         QUIET,
         option("--public", is_flag=True, help="Only rounded numbers per group, nothing about any person."),
     ),
+    setting("--ledger", type=ROWS),
     setting("--strict", is_flag=True),
 )

@@ -20,6 +20,17 @@ def names_in(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
+def references_in(text: str | None, attributes: Sequence[str]) -> dict[str, str] | list[str] | None:
+    """Groups such as white, or attributes with their groups: race=white,sex=m."""
+    named = names_in(text)
+    pairs = [name.partition("=") for name in named]
+    if named and all(equals and attribute.strip() in attributes for attribute, equals, _ in pairs):
+        if len({attribute.strip() for attribute, _, _ in pairs}) < len(pairs):
+            raise SettingError(f"--reference {text}: give one group per attribute.")
+        return {attribute.strip(): group.strip() for attribute, _, group in pairs}
+    return named or None
+
+
 def bands_in(given: Sequence[str]) -> Cuts | None:
     """Cut points from texts such as 25,60 and age=25,60."""
     found: dict[str, list[float]] = {}

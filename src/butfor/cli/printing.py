@@ -6,6 +6,7 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from butfor.errors import plural
 from butfor.terminal import one_line, say, say_wrapped, width_of
 
 if TYPE_CHECKING:
@@ -35,10 +36,10 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
         about.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
     about += [] if fitted.log_odds else ["margins, no probabilities"]
     unused = len(data.X_val) if labels.table_.validation is None else 0
-    about += [f"{unused} validation rows unused"] if unused else []
+    about += [f"{plural(unused, 'validation row')} unused"] if unused else []
     return [
-        f"{Path(data.name).name}: {labels.table_.n} training rows, {data.X_train.shape[1]} columns; auditing {people} "
-        f"of {len(data.X_test)} test people.",
+        f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
+        f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
         f"Model: {'; '.join(about)}.",
         *fitted.remarks(data.X_test),
     ]
@@ -86,31 +87,20 @@ def print_verdict(verdict: Verdict) -> None:
         shown_rows = beside.iloc[:, : max(2, fit)]
         print_table(shown_rows.astype(object).where(shown_rows.notna(), "").reset_index(names=""))
         if more > 0:
-            say_wrapped(f"{more} more flipped row{'s' * (more > 1)}: on a wider terminal, or with --out on the page.")
+            say_wrapped(f"{plural(more, 'more flipped row')}: on a wider terminal, or with --out on the page.")
 
 
 def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
     from butfor.result.groups import MAJORITY
     from butfor.result.labels import worth_a_review
-    from butfor.standard.groups import if_real, where
 
-    run, performance = population.run, population.performance
-    slices = []
-    for c in population.standards:
-        assert run.standard is not None
-        called = where(run.standard.parts, c)
-        slices += called if (c.differs and c.missing) or not called else [c.sentence(run.standard.favourable), *called]
+    run, (*summary, hinge) = population.run, population.summary
     answer = [
-        run.alike,
-        performance.sentence if performance else "",
-        population.standards_answer if population.standards else "",
-        *slices,
-        *(one.sentence for one in population.one_standard),
-        population.closed_gap.sentence if population.closed_gap else "",
+        *summary,
         " ".join(filter(None, (population.direct, population.left_out))),
         run.cut if run.threshold else "",
-        population.sentence,
+        hinge,
         population.proven,
     ]
     for line in filter(None, answer):
@@ -122,8 +112,7 @@ def print_population(population: Population, folder: Path | None) -> None:
         how = "add --out FOLDER."
         if folder is not None:
             how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        for line in filter(None, (if_real(population.standards), f"Next: review labels {first}{rows} first: {how}")):
-            say_wrapped(line)
+        say_wrapped(f"Next: review labels {first}{rows} first: {how}")
     for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
         say_wrapped(line)
 
@@ -160,26 +149,21 @@ def _groups(population: Population) -> pd.DataFrame:
 
 
 def print_standards(found: Standards) -> None:
-    """The answer, a table of the groups, what is behind each gap that is more than chance, and what to keep in mind."""
+    """The answer, a table of the groups, the rest of the summary, and what to keep in mind."""
     import pandas as pd
 
-    from butfor.standard.groups import if_real, where
-    from butfor.standard.sentences import often, p_in_words, share
+    from butfor.standard.groups import often, p_in_words, share
 
     say_wrapped(found.answer)
     rows = []
     for c in found.comparisons:
-        row = {"Group": c.name, "People": c.rows, f"Labelled '{found.favourable}'": share(c.recorded)}
-        row["Gap to comparable people, points"] = often(c.difference, c.interval).replace(" points", "")
+        row = {"Group": c.name, "People": c.rows, "Favourable": share(c.recorded)}
+        row["Gap to comparable people"] = often(c.difference, c.interval).replace(" points", "").replace(" often", "")
         if c.p_adjusted is not None:
             row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
         rows.append(row)
     print_table(pd.DataFrame(rows))
-    for c in found.comparisons:
-        called = where(found.parts, c)
-        for line in [*c.details(), *called] if called or (c.differs and c.missing) else []:
-            say_wrapped(line)
-    for line in filter(None, [*found.left_out, if_real(found.comparisons), *found.notes()]):
+    for line in found.lines[1:]:
         say_wrapped(line)
 
 

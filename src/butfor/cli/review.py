@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import json as json_module
+from itertools import zip_longest
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 from cloup import argument, command, option
 
-from butfor.cli.options import OVERWRITE, SEED
+from butfor.cli.options import JSON, OVERWRITE, SEED
 from butfor.cli.parse import names_in
-from butfor.errors import SettingError
-from butfor.terminal import say, say_wrapped
+from butfor.errors import SettingError, as_recorded
+from butfor.terminal import say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     from butfor.result.population import Population
@@ -44,21 +46,20 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     people = [Verdict.of(person, run) for person in opened.people]
     if not people:
         say("This record holds no verdicts to retrain; replay the audit's own.")
-    agree: dict[bool, list[bool]] = {True: [], False: []}
-    outcomes = replay_all(people, model=given, fresh=fresh_seeds, worlds=True)
-    for person, outcome in zip(people, outcomes, strict=False):
-        agree[person.found].append(outcome.agrees)
-        if person.found or not outcome.agrees:
-            say(outcome.sentence)
-    worlds = list(outcomes)  # those of each group that falls short, after all people
-    for outcome in worlds:
-        say(outcome.sentence)
+    agree: dict[bool | None, list[bool]] = {True: [], False: [], None: []}  # found, not found, worlds
+    with as_recorded("The record cannot be replayed"):
+        outcomes = replay_all(people, model=given, fresh=fresh_seeds, worlds=True)
+        for person, outcome in zip_longest(people, outcomes):
+            found = None if person is None else person.found
+            agree[found].append(outcome.agrees)
+            if found is not False or not outcome.agrees:
+                say(outcome.sentence)
     if agree[True]:
         say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
     if agree[False]:
         say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree; no search was repeated.")
     say(opened.sentence)
-    return 0 if all([*agree[True], *agree[False], *worlds]) and opened.unchanged else 1
+    return 0 if all(map(all, agree.values())) and opened.unchanged else 1
 
 
 @command()
@@ -67,7 +68,8 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 @OVERWRITE
 @option("--labels", type=int, help="Labels to review, the likeliest to be wrong first. Default: up to 100.")
 @option("--hide", help="Columns not to show, besides the protected ones: a,b.")
-@option("--random-state", type=SEED, help="Seed of decoys and order. Default: 0.")
+@option("--file-column", help="Column that names each person's original file, if reviewers are to look at it.")
+@option("--random-state", type=SEED, help="Seed of clear cases and order. Default: 0.")
 @option(
     "--answers",
     type=FILE,
@@ -80,7 +82,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     "--apply-anyway",
     "anyway",
     is_flag=True,
-    help="Go on even if there is little to find or the answers show nothing.",
+    help="Go on even if a review can hardly show anything, or the answers show nothing.",
 )
 @OWN_MODEL
 def review(
@@ -100,9 +102,10 @@ def review(
     butfor review report/audit.json --answers tasks/answers.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of an audit or of an earlier round. The first command writes tasks: the labels likeliest to be
-    wrong, mixed with as many decoys. The second corrects labels, retrains and shows whose decisions change. The third
-    starts another round. Exit code 1, and nothing written, if there is little to find or the answers show nothing.
+    FILE is the JSON of an audit or of an earlier round. The first command writes tasks: a group's labels that are
+    likeliest to be wrong, mixed with controls, the same label of others, and clear cases. The second corrects labels,
+    retrains and shows whose decisions change. The third starts another round. Exit code 1, and nothing written, if no
+    number of labels is likely to show anything, or the answers show nothing.
     """
     from butfor.result.population import Population
 
@@ -130,22 +133,24 @@ def _write_tasks(
     overwrite: bool,
     anyway: bool,
     *,
-    labels: int | None,
     hide: str | None,
     random_state: int | None,
+    **choice: Any,
 ) -> int:
     from butfor.review.rebuild import review_of
     from butfor.review.write import write_review
 
-    made = review_of(audit, labels=labels, hide=names_in(hide), seed=random_state or 0)
-    if made.finds_little and not anyway:
-        say(f"{made.finds_little} No tasks were written; --anyway writes them.")
+    with as_recorded("The record's tasks cannot be made"):
+        made = review_of(audit, hide=names_in(hide), seed=random_state or 0, **choice)
+    refused = made.hopeless and not anyway
+    shown, kept = ([], None) if refused else write_review(made, out, key, overwrite)
+    for line in made.lines:
+        say_wrapped(line)
+    if refused:
+        say("No tasks were written; --anyway writes them.")
         return 1
-    shown, kept = write_review(made, out, key, overwrite)
-    say(made.sentence)
-    say(made.expectation)
     say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
-    say(f"Keep {kept}: it tells the decoys, and the answers cannot be read without it.")
+    say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
     return 0
 
 
@@ -163,17 +168,16 @@ def _close(
     from butfor.learn.named import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import worth_a_review
-    from butfor.review.answers import read_answers
+    from butfor.review.answers import key_for, read_answers, read_key
     from butfor.review.close import close_review, write_after
-    from butfor.review.key import key_for, read_key
     from butfor.review.rebuild import load_rows
 
     training, data = load_rows(audit.run)
-    outcome = read_answers(answers, read_key(key or key_for(answers), audit, training), audit.run.label_names)
+    outcome = read_answers(answers, read_key(key or key_for(answers), audit))
     evidence = outcome.evidence
     if out is None or (evidence.shows_nothing and not anyway):
         for line in evidence.lines:
-            say(line)
+            say_wrapped(line)
         if evidence.shows_nothing:
             say("Nothing was corrected or written; --anyway does it.")
             return 1
@@ -186,7 +190,7 @@ def _close(
         written = write_after(after, tables, out)
     assert after.reviewed is not None
     for line in after.reviewed.lines:
-        say(line)
+        say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.labels):
         say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
@@ -195,35 +199,46 @@ def _close(
 
 @command()
 @argument("file", type=FILE)
+@option("--max-gap", help="Limit on every group's gap, in percentage points: 2.")
+@option("--except", "without", multiple=True, help="A group to leave out of --max-gap. Repeat for each.")
 @option("--max-solid", help="Limit on audited decisions with a solid find: 5%.")
 @option("--max-close-calls", help="Limit on audited decisions that are close calls: 30%.")
 @option("--max-switch", help="Limit on decisions that switching the protected attribute changes: 1%.")
-@option("--markdown", type=FILE, help="Also write a table for a pull request.")
-@option("--junit", type=FILE, help="Also write JUnit XML, a test case per limit.")
-def gate(file: Path, markdown: Path | None, junit: Path | None, **given: str | None) -> int:
-    """Hold an audit to limits; exit code 1 if one is broken.
+@JSON
+def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, **given: str | None) -> int:
+    """Hold an audit or a comparison of groups to limits.
 
     \b
-    butfor gate report/audit.json --max-solid 5% --max-switch 1%
+    butfor gate report/audit.json --max-gap 2 --max-switch 1%
+    butfor gate standards/standard.json --max-gap 2 --except "race = other"
 
-    FILE is the audit.json of 'butfor audit'. A limit that cannot be measured counts as broken.
+    FILE is the audit.json of 'butfor audit' or the standard.json of 'butfor standard'. Exit code 0 if every limit is
+    kept, 1 if one is broken, 4 if the data cannot tell.
     """
-    from butfor.files import save_text
     from butfor.result.population import Population
-    from butfor.review import gate as limits
+    from butfor.result.schema import read_comparison
+    from butfor.review.gate import check_gaps, check_shares, code_of, points_in, share_in
 
     texts = {name: text for name, text in given.items() if text is not None}
-    shares = {name: limits.share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
-    if not shares:
-        raise SettingError("Give at least one limit: --max-solid 5%, --max-close-calls 30% or --max-switch 1%.")
-    audit = Population.from_json(file)
-    checks = limits.check(audit, **shares)
-    if audit.run.threshold:
-        say(audit.run.cut)
-    for check in checks:
-        say(check.line)
-    if markdown:
-        save_text(markdown, limits.markdown(checks))
-    if junit:
-        save_text(junit, limits.junit(checks))
-    return 0 if all(check.kept for check in checks) else 1
+    shares = {name: share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
+    if max_gap is None and not shares:
+        raise SettingError(
+            "Give at least one limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%."
+        )
+    if without and max_gap is None:
+        raise SettingError("--except goes with --max-gap.")
+    standards, record = read_comparison(file)
+    audit = None if record is None else Population.of(record)
+    if shares and audit is None:
+        name = next(iter(shares)).replace("_", "-")
+        raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
+    with as_recorded(f"{file} cannot be held to a limit"):
+        checks = [] if max_gap is None else check_gaps(standards, points_in(max_gap, "--max-gap"), without)
+        checks += check_shares(audit, **shares) if audit is not None else []
+        cut = audit.run.cut if audit is not None and audit.run.threshold else ""
+    if json:
+        say(shown_json(json_module.dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
+        return code_of(checks)
+    for line in filter(None, (cut, *(check.line for check in checks))):
+        say_wrapped(line)
+    return code_of(checks)

@@ -1,16 +1,18 @@
 """Checks a table before anything is trained: columns to leave out, marks for missing values, people who are training
 rows.
 
-Each concern names its columns. Rows that are equal because the columns are coarse, and measurements that are all
-different, are normal and no concern.
+A column that determines the protected attribute, such as a first name or the dummy variable of another race, leaves no
+comparable people: nobody in another group has the same columns. Each concern names its columns. Rows that are equal
+because the columns are coarse, and measurements that are all different, are normal and no concern.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
+from itertools import combinations
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.columns import NO_NUMBER, is_numeric
+from butfor.data.sensitive import Sensitive
 from butfor.errors import TableError, listed
 
 SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
@@ -29,6 +32,11 @@ TELLING = 0.05
 """A column gives the label away if guessing from it makes at most this share of the majority guess's errors."""
 LEAST_RARER = 5
 """The rarer label needs this many rows before a column can be said to give it away."""
+EXCEPTIONS = 0.02
+"""A column determines a group if guessing from it who is a member makes at most this share of the errors that guessing
+the same for everybody makes."""
+MOST_PAIRS = 1000
+"""With more pairs of columns of two values, pairs are not looked at."""
 BINS = 50
 APART = 3.0
 """A mark for "missing" is this many times larger than any other number of the column."""
@@ -131,6 +139,11 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     ]
 
 
+def concerns_of(X: pd.DataFrame, y: Any, sensitive: Sensitive, X_test: pd.DataFrame | None = None) -> list[Concern]:
+    """Everything that would mislead an audit or a comparison of this table."""
+    return [*check_table(X, y, X_test), *check_groups(X, sensitive)]
+
+
 class _Column:
     """`codes`: which of the `different` values each row has; −1 if it is missing."""
 
@@ -159,7 +172,7 @@ def _telling(column: _Column, labels: Codes) -> Iterator[tuple[str, str]]:
         right, usual = (f"{100 * (1 - wrong / len(labels)):.1f} %" for wrong in (errors, rarer))
         yield (
             "telling",
-            f"alone predicts the label of {right} of the training rows (always the commoner label: {usual}). Was it "
+            f"alone predicts the label of {right} of the rows (always the commoner label: {usual}). Was it "
             "known before the decision? If not, leave it out (--drop).",
         )
 
@@ -215,7 +228,7 @@ def _counts_rows(values: pd.Series) -> bool:
 def _constant(columns: list[_Column]) -> Iterator[Concern]:
     empty = [column.name for column in columns if not column.present]
     same = [column.name for column in columns if len(column.different) == 1 and (column.codes == 0).all()]
-    for names, what in ((same, "the same value in every training row"), (empty, "no value in any training row")):
+    for names, what in ((same, "the same value in every row"), (empty, "no value in any row")):
         if names:
             subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
             yield Concern("constant", tuple(names), f"{subject} {what}, which carries no information.")
@@ -235,7 +248,7 @@ def _sentinels(column: _Column) -> Iterator[tuple[str, str]]:
         others = numbers[numbers != mark]
         yield (
             "sentinel",
-            f"holds {mark:.12g} in {count} training row{'s' * (count != 1)}, which looks like a mark for a missing "
+            f"holds {mark:.12g} in {count} row{'s' * (count != 1)}, which looks like a mark for a missing "
             f"value (other values: {others.min():.6g} to {others.max():.6g}). The model reads it as a number; if it is "
             "a mark, leave these cells empty.",
         )
@@ -253,6 +266,55 @@ def _text_numbers(column: _Column) -> Iterator[tuple[str, str]]:
             f"holds numbers and {listed(column.different[strange])}, so every number counts as its own category. Leave "
             "those cells empty to have it read as numbers.",
         )
+
+
+# --- columns that determine the protected attribute -----------------------------------------------------
+
+
+def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
+    """A concern if columns of X determine a group: single ones (text, or a number with two values) or, if there is
+    none, two columns of two values together."""
+    codes = {name: _codes(X[name]) for name in X.columns if name not in sensitive.columns}
+    few = {name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])}
+    attributes = [_codes(pd.Series(part.values.astype(str))) for part in sensitive.each]
+    single = [name for name, found in few.items() if any(_determine(found, groups) for groups in attributes)]
+    if single:
+        subject = f"Columns {listed(single)} tell" if len(single) > 1 else f"Column {listed(single)} tells"
+        return [_concern(single, subject, sensitive.name)]
+    two_valued = {name: found for name, found in few.items() if found.max() == 1}
+    few_pairs = len(two_valued) * (len(two_valued) - 1) <= 2 * MOST_PAIRS
+    for first, second in combinations(two_valued, 2) if few_pairs else ():
+        together = 2 * two_valued[first] + two_valued[second]
+        if any(_determine(together, groups) for groups in attributes):
+            return [_concern([first, second], f"Columns '{first}' and '{second}' together tell", sensitive.name)]
+    return []
+
+
+def _concern(columns: Sequence[object], subject: str, attribute: str) -> Concern:
+    names = ",".join(map(str, columns))
+    sentence = (
+        f"{subject} the groups of '{attribute}' apart: hardly anybody in another group has the same values, so there "
+        f"are no comparable people. Leave {'it' if len(columns) == 1 else 'them'} out: --drop {names}."
+    )
+    return Concern("proxy", tuple(map(str, columns)), sentence)
+
+
+def _codes(values: pd.Series) -> Codes:
+    """Each row's value as a number from 0; missing is a value."""
+    return pd.factorize(values, use_na_sentinel=False)[0].astype(np.int64)
+
+
+def _determine(codes: Codes, groups: Codes) -> bool:
+    """Whether a value tells of any group who is a member, nearly without exception. Each row is guessed from the other
+    rows with its value, so that a value of one row tells nothing."""
+    width = int(groups.max()) + 1
+    cells = np.bincount(codes * width + groups, minlength=(int(codes.max()) + 1) * width)
+    members: NDArray[np.int64] = cells.reshape(-1, width)
+    rows = members.sum(axis=1, keepdims=True)
+    missed = members * (2 * (members - 1) <= rows - 1)
+    taken = (rows - members) * (2 * members >= rows - 1)
+    rarer = np.minimum(members.sum(axis=0), rows.sum() - members.sum(axis=0))
+    return bool(((rarer >= LEAST_ROWS) & ((missed + taken).sum(axis=0) <= EXCEPTIONS * rarer)).any())
 
 
 # --- people who are training rows -----------------------------------------------------------------------

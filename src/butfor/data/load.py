@@ -26,6 +26,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.catalogue import SHIPPED, SPECS, Setup, Spec, spec_named
+from butfor.data.read import DATES
 from butfor.errors import DatasetError, SettingError, listed
 
 TRAIN, VAL, TEST = "train", "val", "test"
@@ -64,6 +65,9 @@ class Dataset:
     """The label that people would rather not have, if known."""
     dates: tuple[str, ...] = ()
     """Columns that hold dates, as days since 1970-01-01."""
+    cluster: dict[str, pd.Series] | None = None
+    weight: dict[str, pd.Series] | None = None
+    """What says which rows belong together, and how much each counts, of the "train", "val" and "test" rows."""
 
     @classmethod
     def of(
@@ -73,15 +77,17 @@ class Dataset:
         halves: dict[str, Any] = {}
         for part, at in rows.items():
             inputs, labels = X.iloc[at].copy(), y.iloc[at].copy()
-            inputs.attrs["origin"], labels.attrs["label_names"] = origin, about["label_names"]
+            inputs.attrs |= {"origin": origin, DATES: tuple(about.get("dates", ()))}
+            labels.attrs["label_names"] = about["label_names"]
             halves |= {f"X_{part}": inputs, f"y_{part}": labels}
         return cls(**halves, **about)
 
     @property
     def not_trained_on(self) -> tuple[Any, ...]:
-        """The validation and test rows, X and y, and their groups if these stand beside the table."""
+        """The validation and test rows: X, y, and their groups, clusters and weights, each None if there are none."""
         X, y = pd.concat([self.X_val, self.X_test]), pd.concat([self.y_val, self.y_test])
-        return (X, y) if self.groups is None else (X, y, pd.concat([self.groups["val"], self.groups["test"]]))
+        beside = (self.groups, self.cluster, self.weight)
+        return X, y, *(None if each is None else pd.concat([each[VAL], each[TEST]]) for each in beside)
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
@@ -138,14 +144,28 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
     )
 
 
-def split(rows: Positions, seed: int, test: Positions | None = None, val: Positions | None = None) -> dict[str, Any]:
-    """Training, validation and test rows, 60/20/20, for those that are not given."""
+def split(
+    rows: Positions,
+    seed: int,
+    test: Positions | None = None,
+    val: Positions | None = None,
+    clusters: Positions | None = None,
+) -> dict[str, Any]:
+    """Training, validation and test rows, 60/20/20, for those that are not given. `clusters`: each row's, as a number;
+    then it is the clusters that are split."""
     from sklearn.model_selection import train_test_split
 
+    def apart(rows: Positions, share: float) -> list[Positions]:
+        if clusters is None:
+            return list(train_test_split(rows, test_size=share, random_state=seed))
+        kept, _ = train_test_split(np.unique(clusters[rows]), test_size=share, random_state=seed)
+        inside = np.isin(clusters[rows], kept)
+        return [rows[inside], rows[~inside]]
+
     if test is None:
-        rows, test = train_test_split(rows, test_size=0.2, random_state=seed)
+        rows, test = apart(rows, 0.2)
     if val is None:
-        rows, val = train_test_split(rows, test_size=0.25, random_state=seed)
+        rows, val = apart(rows, 0.25)
     return {TRAIN: rows, VAL: val, TEST: test}
 
 

@@ -13,9 +13,9 @@ import io
 import re
 import sys
 import zipfile
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import BinaryIO
+from typing import Any, BinaryIO
 
 import numpy as np
 import pandas as pd
@@ -27,6 +27,9 @@ from butfor.errors import ButforError, TableError, listed, nearest
 Note = Callable[[str], None]
 
 STANDARD_INPUT = "-"
+DATES, ASIDE = "dates", "aside"
+"""What `attrs` of training rows name: columns of dates that were turned into days, and columns of the user's table that
+are not learned from."""
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "feather", ".xlsx": "excel"}
 """Binary files by the ending of their names."""
 SIGNATURES = {
@@ -252,10 +255,9 @@ def title(path: str | Path) -> str:
 # --- dates and decimals ---------------------------------------------------------------------------------
 
 
-def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple[pd.DataFrame, tuple[str, ...]]:
-    """The frame with dates and decimals as numbers, and the columns that held dates."""
-    changed: dict[str, pd.Series] = {}
-    dates = []
+def as_numbers(frame: pd.DataFrame, columns: Iterable[Any], note: Note) -> pd.DataFrame:
+    """The frame with dates and decimals as numbers; its `attrs` name the columns that held dates."""
+    frame, dates = frame.copy(deep=False), []
     for column in columns:
         kind = written = pd.api.types.infer_dtype(frame[column])
         dated = kind == "string" and all(map(ISO_DATE.fullmatch, frame[column].dropna()))
@@ -264,7 +266,7 @@ def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple
         if kind not in NUMBERS:
             continue
         try:
-            changed[column] = pd.Series(_as_number(frame[column], kind), frame.index)
+            frame[column] = _as_number(frame[column], kind)
         except (ValueError, TypeError, OverflowError):
             if written == "string":  # such as 2024-02-30
                 continue
@@ -273,7 +275,22 @@ def as_numbers(frame: pd.DataFrame, columns: Sequence[str], note: Note) -> tuple
             ) from None
         dates += [column] * (kind == "date")
         note(f"Column '{column}' holds {NUMBERS[kind]}.")
-    return frame.assign(**changed), tuple(dates)
+    frame.attrs[DATES] = (*frame.attrs.get(DATES, ()), *dates)
+    return frame
+
+
+def days_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64]:
+    """The dates of a column that held dates where the model was trained, as days since 1970-01-01."""
+    try:
+        return _as_number(values, "date")
+    except (ValueError, TypeError, OverflowError):
+        raise TableError(f"Column '{values.name}' held dates in the training rows, and holds others here.") from None
+
+
+def date_of(days: float) -> str:
+    """One of these days as text, with its time where it has one."""
+    moment = (pd.Timestamp(0) + pd.Timedelta(days=days)).round("ms")
+    return moment.isoformat(sep=" ").removesuffix(" 00:00:00")
 
 
 def _as_number(values: pd.Series, kind: str) -> NDArray[np.float64] | NDArray[np.int64]:

@@ -8,7 +8,7 @@ into rounded thirds.
 from __future__ import annotations
 
 from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Any
 
@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.columns import is_numeric, numbers_in, refuse_missing_columns
+from butfor.data.read import date_of
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -31,13 +32,14 @@ Cuts = Sequence[float] | Mapping[Any, Sequence[float]]
 
 @dataclass(frozen=True)
 class Bands:
-    """Cut points of a number, smallest first, and the names of the bands."""
+    """Cut points of a number, or of dates as days, smallest first, and the names of the bands."""
 
     cuts: tuple[float, ...]
+    dates: bool = False
 
     @property
     def names(self) -> tuple[str, ...]:
-        shown = [f"{cut:.12g}" for cut in self.cuts]
+        shown = [date_of(cut) if self.dates else f"{cut:.12g}" for cut in self.cuts]
         between = [f"{low} to under {high}" for low, high in pairwise(shown)]
         return (f"under {shown[0]}", *between, f"{shown[-1]} and over")
 
@@ -84,6 +86,16 @@ class Sensitive:
     def cuts(self) -> dict[str, list[float]]:
         """The cut points of the columns that are cut into bands."""
         return {str(name): list(bands.cuts) for name, bands in self.bands.items()}
+
+    @property
+    def each(self) -> list[Sensitive]:
+        """The attribute that rows belong to, last; before it, of several columns, each alone."""
+        parts = []
+        for k, name in enumerate(self.attributes if self.combinations else ()):
+            values = np.array([self.combinations[group][k] for group in self.values], dtype=object)
+            one = replace(self, name=name, values=values, columns=self.columns[k : k + 1], combinations={})
+            parts.append(replace(one, attributes=(name,)))
+        return [*parts, self]
 
     @classmethod
     def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
@@ -247,6 +259,12 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
         if str(name) in cuts:
             found[name] = _checked(cuts[str(name)], frame[name])
         elif str(name) in numeric and frame[name].nunique() > AS_THEY_ARE:
+            if frame[name].between(0, 1)[frame[name].notna()].all():
+                raise SettingError(
+                    f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected attribute needs groups: "
+                    f"make groups of it first, or give cut points: --bands {name}=0.5, "
+                    f"sensitive_bands={{'{name}': [0.5]}}."
+                )
             found[name] = _thirds(frame[name])
     return found
 

@@ -7,6 +7,7 @@ say what was changed on the way.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -16,16 +17,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import is_numeric, numbers_in, refuse_missing
+from butfor.columns import as_whole_numbers, clusters_in, is_numeric, numbers_in, refuse_missing
 from butfor.data.catalogue import DATASETS, SPECS, Setup
 from butfor.data.check import check_cells
 from butfor.data.labels import MOST_CLASSES, label_names
 from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
-from butfor.data.read import STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
+from butfor.data.read import DATES, STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
 from butfor.encode import OWN, REFUSE
 from butfor.errors import SettingError, TableError, listed, nearest
 
-LEAST_ROWS = 20
+LEAST_ROWS = LEAST_CLUSTERS = 20
+COMPARISON = re.compile(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+OTHERWISE = {">=": "<", "<": ">=", "<=": ">", ">": "<="}
 DROP = "drop"
 MARKS = ("?", "-", "--", ".", "n.a.", "unknown")
 """Cells that hold only this, in any case, often stand for a missing value."""
@@ -44,18 +47,25 @@ def load_table(
     hold_out: bool = True,
     identifier: str | None = None,
     keep: Sequence[str] = (),
+    cluster: str | None = None,
+    weight: str | None = None,
+    whole: bool = False,
     note: Note = lambda line: None,
 ) -> Dataset:
-    """The table at `source`, split. A file needs `label` and `sensitive`; an embedded set has its own.
+    """The table at `source`, split or, if it is to stay `whole`, all as training rows. A file needs `label` and
+    `sensitive`; an embedded set has its own.
 
-    `missing`: "own" leaves missing values to the model or its encoder, "refuse" raises an error, "drop" leaves out
-    their rows; rows without a label are always left out. `test` and `validation` are files with the same columns. With
-    a test file but no validation file, `hold_out` says whether to split off validation rows. `identifier` is the column
-    that names the rows; columns in `keep` are shown but not learned from. `note` gets a sentence about each change."""
+    `label` may be "score>=70", which makes two labels of a number. `missing`: "own" leaves missing values to the model
+    or its encoder, "refuse" raises an error, "drop" leaves out their rows; rows without a label are always left out.
+    `test` and `validation` are files with the same columns. With a test file but no validation file, `hold_out` says
+    whether to split off validation rows. `identifier` is the column that names the rows; columns in `keep` are shown
+    but not learned from. `cluster` names the column whose rows of one value stay on one side of the split, `weight`
+    that of weights; neither is learned from. `note` gets a sentence about each change."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     given: dict[str, Any] = {"label": label, "test": test and str(test)}
     given |= {"validation": validation and str(validation), "identifier": identifier, "keep": list(keep)}
+    given |= {"cluster": cluster, "weight": weight}
     if str(source) in DATASETS:
         fixed = [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]
         if fixed:
@@ -73,30 +83,40 @@ def load_table(
         raise SettingError(f"For your own table give {' and '.join(absent)} (a column's name).")
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
     frame, parts = _one_frame({part: read_file(file, note) for part, file in files.items()}, files)
-    named = [] if identifier is None else [identifier]
-    _check_columns(frame, {"--label": [label], "--keep": keep, "--id": named})
+    frame, label = _compared(frame, label)
+    named = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
+    aside = {option: [column] for option, column in named.items() if column is not None}
+    _check_columns(frame, {**aside, "--keep": keep})
     protected = _protected(frame, sensitive, [*drop, *keep], note)
     if label in drop:
         raise SettingError(f"--drop '{label}' is the label, which is never learned from; leave it out of --drop.")
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    inputs = [c for c in frame.columns if c not in {label, *drop, *keep, *named}]
+    for option, column in (("--cluster", cluster), ("--weight", weight)):
+        if column is not None and column in (label, *protected):
+            raise SettingError(f"{option} '{column}' is the label or the protected attribute; name another column.")
+    inputs = [c for c in frame.columns if c not in {*drop, *keep, *named.values()}]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
     learned_or_protected = list(dict.fromkeys([*inputs, *protected]))
-    check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, label]))])
-    frame, dates = as_numbers(frame, inputs, note)
+    check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, *(c for c in named.values() if c)]))])
+    frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
     if marks := _marks(frame[learned_or_protected]):
         note(marks)
     usable = _usable(frame, label, learned_or_protected, missing, note)
-    labels, frame, parts = _as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
-    if named:
+    labels, frame, parts = as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
+    if identifier is not None:
         labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
     seed = split_seed or 0
-    rows = _split(parts, files, seed, hold_out)
+    clusters = None if cluster is None else clusters_in(frame[cluster])
+    if weight is not None:
+        refuse_missing(frame[[weight]], "every row needs a weight (--weight)")
+        frame = frame.assign(**{weight: numbers_in(frame[weight])})
+    everything = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
+    rows = everything if whole else _split(parts, files, seed, hold_out, clusters)
     y, names = _labels(labels)
     unseen = [name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()]
     if unseen:
@@ -118,7 +138,9 @@ def load_table(
         label_names=names,
         setup=default_setup(len(rows[TRAIN]), seed),
         kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
-        dates=dates,
+        dates=frame.attrs[DATES],
+        cluster=None if cluster is None else {part: frame[cluster].iloc[at] for part, at in rows.items()},
+        weight=None if weight is None else {part: frame[weight].iloc[at] for part, at in rows.items()},
     )
 
 
@@ -149,6 +171,20 @@ def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str], note: Note)
     if unseen:
         note(f"Groups are formed by {listed(unseen)}, which the model does not see.")
     return protected
+
+
+def _compared(frame: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
+    """The frame and its label column; of "score>=70" the column score becomes two labels, with that name."""
+    read = None if label in frame.columns else COMPARISON.fullmatch(label.strip())
+    if read is None or read[1] not in frame.columns:
+        return frame, label
+    column, sign, limit = read.groups()
+    numbers, at = pd.Series(numbers_in(frame[column]), frame.index), float(limit)
+    holds = {">=": numbers >= at, "<=": numbers <= at, ">": numbers > at, "<": numbers < at}[sign]
+    labels = np.where(holds, f"{column}{sign}{limit}", f"{column}{OTHERWISE[sign]}{limit}")
+    name = f"{column}{sign}{limit}"
+    frame = frame.rename(columns={column: name})
+    return frame.assign(**{name: pd.Series(labels, frame.index, dtype=object).where(numbers.notna())}), name
 
 
 def _check_columns(frame: pd.DataFrame, named: dict[str, Sequence[str]]) -> None:
@@ -244,7 +280,9 @@ def _identifiers(values: pd.Series) -> list[Any]:
     return values.tolist()
 
 
-def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool) -> dict[str, Positions]:
+def _split(
+    parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool, clusters: Positions | None
+) -> dict[str, Positions]:
     """The positions of training, validation and test rows: split like the published sets, unless they have their own
     files."""
     given = {part: np.flatnonzero(parts == part) for part in files}
@@ -254,8 +292,13 @@ def _split(parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: b
     for part, found in given.items():
         if not len(found):
             raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
+    if clusters is not None and (count := len(np.unique(clusters[rows]))) < LEAST_CLUSTERS:
+        raise TableError(
+            f"--cluster joins the rows into {count} clusters; at least {LEAST_CLUSTERS} are needed to split them "
+            "60/20/20."
+        )
     held = hold_out or TEST not in given
-    return split(rows, seed, given.get(TEST), given.get(VAL, None if held else rows[:0]))
+    return split(rows, seed, given.get(TEST), given.get(VAL, None if held else rows[:0]), clusters)
 
 
 MOST_AT_ONCE, BATCH = 8192, 1024
@@ -280,9 +323,12 @@ def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
     found = sorted(pd.unique(values.astype(object)), key=lambda v: (type(v).__name__, v))
     if not 2 <= len(found) <= MOST_CLASSES:
         only = "one value only" if len(found) == 1 else f"{len(found)} different values"
+        group = "Group them in the file"
+        if is_numeric(values) and len(found) > 1:
+            group = f'Compare the numbers (--label "{values.name}>={values.median():g}")'
         raise TableError(
             f"Label column '{values.name}' has {only} ({listed(found)}); a label needs at least two and at most "
-            f"{MOST_CLASSES}. Group them in the file, or name another column with --label."
+            f"{MOST_CLASSES}. {group}, or name another column with --label."
         )
     counts = values.astype(object).value_counts()
     if len(found) > 2 and counts.min() == 1:
@@ -292,11 +338,3 @@ def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
         )
     y = values.astype(object).map({value: number for number, value in enumerate(found)}).astype(np.int64)
     return y, label_names(found, values.name)
-
-
-def _as_whole_numbers(values: pd.Series) -> pd.Series:
-    """A column as it would be read without missing values: pandas reads whole numbers with gaps as floats."""
-    gaps = values.isna()
-    if not gaps.any() or not pd.api.types.is_float_dtype(values.dtype) or (values[~gaps] % 1).any():
-        return values
-    return values.astype(object).where(gaps, values.fillna(0).astype(np.int64).astype(object))

@@ -195,8 +195,15 @@ def set_rows_aside(learner: Learner, table: Table) -> Table:
     if not isinstance(learner, EarlyStopping):
         raise SettingError(f"{learner.name} takes no validation rows.")
     kept, aside = learner.split(table.codes)
-    X, y = table.X, table.y
-    return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), whole=(X, y, kept))
+    X, y, weight, cluster = table.X, table.y, table.weight, table.cluster
+    return Table(
+        X.iloc[kept],
+        y.iloc[kept],
+        (X.iloc[aside], y.iloc[aside]),
+        weight=None if weight is None else weight[kept],
+        cluster=None if cluster is None else cluster[kept],
+        whole=(X, y, kept, aside, weight, cluster),
+    )
 
 
 def engines_of(learner: Learner) -> tuple[str, ...]:

@@ -29,7 +29,7 @@ CONNECT = 10.0
 
 
 class ClusterEngine(JoblibEngine, Cluster):
-    """Trains on the workers of joblib's configuration, for example within `joblib.parallel_config(backend="ray")`.
+    """Trains on the workers of joblib's configuration (`joblib.parallel_config`): processes, unless told otherwise.
 
     Parameters
     ----------

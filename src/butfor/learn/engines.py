@@ -16,8 +16,8 @@ if TYPE_CHECKING:
 
 NAMES = ("auto", "fused", "stacked", "linear", "boosting", "joblib")
 ENGINES = {
-    "fused": "butfor.mlp.fused:FusedEngine",
-    "stacked": "butfor.mlp.stacked:StackedEngine",
+    "fused": "butfor.models.network:FusedEngine",
+    "stacked": "butfor.models.network:StackedEngine",
     "linear": "butfor.learn.linear_engine:LinearEngine",
     "boosting": "butfor.learn.boosting_engine:BoostingEngine",
     "joblib": "butfor.learn.joblib_engine:JoblibEngine",
@@ -93,7 +93,7 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
             raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
     elif is_device(engine):
         if engine != "cpu":
-            load("butfor.mlp.stacked:find_device")(engine)
+            load("butfor.models.network:find_device")(engine)
     elif is_cluster(engine):
         local_workers(engine)
     elif engine not in NAMES:

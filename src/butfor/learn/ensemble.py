@@ -149,9 +149,9 @@ class MarginModel(Model, can.Linear, can.Pulls, can.Members):
 
     def capability(self, kind: type[C]) -> C | None:
         inner = self.model.capability(kind)
-        if isinstance(inner, can.Differentiable):
+        if kind is can.Differentiable and isinstance(inner, can.Differentiable):
             network = copy(inner)
-            network.rows = replace(inner.rows, decision_split=self.decision_split)
+            network.rows = replace(inner.rows, flipped=self.decision_split.new, towards=self.decision_split.towards)
             return network
         return inner if inner is None else super().capability(kind) or inner
 

@@ -1,12 +1,12 @@
 """The engine for every learner: the learner's own `fit`, run in parallel by joblib.
 
-`joblib.parallel_config(...)` around an audit chooses processes (loky, the default), threads, or a Dask or Ray cluster.
-Small work stays in this process.
+`joblib.parallel_config(...)` around an audit chooses processes (loky, the default), threads, or a Dask cluster.
+Little work stays in this process; how much it is follows from the number of trainings and the kind of learner, so that
+the same audit does the same everywhere.
 """
 
 from __future__ import annotations
 
-import time
 import warnings
 from collections.abc import Callable, Iterator, Sequence
 from functools import cached_property
@@ -24,10 +24,10 @@ from butfor.machine import check_n_jobs, single_threaded
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]
 
-START_SECONDS = 6.0
-"""Seconds until new processes have loaded everything; less work than that stays here."""
-WARM_SECONDS = 0.3
-"""The same once they run."""
+MANY = 8
+"""Trainings of a learner of unknown work from which on processes do them."""
+MUCH = 12e6
+"""Trainings of known work go to processes from this much on: twice what two new processes take to load everything."""
 
 
 class JoblibEngine(Engine):
@@ -60,19 +60,15 @@ class JoblibEngine(Engine):
 
 
 class WorkersBound(Bound):
-    """A learner and its data on workers, and the time of a training. `work` makes the function that a worker runs on
-    chunks, `function` is what it does with each item; by default the learner's own `fit` and its model's answers."""
-
-    warm = False
-    """Whether worker processes have been started."""
+    """A learner and its data on workers. `work` makes the function that a worker runs on chunks, `function` is what it
+    does with each item; by default the learner's own `fit` and its model's answers."""
 
     def __init__(
         self, workers: Workers, subject: Subject, name: str, function: Any = None, work: Work | None = None
     ) -> None:
         self._workers, self._subject, self.name, self.width = workers, subject, name, workers.count
         self._function, self._work = function or answer, work or each_item
-        self._pace, self._spent = Pace(), 0.0
-        self._expected: int | None = None
+        self._pace, self._asked, self._expected = Pace(), 0, 0
         self.by_definition = work is None
 
     def expect(self, trainings: int) -> None:
@@ -87,25 +83,25 @@ class WorkersBound(Bound):
         return np.array(answers, np.float32).reshape(len(trainings), len(self._subject[2]) * self._subject[1].outputs)
 
     def each(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
-        """The result of each item: one by one here, until processes pay off for the rest."""
+        """The result of each item, here or by workers."""
+        self._asked += len(items)
+        self._expected = max(0, self._expected - len(items))
+        if self._always or (len(items) > 1 and self._pays()):
+            return in_order(self._chunks(items, advance), len(items))
         done: list[Any] = []
-        # Without a forecast, assume as much work again as was done so far.
-        waited = self._spent if self._expected is None else 0.0
-        later = max(0, (self._expected or 0) - len(items))
-        while len(done) < len(items):
-            left = items[len(done) :]
-            if self._worth_processes(len(left) + later, waited):
-                done += self._spread(left, advance)
-                break
-            started = time.perf_counter()
-            done += run(self._function, self._subject, left[:1])
-            took = time.perf_counter() - started
-            self._pace.observe(1, took)
-            self._spent += took
+        for item in items:
+            done += run(self._function, self._subject, [item])
             if advance:
                 advance(1)
-        self._expected = None if self._expected is None else later
         return done
+
+    def _pays(self) -> bool:
+        """Whether all that was and will be asked is worth starting processes."""
+        if self._workers.count == 1:
+            return False
+        learner, table, _ = self._subject
+        each, items = learner.work(table), self._asked + self._expected
+        return items >= MANY if each is None else items * each >= MUCH
 
     def pieces(
         self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 64
@@ -116,19 +112,6 @@ class WorkersBound(Bound):
     def _always(self) -> bool:
         """Whether all work goes to workers."""
         return self._workers.on_cluster or not self.by_definition
-
-    def _worth_processes(self, left: int, waited: float) -> bool:
-        """Whether processes save more time on the rest than starting them takes."""
-        workers, each = self._workers.count, self._pace.each
-        if self._always or each is None or workers == 1:
-            return self._always
-        saved = each * left * (1 - 1 / workers)
-        return saved > WARM_SECONDS if WorkersBound.warm else waited + saved > START_SECONDS
-
-    def _spread(self, items: Sequence[Any], advance: Advance | None) -> list[Any]:
-        done = in_order(self._chunks(items, advance), len(items))
-        WorkersBound.warm = True
-        return done
 
     def _chunks(self, items: Sequence[Any], advance: Advance | None) -> Chunks:
         return self._workers.run(self._work, self._shared, items, self._pace, advance)

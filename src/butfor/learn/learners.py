@@ -17,7 +17,7 @@ from butfor.learn.protocols import Learner, MakesLearner, Model, Table
 from butfor.learn.sklearn import SklearnLearner, check_classifier, is_seed
 from butfor.machine import load, single_threaded
 
-KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.mlp.learner:MLPLearner"}
+KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.models.network:MLPLearner"}
 """Kinds of learners that a record can restore, and their classes."""
 OTHER_SEED = 40_961
 """A seed that users are unlikely to choose."""

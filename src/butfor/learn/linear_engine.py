@@ -4,8 +4,8 @@ All flip sets of a table share X and differ in a few labels, so their minima are
 over the labels (ridge, regressions on 0 and 1), a flip set adds its labels' effects, exactly. For logistic regression
 the loss is convex: Newton's method starts at the present minimum, with the present Hessian factorised once, and moves
 all flip sets together; the few that are far away get their own Hessians. The estimator's solver stops about equally far
-before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. The estimator's
-own `fit` confirms every find.
+before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. Flip sets without
+a minimum (separable labels and no penalty) are trained by the estimator's own `fit`, which also confirms every find.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ from collections.abc import Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.learn import linear
 from butfor.learn.capabilities import engines_of
@@ -64,7 +65,7 @@ class LinearEngine(Engine):
         if linear_in_labels(model.estimator):
             return _sums(model, table, people) if model.exact else None
         try:
-            bound = _Logistic(model, table, people)
+            bound = _Logistic(model, table, people, JoblibEngine(self.n_jobs).bind(learner, table, people))
             near = np.abs(bound.X @ bound.w - _at_cut(table, bound.before)) < 1
             off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
@@ -95,20 +96,22 @@ def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:
 class _Logistic(Bound):
     name, width = LinearEngine.name, SETS_AT_ONCE
 
-    def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame) -> None:
+    def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
         from scipy.linalg import cho_factor
 
         X, asked = model.inputs(table.X), model.inputs(people)
         assert X is not None
         assert asked is not None
         self.X, self.people, self.given = linear.reduce_inputs(model.final, X, asked)
-        self.table = table
+        self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = linear.penalty(model.final, self.X.shape[1])
         n, d = self.X.shape
         self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
         """Each row's products of two inputs, if they fit: then Hessians of many sets are one matrix product."""
         self.w = self._own_steps(self.given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
+        if not np.isfinite(self.w).all():
+            raise np.linalg.LinAlgError("no minimum")
         self.factor = cho_factor(_stable(linear.curvature(self.X, self.weight, self.penalty, self.w)))
         self.before = model.logits(people).astype(np.float64)
 
@@ -119,10 +122,13 @@ class _Logistic(Bound):
             logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
             if advance:
                 advance(len(some))
+        lost = np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist()
+        if lost:
+            logits[lost] = self.own_fit([trainings[k] for k in lost])
         return logits
 
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
-        """The minima for the flip sets, `[inputs × sets]`."""
+        """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none."""
         from scipy.linalg import cho_solve
         from scipy.special import expit
 
@@ -145,14 +151,17 @@ class _Logistic(Bound):
             if not len(going):
                 break
         going = np.union1d(going, np.flatnonzero(slow))
-        if not len(going):
-            return W
-        if self.products is not None:
+        if self.products is not None and len(going):
             W[:, going] = self._own_steps(np.repeat(self.w[:, None], len(going), axis=1), labels[:, going])
-            return W
-        for k in going:  # one by one: large Hessians of many sets would fill the memory
-            W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
+        elif len(going):
+            for k in going:  # one by one: large Hessians of many sets would fill the memory
+                W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
+        W[:, self._separated(W, labels)] = np.nan
         return W
+
+    def _separated(self, W: Array, Y: Array) -> NDArray[np.bool_]:
+        """Sets whose labels `[rows × sets]` a hyperplane separates: without a penalty it moves out for ever."""
+        return np.zeros(Y.shape[1], bool) if self.penalty.any() else ((self.X @ W > 0) == (Y > 0)).all(axis=0)
 
     def _own_steps(self, W: Array, labels: Array) -> Array:
         """Newton's method from `W [inputs × sets]` with a Hessian for each set."""
@@ -165,10 +174,13 @@ class _Logistic(Bound):
             share = expit(Z)
             gradient = self.X.T @ (self.weight[:, None] * (share - Y)) + self.penalty[:, None] * W[:, going]
             far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
-            if not far.any():
-                break
-            going, Y, Z, share, gradient = going[far], Y[:, far], Z[:, far], share[:, far], gradient[:, far]
             curved = (self.weight[:, None] * share * (1 - share)).T
+            lost = self._separated(W[:, going], Y) | (curved.max(axis=1) == 0)
+            W[:, going[lost]] = np.nan
+            far &= ~lost
+            going, Y, Z, gradient, curved = going[far], Y[:, far], Z[:, far], gradient[:, far], curved[far]
+            if not len(going):
+                return W
             if self.products is None:
                 H = np.array([(self.X * each[:, None]).T @ self.X for each in curved])
             else:
@@ -176,6 +188,7 @@ class _Logistic(Bound):
             H = _stable(H + np.diag(self.penalty))
             step = np.linalg.solve(H, gradient.T[:, :, None])[:, :, 0].T
             W[:, going] -= self._sizes(Z, W[:, going], Y, step) * step
+        W[:, going] = np.nan
         return W
 
     def _sizes(self, Z: Array, W: Array, Y: Array, step: Array) -> Array:

@@ -102,4 +102,4 @@ def default_model(rows: int) -> Any:
     if name != "mlp":
         return usual_model(name, seed=0)
     setup = default_setup(rows)
-    return load("butfor.mlp.mlp:MLP")(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
+    return load("butfor.models.network:MLP")(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)

@@ -58,22 +58,26 @@ class Table:
     validation : (X, y), optional
         Rows for a learner that stops early. Their labels are never flipped.
     weight : array of shape (n,), optional
-        Weights for a learner that takes them.
-    whole : (X, y, positions), optional
-        The given table and the positions of the training rows in it, if rows were set aside.
+        Weights, for a learner that takes them and for the comparison of groups.
+    whole : (X, y, positions, positions, weight, cluster), optional
+        If rows were set aside: the given table, the positions of the training rows in it and of those set aside, and
+        the weights and clusters of all.
     decision_split : DecisionSplit, optional
         With more than two labels: the label after a flip, and which labels count as 1.
     cut : Cut, optional
         The threshold between two labels, if it is not one half.
+    cluster : array of shape (n,), optional
+        Rows with the same value are about one person or household. Only the comparison of groups uses it.
     """
 
     X: pd.DataFrame
     y: pd.Series
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
-    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64]] | None = None
+    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = None
     decision_split: DecisionSplit | None = None
     cut: Cut | None = None
+    cluster: NDArray[np.object_] | None = None
 
     @property
     def n(self) -> int:
@@ -174,7 +178,7 @@ class Table:
 
     def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole given table with these labels flipped."""
-        X, y, kept = self.whole or (self.X, self.y, np.arange(self.n))
+        X, y, kept, *_ = self.whole or (self.X, self.y, np.arange(self.n))
         y, at = y.copy(), list(positions)
         if at:
             y.iloc[kept[at]] = self.classes[self.new_codes[at]]
@@ -241,6 +245,10 @@ class Learner:
     def reseeded(self, seed: int) -> Learner:
         """The same learner under another seed; itself if it has none."""
         return self
+
+    def work(self, table: Table) -> float | None:
+        """Roughly the microseconds of one fit; None if unknown. It decides whether processes train."""
+        return None
 
     def record(self) -> dict[str, Any]:
         """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
@@ -350,9 +358,11 @@ def label_values(y: NDArray[Any]) -> NDArray[Any]:
             "Check that the label column is the right one."
         )
     if len(classes) > MOST_CLASSES:
+        remedy = "Group them, or name another label."
+        if np.issubdtype(classes.dtype, np.number):
+            remedy = f"Make two labels of the numbers by comparing them: y >= {np.median(y):g}."
         raise TableError(
-            f"The labels have {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. Group "
-            "them, or name another label."
+            f"The labels have {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. {remedy}"
         )
     if len(classes) > 2 and counts.min() == 1:
         raise TableError(

@@ -32,6 +32,7 @@ from butfor.learn.steps import (
     preprocesses,
     sees_no_label,
     without_threshold,
+    work_of_fit,
 )
 from butfor.learn.threshold import CLIP, Cut
 from butfor.machine import GENERATOR
@@ -155,6 +156,9 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         given = self.given.get_params()
         used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
         return max([*used, self.torch_seed or 0])
+
+    def work(self, table: Table) -> float | None:
+        return work_of_fit(self.estimator, table.X.size)
 
     def pack(self, model: Any) -> Any:
         return model.estimator

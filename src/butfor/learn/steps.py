@@ -19,6 +19,12 @@ LABEL_BLIND = {
 """Preprocessing that does not use labels, so that it is the same for all flip sets."""
 DIRECT = ("auto", "cholesky", "svd")
 """Solvers of ridge that reach the exact minimum."""
+QUICK = (
+    *("sklearn.linear_model.", "sklearn.tree.", "sklearn.naive_bayes", "sklearn.neighbors.", "sklearn.kernel_ridge"),
+    *("sklearn.discriminant_analysis", "sklearn.dummy", "sklearn.pipeline", "sklearn.compose.", "sklearn.impute."),
+    *("sklearn.preprocessing.", "sklearn.model_selection._classification_threshold", "butfor."),
+)
+"""Modules of estimators that learn a small table in milliseconds."""
 SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
 """Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
 
@@ -113,6 +119,17 @@ def has_boosting_engine(estimator: Any) -> bool:
     plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
     free = final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
     return plain and free and installed("numba")
+
+
+def work_of_fit(estimator: Any, cells: int) -> float | None:
+    """Roughly the microseconds of a fit to a table with this many values; None where the kind does not tell."""
+    final = last_step(estimator)
+    others = [part for part in parts(estimator) if isinstance(part, BaseEstimator) and part is not final]
+    if not all(type(part).__module__.startswith(QUICK) for part in others):
+        return None
+    if type(final).__name__ == "HistGradientBoostingClassifier" and type(final).__module__.startswith("sklearn."):
+        return float(final.max_iter * (1000 + cells / 50))
+    return 2000 + cells / 2 if type(final).__module__.startswith(QUICK) else None
 
 
 def linear_in_labels(estimator: Any) -> bool:

@@ -1,8 +1,8 @@
 """Work on processes of this machine, by joblib, or on a cluster.
 
 Work goes in chunks, sized by the time of an item. Shared data is sent once: processes of this machine map it from a
-file, on a Ray cluster it is in the object store, and on a Dask cluster it is the result of a task, which Dask computes
-again if its worker dies. A worker with other package versions would train other models, so it refuses.
+file, and on a Dask cluster it is the result of a task, which Dask computes again if its worker dies. A worker with
+other package versions would train other models, so it refuses.
 """
 
 from __future__ import annotations
@@ -22,10 +22,10 @@ import weakref
 from collections import OrderedDict
 from collections.abc import Callable, Generator, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import closing, suppress
+from contextlib import ExitStack, closing, suppress
 from dataclasses import replace
 from functools import lru_cache, partial
-from importlib.metadata import PackageNotFoundError, version
+from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import chain, islice
 from typing import Any, NamedTuple
 
@@ -105,22 +105,18 @@ class Workers:
         return int(backend.effective_n_jobs(jobs))
 
     def send(self, code: Any, data: Any) -> Any:
-        """Make both available to workers for the lifetime of the returned object. Code is sent by value, since workers
-        cannot import from a script or a notebook."""
+        """Make both available to workers for the lifetime of the returned object. The user's own code is sent by value,
+        since workers may be unable to import it."""
         backend, key = self._active()[0], uuid.uuid4().hex
         try:
             if _is_local(backend):
-                return _write(key, cloudpickle.dumps(code), data)
-            load = partial(pickle.loads, cloudpickle.dumps((code, data)))
+                return _write(key, _by_value(code), data)
+            load = partial(pickle.loads, _by_value((code, data)))
         except Exception as error:  # the user's own objects may raise anything
             raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
         if isinstance(backend, DaskWorkers):
             backend.run_everywhere(check_versions, versions_here())
             return backend.submit(Sent, key, load)
-        if type(backend).__module__.startswith("ray."):
-            import ray
-
-            load = partial(_from_ray, ray.put(load))
         return Sent(key, load)
 
     def subject(self, learner: Learner, table: Table) -> Any:
@@ -214,6 +210,26 @@ def in_order(chunks: Chunks, count: int) -> list[Any]:
     return [done[k] for k in range(count)]
 
 
+def _by_value(code: Any) -> bytes:
+    """Pickled together with what it uses of modules that are neither installed nor ours, such as the user's own beside
+    a script: a worker may have been started elsewhere, or know another module of that name."""
+    own = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] not in _installed()]
+    own = [module for module in own if getattr(module, "__file__", None) and module.__name__ in sys.modules]
+    with ExitStack() as registered:
+        for module in own:
+            if module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+                cloudpickle.register_pickle_by_value(module)
+                registered.callback(cloudpickle.unregister_pickle_by_value, module)
+        with suppress(Exception):  # a module may hold what cannot be sent, such as a lock
+            return bytes(cloudpickle.dumps(code))
+    return bytes(cloudpickle.dumps(code))
+
+
+@lru_cache(maxsize=1)
+def _installed() -> set[str]:
+    return {"butfor", *sys.stdlib_module_names, *packages_distributions()}
+
+
 def _is_local(backend: Any) -> bool:
     """Whether its workers are processes or threads of this machine: joblib's own backends."""
     return type(backend).__module__ == "joblib._parallel_backends"
@@ -251,12 +267,6 @@ def _from_file(path: str) -> Any:
     return pickle.loads(code), data
 
 
-def _from_ray(place: Any) -> Any:
-    import ray
-
-    return ray.get(place)()
-
-
 # --- in a worker --------------------------------------------------------------------------------------
 
 _held: OrderedDict[str, Any] = OrderedDict()
@@ -266,7 +276,7 @@ _lock = threading.RLock()
 def run_chunk(
     asks: tuple[int, dict[str, str]], work: Work, shared: list[Sent], start: int, items: bytes
 ) -> tuple[int, bytes, float, int]:
-    """The start of the chunk, the results of its items as bytes (arrays sent by Ray are read-only), its seconds after
+    """The start of the chunk, the results of its items as bytes, its seconds after
     loading, and the number of items that the worker prefers at a time."""
     parent, wanted = asks
     check_versions(wanted)

@@ -1,6 +1,6 @@
 """The exact training gradient: how a person's logit moves with each training label, through training itself.
 
-`butfor.mlp.sweeps` differentiates training as a program, with Adam and batches. Two things remain first-order. A flip
+`butfor.nets.sweeps` differentiates training as a program, with Adam and batches. Two things remain first-order. A flip
 moves its label by a whole 1. And early stopping picks an epoch: the pick is constant until it jumps, so the derivative
 misses the jump, which is often the largest effect of a flip. So validation losses are differentiated too. Each epoch
 that came close to being kept gets the probability of being kept after the flip, and the mean of the epochs' logits with
@@ -11,29 +11,28 @@ these weights is added to the derivative at the kept epoch. `epochs=1` is the de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 
+from butfor import stopping
 from butfor.errors import SettingError
 from butfor.learn.capabilities import Cluster, Differentiable, members_of, require
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
-from butfor.machine import available_cores, in_threads, installed
-from butfor.mlp.recipe import Recipe, Rows
+from butfor.machine import available_cores
+from butfor.nets import Recipe, Rows, label_gradient
 from butfor.rank.ranking import NetworkRanking, percentile
 
 if TYPE_CHECKING:
-    from butfor.mlp.sweeps import GradientResult, Sweep
+    from butfor.nets.sweeps import LabelGradient, Sweep
 
 CPU_MEMBERS = 4
 """Members whose gradients are averaged on the CPU; beside the published score more add little."""
 LARGE = 10_000
 """Above this many training rows, sweeps at a person's own flips use that few members on every device."""
-WORTH_COMPILING = 2**19
-"""Numbers in the encoded training rows from which compiled sweeps save more time than compiling takes."""
 EFFECTS = 2**27
 """Predicted effects held at a time."""
 
@@ -49,31 +48,30 @@ class Walk:
     tolerance: float
     device: str
 
-    def effects(self, sweeps: Sequence[Sweep]) -> list[Numbers]:
+    def effects(self, sweeps: Sequence[Sweep], threads: int = 1) -> list[Numbers]:
         """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
-        return [each.flip_effects(self.tolerance) for each in self._swept(sweeps)]
+        from butfor.models.network import find_device, translated
 
-    def _swept(self, sweeps: Sequence[Sweep]) -> Iterable[GradientResult]:
-        if self.is_compiled:
-            from butfor.mlp.walks import Training
+        how: dict[str, Any] = {"epochs": self.epochs, "device": str(find_device(self.device)), "threads": threads}
+        with translated():
+            swept = label_gradient(self.recipe, self.rows, sweeps, self.people, check=stopping.check, **how)
+            return [flip_effects(each, self.tolerance) for each in swept]
 
-            trained = (Training(self.recipe, self.rows, sweep) for sweep in sweeps)
-            people = (self.people[sweep.people] for sweep in sweeps)
-            return (each.walk_back(asked, self.epochs) for each, asked in zip(trained, people, strict=True))
-        from butfor.mlp.sweeps import sweep_many
 
-        return sweep_many(self.recipe, self.rows, sweeps, self.people, epochs=self.epochs, device=self.device)
+def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
+    """The predicted change of the logit if label i is flipped, `[people × n]`."""
+    jumps = (swept.epoch_logits - swept.logits).T @ chances(swept, tolerance)
+    return jumps.astype(swept.gradient.dtype) + swept.moves * swept.gradient
 
-    @property
-    def is_compiled(self) -> bool:
-        """Whether compiled code is used: it exists for ReLU and one logit on the CPU."""
-        recipe, large = self.recipe, self.rows.X.size >= WORTH_COMPILING
-        compiled = bool(recipe.hidden) and recipe.activation == "relu" and recipe.outputs == 1
-        return compiled and large and self.device == "cpu" and installed("numba")
 
-    def effects_in_threads(self, parts: Sequence[Sequence[Sweep]]) -> list[list[Numbers]]:
-        """The same for several lists of sweeps, one thread each. Ctrl-C ends the threads between two steps."""
-        return list(in_threads(self.effects, parts, len(parts)))
+def chances(swept: LabelGradient, tolerance: float) -> Numbers:
+    """The probability that each epoch is kept after label i is flipped, `[E × n]`: a softmax of the predicted
+    validation losses, whose differences mean little below `tolerance`."""
+    if len(swept.epochs) == 1:
+        return np.ones((1, len(swept.moves)))
+    losses = swept.validation_losses[:, None] + swept.moves * swept.validation_gradients
+    weights: Numbers = np.exp((losses.min(axis=0) - losses) / tolerance)
+    return weights / weights.sum(axis=0)
 
 
 class Gradient(NetworkRanking):
@@ -108,7 +106,7 @@ class Gradient(NetworkRanking):
 
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
         """The same for networks that differ in their seed, side by side."""
-        from butfor.mlp.sweeps import Sweep
+        from butfor.nets.sweeps import Sweep
 
         subjects = [require(member, Differentiable) for member in members]
         first = subjects[0]
@@ -120,7 +118,7 @@ class Gradient(NetworkRanking):
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores after each person's own `flips`: further flips away from what `model` decides now. Percentiles, their
         mean over the members of an ensemble."""
-        from butfor.mlp.sweeps import Sweep
+        from butfor.nets.sweeps import Sweep
 
         members = [require(member, Differentiable) for member in self._members_at_flips(model, table)]
         sweeps = [
@@ -148,14 +146,9 @@ class Gradient(NetworkRanking):
 
     def _sweep(self, walk: Walk, sweeps: Sequence[Sweep]) -> list[Numbers]:
         """On the cores of the CPU or of a cluster, or all at once on a GPU."""
-        alone = self._device != "cpu" or len(sweeps) == 1
         # One part per core of this machine, also on a cluster: predictions must not depend on its size.
-        count = 1 if alone else min(available_cores(), len(sweeps))
-        parts = [sweeps[k::count] for k in range(count)]
-        if self._spread is not None:
-            done = self._spread(Walk.effects, walk, parts)
-        elif count == 1:
-            done = [walk.effects(sweeps)]
-        else:
-            done = walk.effects_in_threads(parts)
+        count = min(available_cores(), len(sweeps))
+        if self._spread is None:
+            return walk.effects(sweeps, count)
+        done = self._spread(Walk.effects, walk, [sweeps[k::count] for k in range(count)])
         return [done[k % count][k // count] for k in range(len(sweeps))]

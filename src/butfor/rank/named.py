@@ -13,7 +13,7 @@ from butfor.errors import SettingError
 from butfor.learn.capabilities import Differentiable, Linear, Trees, person_keys, require
 from butfor.learn.protocols import Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import single_threaded
-from butfor.mlp.recipe import Network, Rows
+from butfor.nets import Network, Rows
 from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
 
 
@@ -71,7 +71,8 @@ class Activation(NetworkRanking):
 
     def _signs(self, network: Network, X: Floats) -> Floats:
         """±√weight per neuron, all layers side by side."""
-        patterns = network.active(X, self.threshold)
+        limit = (0.5 if network.activation == "sigmoid" else 0.0) if self.threshold is None else self.threshold
+        patterns = [layer > limit for layer in network.layers(X)[:-1]]
         weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
         signs = [(np.sqrt(w) * (2 * b - 1.0)).astype(np.float32) for w, b in zip(weights, patterns, strict=True)]
         return np.hstack(signs)

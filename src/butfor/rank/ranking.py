@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError
 from butfor.learn.capabilities import Differentiable, Inputs, members_of, require
 from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
-from butfor.mlp.recipe import Network, Rows
+from butfor.nets import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
 TRIM = 8

@@ -9,19 +9,20 @@ import math
 import re
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from markupsafe import Markup, escape
 
+from butfor.errors import plural
+from butfor.files import save
 from butfor.report.text import short, without_middle
 from butfor.result.labels import TrainingLabel, expected_wrong
 from butfor.result.population import Population
-from butfor.result.record import save
 from butfor.result.tables import ALL
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import BINS, GroupStandard
-from butfor.standard.sentences import often, points
+from butfor.standard.groups import BINS, GroupStandard, often, points
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -118,8 +119,8 @@ class Drawing:
         """An ``<svg>`` element for a page, with its title for screen readers."""
         return self._element("", "")
 
-    def to_svg(self, path: str | Path | None = None) -> str:
-        """The text of a file in the light theme, also written to `path` if given."""
+    def to_svg(self, path: str | Path | None = None) -> Any:
+        """The text of a file in the light theme or, given a `path`, the path it was written to."""
         paper = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
         paper += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
         whole = self._element(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', paper)
@@ -334,5 +335,5 @@ def _framed(
     for share, text in ticks.items():
         drawing.tick(at(share, 0)[0], high + 12, text)
     drawing.tick((left + WIDTH) / 2, high + 29, axis)
-    drawing.tick(4, 10, f"{most:.0f} label{'s' * (round(most) != 1)}", "left")
+    drawing.tick(4, 10, plural(most, "label"), "left")
     return drawing, at

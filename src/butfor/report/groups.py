@@ -7,7 +7,7 @@ combinations of attributes. Unknown values are counted separately, and the highe
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Any
 
@@ -19,10 +19,7 @@ from butfor.report import charts
 from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import SMALL_GROUP, Population
-from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard, Standards, where
-from butfor.standard.sentences import interval_in_words, number, often, p_in_words
-from butfor.standard.slices import Slice
+from butfor.standard.groups import Compared, GroupStandard, interval_in_words, number, often, p_in_words
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02
@@ -104,7 +101,7 @@ def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
     return [Impact(attribute, group, int(people), share, rate, ratio) for group, people, share, rate, ratio in rows]
 
 
-def labels_table(found: RecordedStandards | Standards) -> Table:
+def labels_table(found: Compared) -> Table:
     """How each group is labelled beside comparable people, over all labelled rows."""
     heads = ["Group", "Rows", f"Labelled '{short(found.favourable, 40)}'", "Comparable people", "Gap", "Adjusted p"]
     rows = []
@@ -161,45 +158,22 @@ def rate(share: float | None) -> str:
     return "–" if share is None else f"{100 * share:.1f} %"
 
 
-def _slices(slices: Sequence[Slice], comparisons: Sequence[GroupStandard]) -> list[tuple[str, list[tuple[Any, ...]]]]:
-    """The first slices of groups that fall short or have a called slice, a table each."""
-    found = []
-    for c in comparisons:
-        own = [s for s in slices if (s.attribute, s.group) == (c.attribute, c.group)]
-        if own and ((c.differs and c.missing) or where(own, c)):
-            found.append((c.name, [_slice(s) for s in own[:MOST_SLICES]]))
-    return found
-
-
-def _slice(s: Slice) -> tuple[Any, ...]:
-    """As text: slice, rows, shares, gap and interval, how much more than elsewhere, share of the missing labels, and
-    whether it is called."""
-    more, lacking = number(s.difference - s.elsewhere), "–" if s.share is None else f"{100 * s.share:.0f} %"
-    lacking = "all" if s.share == 1 else lacking
-    gap = f"{number(s.difference)} ({interval_in_words((s.low, s.high))})"
-    names = Markup("<strong>{}</strong>").format(short(s.name, 60)) if s.called else short(s.name, 60)
-    verdict = "more than chance" if s.called else ""
-    return names, s.rows, rate(s.recorded), rate(s.expected), gap, more, lacking, verdict
-
-
-def standards(found: RecordedStandards | Standards) -> dict[str, Any]:
-    """What a template shows of a comparison of groups: those that fall short or, if none does, all."""
-    below = [c for c in found.comparisons if c.differs and c.missing]
-    shown_groups = below or found.comparisons
+def explaining(found: Compared, groups: Iterable[GroupStandard]) -> list[tuple[str, Markup]]:
+    """A chart per group: how its gap moves without the columns that move it furthest."""
     largest = sorted(found.moves, key=lambda move: -abs(move.move))
-    moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in shown_groups]
-    return {
-        "table": labels_table(found),
-        "intervals": len(found.comparisons) > 1 and any(c.interval for c in found.comparisons),
-        "groups": [(c.sentence(found.favourable), [*where(found.parts, c), *c.details()]) for c in shown_groups],
-        "left_out": found.left_out,
-        "notes": found.notes if isinstance(found, RecordedStandards) else found.notes(),
-        "model": found.model,
-        "columns": [(c.name, charts.column_moves(m[:MOST_COLUMNS], c.difference).svg()) for c, m in moves if m],
-        "differs": [c.name for c in found.comparisons if c.differs],
-        "short": [c.name for c in below],
-        "called": any(s.called for s in found.parts),
-        "slices": _slices(found.parts, found.comparisons),
-        "chart": charts.differences(found.comparisons).svg(),
-        "doubts": [(c.name, charts.doubts(c).svg()) for c in shown_groups if sum(c.doubts)],
-    }
+    moves = [(c, [m for m in largest if (m.attribute, m.group) == (c.attribute, c.group)]) for c in groups]
+    return [(c.name, charts.column_moves(m[:MOST_COLUMNS], c.difference).svg()) for c, m in moves if m]
+
+
+def slices_table(found: Compared, c: GroupStandard) -> Table:
+    """The slices of a group that stand out: shares, gap and interval, how much more than elsewhere, and the share of
+    the group's shortfall."""
+    heads = ["Slice", "Rows", "Recorded", "Comparable people", "Points less (95 % interval)", "More than elsewhere"]
+    rows = [
+        (short(s.name, 60), s.rows, rate(s.recorded), rate(s.expected))
+        + (f"{number(s.difference)} ({interval_in_words((s.low, s.high))})", number(s.difference - s.elsewhere))
+        + ("all" if s.share == 1 else f"{100 * (s.share or 0):.0f} %",)
+        for s in found.parts
+        if s.stands_out and (s.attribute, s.group) == (c.attribute, c.group)
+    ]
+    return [*heads, "Of the shortfall"], list(rows[:MOST_SLICES])

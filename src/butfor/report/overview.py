@@ -10,19 +10,19 @@ from typing import Any
 
 from markupsafe import Markup
 
+from butfor.errors import plural
 from butfor.report import charts
-from butfor.report.groups import audited_table, close_calls, decisions_table, impacts, rate, standards
+from butfor.report.groups import audited_table, close_calls, decisions_table, impacts, rate
 from butfor.report.people import LISTED, MOST_IN_WORLDS, People, sides_of
 from butfor.report.summary import LONGEST, marked, method_facts, settle
-from butfor.report.text import plural, short, shown
+from butfor.report.text import short, shown
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED
 from butfor.result.labels import expectation, how_many_to_review, worth_a_review
 from butfor.result.population import Population
 from butfor.result.record import checksum
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard
-from butfor.standard.group import if_real
-from butfor.standard.sentences import points
+from butfor.standard.groups import points
 
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 MOST_EXPLAINING = 3
@@ -44,7 +44,6 @@ def population(p: Population, people: People) -> dict[str, Any]:
         "questions": _questions(p, steps),
         "steps": steps,
         "people": _people_given(p),
-        "standards": standards(run.standard) if run.standard else None,
         "one_standard": [_in_worlds(one, people) for one in p.one_standard],
         "decisions": decisions_table(p) if p.verdicts and run.favourable else None,
         "glossary": _glossary(p),
@@ -105,6 +104,8 @@ def _explaining(p: Population) -> str:
         if " + " not in m.column
     ][:MOST_EXPLAINING]
     gap = f"raw gap of {points(c.raw_gap)} ({short(c.name, 40)})"
+    if c.explained < 0:
+        return f"None: given the recorded columns, the gap is {points(-c.explained)} wider than the {gap}."
     raw = f"The recorded columns explain {points(c.explained)} of the {gap}"
     return f"{raw}, above all {', '.join(named)}." if named else f"{raw}; no single column stands out."
 
@@ -116,16 +117,17 @@ def _people_given(p: Population) -> int:
 
 def _why(p: Population) -> Markup:
     """How many people were examined and audited, and why not the others."""
-    given = f" of {_people_given(p)}" if _people_given(p) > len(p) else ""
+    given = f"of {_people_given(p)} " if _people_given(p) > len(p) else ""
     cases = " (`--cases` examines others)" if given and p.run.command else ""
-    return marked(f"{len(p)}{given} test people were examined{cases}. ") + short(p.audited, 600)
+    examined = plural(len(p), f"{given}test {'people' if given else 'person'} was", f"{given}test people were")
+    return marked(f"{examined} examined{cases}. ") + short(p.audited, 600)
 
 
 def _shortcomings(p: Population) -> list[str]:
     """Shortcomings of the data and the model, a sentence each."""
     below = [i for i in impacts(p) if i.below] if p.verdicts else []
     ratios = [f"Impact ratio of {i.attribute} = {i.group}: {i.ratio:.2f}, below four fifths." for i in below]
-    gaps = [c.sentence(p.run.favourable) for c in p.standards if c.differs and c.missing]
+    gaps = [c.sentence(p.run.favourable) for c in p.standards if c.short]
     return [*ratios, *gaps, *p.concerns, *p.run.remarks]
 
 
@@ -211,7 +213,7 @@ def _to_review(p: Population, behind: Behind) -> dict[str, Any] | None:
         "expectation": expectation(chosen),
         "chart": charts.yield_curve(chosen).svg(),
         "towards": " or ".join(p.run.adverse),
-        "if_real": if_real(p.standards),
+        "may_be_chance": p.run.standard.may_be_chance if p.run.standard else "",
         "heads": heads,
         "rows": list(zip(*columns, strict=True)),
     }

@@ -26,16 +26,16 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from butfor._version import __version__
-from butfor.errors import SettingError
+from butfor.errors import SettingError, plural
 from butfor.files import make_folder, on_disk, save_text
 from butfor.learn.decision_split import decides_one
 from butfor.report import charts, overview, people, summary
-from butfor.report.groups import rate, standards
-from butfor.report.text import plural, short, shown
+from butfor.report.groups import explaining, labels_table, rate, slices_table
+from butfor.report.text import short, shown
 from butfor.result.fresh import LEAST
 from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
-from butfor.result.record import builtins_of, save
+from butfor.result.record import SCHEMA_VERSION, as_json, builtins_of
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
@@ -51,6 +51,8 @@ SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
 MOST_IN_ONE = 300
 """The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
+RESULTS = ("standard", "one_standard", "performance", "reviewed")
+"""What a run found, which pages show in their own sections."""
 OURS = re.compile(r"(case|person)-\d+\.html")
 
 
@@ -124,7 +126,7 @@ def anchors(verdicts: Sequence[Verdict]) -> list[str]:
 # --- other pages ------------------------------------------------------------------------------------
 
 
-def standard_page(found: Standards, table: str | None = None) -> str:
+def standard_page(found: Standards) -> str:
     """The page of a comparison of groups."""
     frame = found.to_frame()
     first = frame[(frame["wrong"] > LEAST_WRONG).to_numpy()].sort_values("rank").head(MOST_LABELS)
@@ -133,16 +135,18 @@ def standard_page(found: Standards, table: str | None = None) -> str:
         "standard.html",
         title=f"Standards of {found.attribute}",
         run={"butfor": __version__},
-        attribute=found.attribute,
-        table=table,
+        t=found,
         rows=len(frame),
-        answer=found.answer,
-        t=standards(found),
         meaning=WRONG,
         labels=[
             (shown(row), group, label, f"{wrong:.2f}", f"{doubt:.2f}") for row, group, label, wrong, doubt in cells
         ],
     )
+
+
+def standard_record(found: Standards) -> str:
+    """The text of standard.json."""
+    return as_json({"schema_version": SCHEMA_VERSION} | builtins_of(found.to_dict()))
 
 
 def review_page(population: Population) -> str:
@@ -175,8 +179,10 @@ def review_page(population: Population) -> str:
 # --- files ------------------------------------------------------------------------------------------
 
 
-def write_report(population: Population, path: Path) -> str:
-    """Write the report to `path`; returns its text. Beyond a few hundred people it is an index of files in a folder."""
+def write_report(population: Population, given: str | Path) -> Any:
+    """Write the report to the path `given`, and return that. Beyond a few hundred people it is an index of files in a
+    folder."""
+    path = Path(given)
     folder = path.with_name(f"{path.stem}-people")
     names = [f"{anchor}.html" for anchor in anchors(population.verdicts)] if len(population) > MOST_IN_ONE else []
     if names:
@@ -184,23 +190,23 @@ def write_report(population: Population, path: Path) -> str:
         for verdict, name in zip(population, names, strict=True):
             save_text(folder / name, person_page(verdict, path.name), at_once=False)
         on_disk()
-    text = save(population_page(population, folder.name if names else ""), path)
+    save_text(path, population_page(population, folder.name if names else ""))
     if folder.is_dir():  # may hold people's files of an earlier report
         for file in folder.iterdir():
             if OURS.fullmatch(file.name) and file.name not in names:
                 file.unlink()
         if not any(folder.iterdir()):
             folder.rmdir()
-    return text
+    return given
 
 
 # --- how to run it again ----------------------------------------------------------------------------
 
 
 def run_lines(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
-    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Empty values are
-    left out."""
-    known = {name: value for name, value in builtins_of(run).items() if value not in EMPTY}
+    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Empty values and
+    results are left out."""
+    known = {name: v for name, v in builtins_of(run).items() if v not in EMPTY and name not in RESULTS}
     known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
     flat: Any = pd.json_normalize(known).iloc[0]
     return [(str(name), short(_text(value), 2000)) for name, value in flat.items()]
@@ -257,6 +263,10 @@ def environment(*packages: str) -> Environment:
         THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
     )
     made.globals.update(
+        charts=charts,
+        explaining=explaining,
+        labels_table=labels_table,
+        slices_table=slices_table,
         plural=plural,
         short=short,
         shown=shown,

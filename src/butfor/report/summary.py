@@ -7,9 +7,10 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
+from butfor.errors import plural
 from butfor.rank.mix import leader_words
 from butfor.report import charts
-from butfor.report.text import differs, plural, short, shown
+from butfor.report.text import differs, short, shown
 from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
 from butfor.result.record import percent, signed
 from butfor.result.run import Agreement, Run

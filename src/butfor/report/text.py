@@ -51,11 +51,6 @@ def differs(one: Any, other: Any) -> bool:
         return str(one) != str(other)
 
 
-def plural(count: int, word: str) -> str:
-    several = {"person": "people"}.get(word, f"{word}s")
-    return f"{count} {word if count == 1 else several}"
-
-
 def plain_number(value: Real | float) -> str:
     """A number in about six digits."""
     number = float(value)

@@ -3,6 +3,11 @@
 One model is trained per fresh seed. `hold` is the share of models that change the decision with the flips, `base` the
 share that do so without them. Five words say what the counts show (`SOLIDITY` in words.py). If the counts leave it
 open, the find is undecided.
+
+Seeds come in two looks. After `FIRST_LOOK`, a find without a failure is solid, and one that can no longer become solid
+gets its word. The others, and those that are undecided, go on to all seeds. How many failures a solid find may have
+then is chosen so that a find whose flips change 9 in 10 models is called solid with a probability of 5 % at most, both
+looks together.
 """
 
 from __future__ import annotations
@@ -14,6 +19,8 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.errors import plural
+
 SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = "solid", "leaning", "seed-bound", "undecided", "not checked"
 WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
 COUNTS = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
@@ -24,8 +31,10 @@ HOLDS = 0.9
 """A find is solid if the lower bound of `hold` reaches this."""
 CLOSE = 0.1
 """A decision is a close call if more than this share of fresh seeds changes it without any flip."""
+FIRST_LOOK = 30
+"""Fresh seeds of the first look."""
 USUAL = 59
-"""The default number of fresh seeds; a find is solid if 58 of them hold."""
+"""The default number of fresh seeds; a find is solid if all of the first 30 hold, or 58 of 59."""
 LEAST = math.ceil(math.log(1 - SURE) / math.log(HOLDS))
 """With fewer seeds (29), even a find that holds under all of them is not solid."""
 MOST = 10_000
@@ -89,7 +98,7 @@ class FreshSeeds:
     def word(self) -> str:
         """Solid, leaning, seed-bound or undecided."""
         least = lower_bound(self.with_flips, self.seeds)
-        if least >= HOLDS and self.base < 0.5:
+        if may_be_solid(self.seeds - self.with_flips, self.seeds) and self.base < 0.5:
             return SOLID
         low, high = self.effect_interval
         if low <= 0:  # the effect may be 0: seed-bound only if it cannot be large either
@@ -98,6 +107,11 @@ class FreshSeeds:
             return LEANING
         most = 1 - lower_bound(self.seeds - self.with_flips, self.seeds)
         return SEED_BOUND if most < 0.5 else UNDECIDED
+
+    def open_until(self, seeds: int) -> bool:
+        """Whether so many seeds may still make it solid, or settle an undecided one."""
+        failures = self.seeds - self.with_flips
+        return self.word != SOLID and (self.word == UNDECIDED or may_be_solid(failures, seeds))
 
     @cached_property
     def would_do(self) -> int | None:
@@ -112,10 +126,11 @@ class FreshSeeds:
 
     @property
     def sentence(self) -> str:
-        """ "Solid: with these flips 59 of 59 models trained under fresh seeds decide this way; without them, 5 do." """
+        """ "Solid: with these flips 30 of 30 models trained under fresh seeds decide this way; without them, 5 do." """
+        without = self.without_flips
         said = (
             f"{self.word.capitalize()}: with these flips {self.with_flips} of {self.seeds} models trained under fresh "
-            f"seeds decide this way; without them, {self.without_flips or 'none'} do{'es' * (self.without_flips < 2)}."
+            f"seeds decide this way; without them, {plural(without, 'does', 'do') if without else 'none does'}."
         )
         if self.word != UNDECIDED:
             return said
@@ -160,6 +175,24 @@ def lower_bound(count: int, n: int) -> float:
     from scipy.stats import beta
 
     return float(beta.ppf(1 - SURE, count, n - count + 1)) if count else 0.0
+
+
+@cache
+def may_be_solid(failures: int, seeds: int) -> bool:
+    """Whether a find is solid with so many failures among so many fresh seeds."""
+    return solid_error(failures, seeds) <= 1 - SURE
+
+
+def solid_error(failures: int, seeds: int) -> float:
+    """The probability that a find which holds in exactly `HOLDS` of all models is called solid: without a failure in
+    the first look, or with at most so many in both."""
+    from scipy.special import bdtr
+
+    at_most, later = float(bdtr(failures, seeds, 1 - HOLDS)), seeds - FIRST_LOOK
+    if later <= 0:
+        return at_most
+    at_once = HOLDS**FIRST_LOOK
+    return at_once + at_most - at_once * float(bdtr(min(failures, later), later, 1 - HOLDS))
 
 
 @cache

@@ -1,4 +1,4 @@
-"""Training labels to review, and labels flipped together: to close a gap, or by a review."""
+"""Training labels to review, and labels flipped together by a review."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from html import escape
 from itertools import accumulate
 
+from butfor.errors import plural
 from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds
 from butfor.result.person import Cell
-from butfor.standard.sentences import points
 
 LEVEL = 0.05
 """Significance level of tests."""
@@ -46,9 +46,9 @@ def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
 
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
-    """The default: labels that may be wrong, at most 100 and at most half of them, so that decoys remain."""
+    """The default: labels that may be wrong, at most 100."""
     likely = sum(each.wrong is None or each.wrong > 0 for each in labels) or len(labels)
-    return max(1, min(TO_REVIEW, likely, len(labels) // 2))
+    return max(1, min(TO_REVIEW, likely))
 
 
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
@@ -64,9 +64,9 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
         return ""
     how = NOT_CALIBRATED if labels[0].wrong is None else CALIBRATED
     parts = [k for k in (len(expected) // 4, len(expected) // 2) if k]
-    curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in parts)
+    n, curve = len(expected), "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in parts)
     return (
-        f"About {expected[-1]:.0f} of these {len(expected)} labels are likely to be wrong"
+        f"About {plural(expected[-1], f'of these {n} labels is', f'of these {n} labels are')} likely to be wrong"
         f"{f' ({curve})' if curve else ''}: {how}."
     )
 
@@ -121,42 +121,3 @@ class FlipOutcome:
         if not people or not self.seeded or not all(person.fresh for person in people):
             return ""
         return f", {sum(self.solidity_of(person) == SOLID for person in people)} of them under any seed tried"
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class ClosedGap(FlipOutcome):
-    """The fewest doubted labels, in the order of review, that bring two groups' rates together.
-
-    `groups`: the one with the lower rate, then the other. `gap`: their difference before and after, below 0 if the
-    flips reverse it. If the gap is not `closed`, `flips` are all `doubted` labels, or the fewest that reverse it.
-    `members` and `fresh`: in how many single models it is closed too."""
-
-    by: str
-    groups: tuple[str, str]
-    within: float
-    gap: tuple[float, float]
-    closed: bool
-    doubted: int
-    members: Counts
-    fresh: Counts | None = None
-
-    @property
-    def sentence(self) -> str:
-        (low, high), (before, after) = self.groups, map(points, self.gap)
-        what = f"The {self.by} rates of '{low}' and '{high}' are {before} apart"
-        if not self.closed and not self.doubted:
-            return f"{what}. No adverse label of '{low}' is doubtful, so none was flipped."
-        if not self.closed:
-            return (
-                f"{what}. Doubted labels do not close the gap: flipping {len(self.flips)} of {self.doubted} of '{low}' "
-                f"leaves {after}{', and one fewer leaves it open' if self.gap[1] < 0 else ''}."
-            )
-        if not self.flips:
-            return f"{what}: there is no gap to close."
-        counts = ((self.members, "members"), (self.fresh or (0, 0), "fresh seeds"))
-        alone = " and ".join(f"{closed} of {models} {who}" for (closed, models), who in counts if models > 1)
-        return (
-            f"{what}. Flipping {len(self.flips)} of {self.doubted} doubted labels of '{low}' closes the gap to {after} "
-            f"and changes {len(self.changed)} decisions{self.solid_clause(self.changed)}."
-            + (f" {alone} alone close it too." if alone else "")
-        )

@@ -7,26 +7,33 @@ from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any, overload
+from typing import TYPE_CHECKING, Any, overload
 
 import pandas as pd
 
 from butfor.data.sensitive import in_order
+from butfor.errors import plural
+from butfor.files import save
 from butfor.learn.decision_split import decides_one
+from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap, TrainingLabel
-from butfor.result.pages import pages
-from butfor.result.record import as_json, percent, record_of, save
+from butfor.result.labels import TrainingLabel
+from butfor.result.record import as_json, percent, record_of
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import Run
 from butfor.result.tables import ALL, distance_table, group_shares, keystone_table, people_frame
 from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
-from butfor.standard.groups import GroupStandard, answer_of
+from butfor.standard.groups import GroupStandard
+
+if TYPE_CHECKING:
+    from butfor.result.schema import Record
 
 SMALL_GROUP = 10
 """Shares of smaller groups say little."""
+RARE = 0.05
+"""With a smaller share of adverse decisions, few audited people are due to the threshold."""
 
 
 class Population(Sequence[Verdict]):
@@ -66,7 +73,7 @@ class Population(Sequence[Verdict]):
         raise KeyError(f"There is no verdict about person {case} among these {len(self)}.")
 
     def __repr__(self) -> str:
-        return " ".join(filter(None, (self.run.alike, self.sentence)))
+        return "\n".join(self.summary)
 
     def with_run(self, **changes: Any) -> Population:
         """The same verdicts with other fields of the run."""
@@ -120,26 +127,45 @@ class Population(Sequence[Verdict]):
     # --- in words -----------------------------------------------------------------------------------
 
     @property
+    def advice(self) -> str:
+        """That another threshold is needed: nearly everybody gets the favourable decision, so that hardly anybody is
+        audited. Empty if not."""
+        seen, asked, few = self.run.acceptance, len(self.eligible), SMALL_GROUP
+        if self.run.alike or not self.run.adverse or seen is None or asked >= few or min(len(self), seen.people) < few:
+            return self.run.alike
+        rare = seen.accepted > (1 - RARE) * seen.people and self.run.other_threshold
+        return f"Only {plural(asked, 'person is', 'people are')} audited. {rare}" if rare else ""
+
+    @property
+    def summary(self) -> list[str]:
+        """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
+        performance = self.performance.sentence if self.performance else ""
+        groups = self.run.standard.summary() if self.run.standard else []
+        return [*filter(None, (self.advice, performance)), *groups, *map(str, self.one_standard), self.sentence]
+
+    @property
     def sentence(self) -> str:
-        """The result in one sentence."""
+        """Whose decisions hinge on few labels, in one sentence."""
         run, asked, left = self.run, len(self.eligible), self.unfinished
         if not self.verdicts:
             return "Nobody was examined."
         if not asked:
             return self.audited
         if left and not self.found:
-            return f"The search for {left} of {_people(asked)} was stopped before it found anything."
+            return f"The search for {left} of {plural(asked, 'audited person')} was stopped before it found anything."
         turned = len(self.solid if self.checked else self.found)
         budget, n = run.budget, run.data.training_rows
         labels = f"{budget} of {n} training labels ({percent(budget / n)})"
-        stopped = f" The search for {_people(left)} was stopped before it found anything." if left else ""
+        stopped = (
+            f" The search for {plural(left, 'audited person')} was stopped before it found anything." if left else ""
+        )
         if not turned:
             solid = " solid" if self.found else ""
-            return f"No{solid} find for {_people(asked)}, with at most {labels} flipped.{stopped}"
+            return f"No{solid} find for {plural(asked, 'audited person')}, with at most {labels} flipped.{stopped}"
         seeds = ", under any seed tried" if self.checked and run.seeded else ""
         unchecked = "" if self.checked else f"; {self.unchecked_reason}"
-        hinge = "hinges" if turned == 1 else "hinge"
-        return f"{turned} of {asked} audited decisions {hinge} on at most {labels}{seeds}{unchecked}.{stopped}"
+        hinge = plural(turned, f"of {asked} audited decisions hinges", f"of {asked} audited decisions hinge")
+        return f"{hinge} on at most {labels}{seeds}{unchecked}.{stopped}"
 
     @property
     def left_out(self) -> str:
@@ -156,13 +182,13 @@ class Population(Sequence[Verdict]):
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
         reasons = Counter((v.left_out_by, v.prediction) for v in self if not v.eligible)
-        parts = [f"Audited: {len(self.eligible)} of {len(self)} people"]
+        parts = [f"Audited: {len(self.eligible)} of {plural(len(self), 'person')}"]
         parts += [f"{n} got '{decision}'" for (why, decision), n in reasons.most_common() if why == "decision"]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))
         if switched:
-            parts.append(f"{switched} change{'s' * (switched == 1)} when {self.run.sensitive} alone is switched")
+            parts.append(f"{plural(switched, 'changes', 'change')} when {self.run.sensitive} alone is switched")
         if ruled:
-            parts.append(f"{ruled} {'is' if ruled == 1 else 'are'} left out by the rule φ ({self.run.phi})")
+            parts.append(f"{plural(ruled, 'is', 'are')} left out by the rule φ ({self.run.phi})")
         return f"{'; '.join(parts)}."
 
     @property
@@ -170,11 +196,11 @@ class Population(Sequence[Verdict]):
         """Why it is not known which finds are solid; empty if it is."""
         seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
         if left and (seeds or left < len(self.found)):
-            return f"{left} of these {'was' if left == 1 else 'were'} not tested under fresh seeds"
+            return f"{plural(left, 'of these was', 'of these were')} not tested under fresh seeds"
         if left or not (seeds or not self.run.seeded):
             return "whether it holds under other seeds was not checked"
         if seeds < LEAST and self.run.seeded:
-            return f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'} too few to call one solid ({LEAST} at least)"
+            return f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one solid ({LEAST} at least)"
         return ""
 
     @property
@@ -188,7 +214,7 @@ class Population(Sequence[Verdict]):
         if not known:
             return ""
         if not changed:
-            return f"The model sees {name}, but switching it alone changes none of {len(known)} decisions."
+            return f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
         parts = []
         for group in self.groups:
             before = Counter(v.prediction for v in changed if v.group == group)
@@ -211,8 +237,8 @@ class Population(Sequence[Verdict]):
         if all(v.proof == ONE_LABEL for v in known):  # there is nothing to prove
             return ""
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
-        said = [f"{exact} of the sets found {'is' if exact == 1 else 'are'} minimal"] if exact else []
-        said += [f"for {none} {'person' if none == 1 else 'people'} no set within the budget works"] if none else []
+        said = [plural(exact, "of the sets found is minimal", "of the sets found are minimal")] if exact else []
+        said += [f"for {plural(none, 'person')} no set within the budget works"] if none else []
         return f"Proven: {'; '.join(said)}." if said else ""
 
     @property
@@ -280,11 +306,6 @@ class Population(Sequence[Verdict]):
         return self.run.reviewed
 
     @property
-    def closed_gap(self) -> ClosedGap | None:
-        """The fewest doubted labels that close the gap between two groups, if requested."""
-        return self.run.close_gap
-
-    @property
     def standards(self) -> tuple[GroupStandard, ...]:
         """Each group beside comparable people in other groups; empty without an adverse label."""
         return self.run.standard.comparisons if self.run.standard else ()
@@ -294,19 +315,14 @@ class Population(Sequence[Verdict]):
         """Per group that falls short: whose decisions change under one standard."""
         return self.run.one_standard
 
-    @property
-    def standards_answer(self) -> str:
-        """Which groups are held to another standard, in one sentence."""
-        return answer_of(self.standards, self.run.favourable)
-
     # --- files and pages ----------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """The record: the settings, and per person the measurements and the status."""
         return record_of(self.run, [v.to_line() for v in self.verdicts], self.labels)
 
-    def to_json(self, path: str | Path | None = None) -> str:
-        """The record as JSON text, also written to `path` if given."""
+    def to_json(self, path: str | Path | None = None) -> Any:
+        """The record as JSON text or, given a `path`, the path it was written to."""
         return save(as_json(self.to_dict()), path)
 
     @classmethod
@@ -314,7 +330,10 @@ class Population(Sequence[Verdict]):
         """Read a population from JSON text or from a file. One that was changed since is refused."""
         from butfor.result.schema import read_record  # needs msgspec, which audits do without
 
-        record = read_record(text)
+        return cls.of(read_record(text))
+
+    @classmethod
+    def of(cls, record: Record) -> Population:
         return cls([Verdict.of(person, record.run) for person in record.people], record.run, record.labels)
 
     from_dict = from_json
@@ -323,17 +342,13 @@ class Population(Sequence[Verdict]):
         """A chart of how many labels it takes, for everyone and per group. Notebooks show it; `to_svg` writes it."""
         return pages().population_chart(self)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """The report as one self-contained page, also written to `path` if given. Beyond 300 people the file at `path`
-        is an index, with a file per person in a folder beside it."""
-        return pages().population_page(self) if path is None else pages().write_report(self, Path(path))
+    def to_html(self, path: str | Path | None = None) -> Any:
+        """The report as one self-contained page or, given a `path`, the path it was written to. Beyond 300 people that
+        file is an index, with a file per person in a folder beside it."""
+        return pages().population_page(self) if path is None else pages().write_report(self, path)
 
     def _repr_html_(self) -> str:
         return pages().population_fragment(self)
-
-
-def _people(count: int) -> str:
-    return f"{count} audited {'person' if count == 1 else 'people'}"
 
 
 def group_name(group: Any) -> str:

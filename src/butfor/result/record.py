@@ -7,17 +7,16 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import fields, is_dataclass
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from butfor.files import save_text
-
 SCHEMA_VERSION = 6
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
+SUMMARY = ("status", "solidity", "decision_before", "decision_after")
+"""What a person's line says for readers without this library; everything else in it was measured."""
 LISTS = ("people", "labels")
 """Lists of a record, written one line per entry."""
 
@@ -95,10 +94,3 @@ def brief(value: Any) -> str:
 
 def percent(share: float) -> str:
     return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
-
-
-def save(text: str, path: str | Path | None) -> str:
-    """The text, also written to `path` if given."""
-    if path is not None:
-        save_text(path, text)
-    return text

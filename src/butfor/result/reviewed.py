@@ -1,10 +1,12 @@
 """A review: what its answers show, and what its corrections change.
 
-Decoys are labels that are hardly in doubt. Changing one is an error. A reviewer who changes decoys as often as the
-chosen labels has shown nothing."""
+Labels under review have controls: adverse labels of others that are as likely to be favourable. A reviewer who changes
+both as often has shown nothing. Clear cases, labels that hardly anybody would doubt, tell the reviewer's error."""
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
@@ -13,127 +15,155 @@ import numpy as np
 from butfor.result.fresh import exact_interval
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
 from butfor.result.record import percent
-from butfor.standard.groups import GroupStandard
-from butfor.standard.sentences import often, share
+from butfor.standard.groups import GroupStandard, interval_in_words, often, points, share
 
 NOTHING = "These answers show nothing"
 GUESSING = 0.5
-"""The error rate on decoys of somebody who guesses."""
+"""The error rate on clear cases of somebody who guesses."""
+LEAST_JUDGED = 10
+"""With fewer clear cases a careful reviewer cannot be told from one who guesses."""
 MOST_LINES = 10
 """The most lines on a terminal, besides two on the files."""
 
 
-@dataclass(frozen=True)
-class Tally:
-    """Tasks with one recorded label: how many of the judged chosen labels, and of the judged decoys, all reviewers
-    would change to the same label."""
+def guesses(wrong: int, judged: int) -> bool:
+    """Whether so many errors on clear cases may be those of somebody who guesses."""
+    return judged >= LEAST_JUDGED and exact_interval(wrong, judged)[1] >= GUESSING
 
-    label: str
-    chosen: Counts
-    decoys: Counts
+
+def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
+    """The one-sided p of labels being changed more often than their controls: Fisher's exact test of all, and summed
+    over strata; the larger of both. Whoever follows what makes the strata changes labels and controls of one alike."""
+    from scipy.stats import hypergeom
+
+    p = 0.0
+    for some in ([(_sum(own for own, _ in strata), _sum(other for _, other in strata))], strata):
+        chances, changed = np.ones(1), 0
+        for (hit, n), (also, m) in some:
+            if n and m and p <= LEVEL:
+                chances = np.convolve(chances, hypergeom.pmf(np.arange(n + 1), n + m, hit + also, n))
+                changed += hit
+        p = max(p, min(1.0, float(chances[changed:].sum()))) if p <= LEVEL else p
+    return p
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the answers show. `tallies`: per recorded label of the chosen tasks. `errors`: per reviewer, the decoys
+    """What the answers show. `strata`: how many of the judged labels, and of the judged controls, all reviewers made
+    favourable, of pairs where both got a label; first of those whom the others' standard does not favour, then of those
+    whom it does. `alone`: of the labels without such a control. `errors`: per reviewer, the clear cases
     changed, of those judged. With several reviewers, `agreed` counts the tasks that all answer alike, and `kappa` is
-    the mean of Cohen's κ over pairs. `unsure`: tasks without a label. `expected`: how many chosen labels were likely to
-    be wrong, and whether that number was calibrated."""
+    the mean of Cohen's κ over pairs. `unsure`: tasks without a label. `expected`: how many of the group's labels were
+    likely to be wrong; `most`: the most that a reviewer who errs one time in ten would change. `file_column`: where
+    reviewers saw the original file, the column that names it."""
 
-    tallies: tuple[Tally, ...]
+    group: str
+    others: str
+    strata: tuple[tuple[Counts, Counts], ...]
+    alone: Counts
     errors: tuple[Counts, ...]
     tasks: int
     unsure: int
-    expected: tuple[float, bool]
+    expected: float
+    most: float
     agreed: Counts | None = None
     kappa: float | None = None
+    file_column: str | None = None
 
     @property
-    def chosen(self) -> Counts:
-        """How many of the judged chosen labels reviewers would change."""
-        return _sum([tally.chosen for tally in self.tallies])
+    def labels(self) -> Counts:
+        return _sum(own for own, _ in self.strata)
+
+    @property
+    def controls(self) -> Counts:
+        return _sum(other for _, other in self.strata)
 
     @cached_property
     def p(self) -> float | None:
-        """The one-sided p of chosen labels being changed more often than decoys with the same recorded label: Fisher's
-        exact test, summed over recorded labels. None without both kinds."""
-        from scipy.stats import hypergeom
+        """See `chance`; None without pairs."""
+        return chance(self.strata) if self.labels[1] else None
 
-        chances, changed = np.ones(1), 0
-        for tally in self._compared:
-            (hit, n), (wrong, decoys) = tally.chosen, tally.decoys
-            chances = np.convolve(chances, hypergeom.pmf(np.arange(n + 1), n + decoys, hit + wrong, n))
-            changed += hit
-        return min(1.0, float(chances[changed:].sum())) if self._compared else None
+    @property
+    def difference(self) -> float:
+        """The share of labels that were changed, less that of the controls."""
+        (hit, n), (also, m) = self.labels, self.controls
+        return hit / max(n, 1) - also / max(m, 1)
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """90 %, of the difference (Newcombe's, from Wilson's of both shares): above 0 where the one-sided test at 5 %
+        finds one."""
+        from scipy.stats import binomtest
+
+        (hit, n), (also, m) = self.labels, self.controls
+        own, other = (binomtest(*each).proportion_ci(1 - 2 * LEVEL, "wilson") for each in (self.labels, self.controls))
+        below = math.hypot(hit / n - own.low, other.high - also / m)
+        above = math.hypot(own.high - hit / n, also / m - other.low)
+        return self.difference - below, self.difference + above
 
     @cached_property
     def shows_nothing(self) -> str:
         """Why the answers show nothing, in a sentence; empty if they do."""
         if self.p is None:
-            return f"{NOTHING}: no chosen label, or no decoy with the same recorded label, got a label."
-        if not self.chosen[0]:
-            return f"{NOTHING} wrong: reviewers changed none of the {self.chosen[1]} chosen labels."
+            return f"{NOTHING}: no label under review got an answer together with its control."
+        if not self.labels[0]:
+            return f"{NOTHING} wrong: none of the {several(self.labels[1], 'label')} of {self.group} was changed."
         if self.p > LEVEL:
             return f"{NOTHING}: {self._comparison}; that may be chance (p = {self.p:.2g})."
         for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
-            if not judged or exact_interval(wrong, judged)[1] >= GUESSING:
-                return f"{NOTHING}: {who} changed {_share(wrong, judged, 'decoys')}; guessing may do as well."
+            if guesses(wrong, judged):
+                return f"{NOTHING}: {who} changed {_share(wrong, judged, 'clear cases')}; guessing may do as well."
         return ""
 
     @property
     def lines(self) -> list[str]:
         """What the answers show, a sentence each; first whether they show anything."""
-        first = f"R{self._comparison[1:]}: more than chance explains (Fisher's exact test, p = {self.p or 0:.2g})."
-        lines = [self.shows_nothing or first, self._error]
+        lines = [self.shows_nothing]
+        if not self.shows_nothing:
+            said, n, between = self._comparison, self.labels[1], interval_in_words(self.interval)
+            lines = [
+                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {between}), more than "
+                f"chance (Fisher's exact test, p = {self.p or 0:.2g}). So about {round(self.difference * n)} of these "
+                f"{n} labels were held to a stricter standard than labels of {self.others}. That shows that the "
+                "labels differ under the same eyes, not which are right."
+            ]
+        if self.file_column:
+            lines.append("The review was not blind to the group: reviewers saw the original files.")
+        lines.append(self._error)
         if self.agreed:
             kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})".replace("-", "−")
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
             lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
-            lines.append(f"{self.unsure} of {self.tasks} tasks got no label ('cannot tell').")
-        asked = self.chosen[1]
+            lines.append(f"{self.unsure} of {several(self.tasks, 'task')} got no label ('cannot tell').")
+        changed, asked = (own + alone for own, alone in zip(self.labels, self.alone, strict=True))
         if asked:
-            how = "" if self.expected[1] else " (the sum of their doubts, which is too high)"
-            lines.append(f"About {self.expected[0]:.0f} of the {asked} labels were expected to be wrong{how}.")
+            lines.append(f"About {self.expected:.0f} of the group's {asked} labels were expected to be wrong.")
+        if changed > self.most:
+            lines[-1] += (
+                f" Reviewers changed {changed}, far more than that and a usual error explain: they may go by another "
+                "rule than those who gave the labels. Ask what they went by."
+            )
         return lines
 
     @property
-    def mistakes(self) -> float:
-        """How many corrections are likely to be mistakes, if reviewers err on chosen labels as often as on decoys with
-        the same recorded label."""
-        total = 0.0
-        for (hit, n), (wrong, decoys) in ((tally.chosen, tally.decoys) for tally in self._compared):
-            right = (n - hit) / (1 - wrong / decoys) if wrong < decoys else n
-            total += min(hit, right * wrong / decoys)
-        return total
-
-    @property
-    def _compared(self) -> list[Tally]:
-        """Tallies with judged tasks of both kinds."""
-        return [tally for tally in self.tallies if tally.chosen[1] and tally.decoys[1]]
-
-    @property
     def _comparison(self) -> str:
-        chosen, decoys = (_sum([getattr(t, kind) for t in self._compared]) for kind in ("chosen", "decoys"))
-        return (
-            f"reviewers changed {_share(*chosen, 'chosen labels')} and {_share(*decoys, 'decoys')} with the same "
-            "recorded label"
-        )
+        who = "the reviewers" if len(self.errors) > 1 else "the reviewer"
+        labels, controls = _share(*self.labels, f"labels of {self.group}"), _share(*self.controls, "controls")
+        return f"{who} changed {labels} and {controls}"
 
     @property
     def _error(self) -> str:
-        """The reviewers' error with its interval, and how many corrections that makes mistakes."""
+        """The reviewers' error with its interval."""
         each = []
         for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
-            error = "not known, no decoy got a label"
+            error = "not known, since no clear case got a label"
             if judged:
                 low, high = exact_interval(wrong, judged)
                 interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
                 error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
             each.append(f"{who} {error}" if len(self.errors) > 1 else error)
-        hit, about = self.chosen[0], round(self.mistakes)
-        then = f" At that rate about {about} of {hit} corrections {'is a mistake' if about == 1 else 'are mistakes'}."
-        return f"Reviewer error on decoys: {'; '.join(each)}.{then if about and not self.shows_nothing else ''}"
+        return f"Reviewer error on clear cases: {'; '.join(each)}."
 
     @property
     def _who(self) -> list[str]:
@@ -186,8 +216,13 @@ class Reviewed(FlipOutcome):
         return [*lines, *rows]
 
 
-def _sum(counts: list[Counts]) -> Counts:
-    return sum(hit for hit, _ in counts), sum(n for _, n in counts)
+def _sum(counts: Iterable[Counts]) -> Counts:
+    both = list(counts)
+    return sum(hit for hit, _ in both), sum(n for _, n in both)
+
+
+def several(count: int, word: str) -> str:
+    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _share(count: int, n: int, what: str) -> str:

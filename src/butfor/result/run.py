@@ -8,19 +8,17 @@ from typing import Any, Self
 
 from butfor.data.check import Concern
 from butfor.result.groups import Performance
-from butfor.result.labels import ClosedGap
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
 from butfor.result.reviewed import Reviewed
 from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
-from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import GroupStandard, Standards
-from butfor.standard.slices import Slice, kept
+from butfor.standard.groups import Compared, Standards
+from butfor.standard.slices import kept
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
-    *("test", "validation", "hold_out", "identifier"),
+    *("test", "validation", "hold_out", "identifier", "cluster", "weight"),
 )
 """Fields of `Data` that are arguments of `load_table`."""
 
@@ -39,6 +37,7 @@ class Data(Whole):
     """Rows that only stop training early."""
     validated: bool = True
     weighted: bool = False
+    clustered: bool = False
     given: str | None = None
     label: str | None = None
     sensitive: str | None = None
@@ -50,6 +49,8 @@ class Data(Whole):
     validation: str | None = None
     hold_out: bool = True
     identifier: str | None = None
+    cluster: str | None = None
+    weight: str | None = None
 
     @classmethod
     def of(cls, origin: Mapping[str, Any], **known: Any) -> Self:
@@ -96,27 +97,15 @@ class Agreement(Whole):
     gains: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class RecordedStandards(Whole):
+@dataclass(frozen=True, repr=False)
+class RecordedStandards(Compared, Whole):
     """The comparison of groups, without doubts per row."""
 
-    attribute: str
-    adverse: str
-    favourable: str
-    model: str
-    draws: int
-    left_out: tuple[str, ...]
-    comparisons: tuple[GroupStandard, ...]
-    moves: tuple[ColumnMove, ...] = ()
-    clusters: int | None = None
-    parts: tuple[Slice, ...] = ()
-    """The first slices of each group."""
     notes: tuple[str, ...] = ()
 
     @classmethod
     def of(cls, found: Standards) -> Self:
-        names = [each.name for each in fields(cls) if each.name != "notes"]
-        known = {name: getattr(found, name) for name in names} | {"parts": kept(found.parts)}
+        known = {each.name: getattr(found, each.name) for each in fields(Compared)} | {"parts": kept(found.parts)}
         return cls(**known, notes=tuple(found.notes()))
 
 
@@ -141,8 +130,8 @@ class Run(Whole):
     adverse: tuple[str, ...] = ()
     """The labels that people would rather not have."""
     towards: str | None = None
-    reference: tuple[str, ...] = ()
-    """The groups that others are compared with; empty means all others."""
+    reference: dict[str, str] = field(default_factory=dict)
+    """By attribute the group that others are compared with; without one, with all others."""
     acceptance: Acceptance | None = None
     """How many decisions are favourable; None with more than two labels."""
     learner: dict[str, Any]
@@ -180,7 +169,6 @@ class Run(Whole):
     performance: Performance | None = None
     standard: RecordedStandards | None = None
     one_standard: tuple[OneStandard, ...] = ()
-    close_gap: ClosedGap | None = None
     reviewed: Reviewed | None = None
 
     @property
@@ -253,7 +241,12 @@ class Run(Whole):
     @property
     def alike(self) -> str:
         """That everybody gets the same decision, and what to do; empty if they do not."""
-        if self.acceptance is None or not self.acceptance.alike or self.cut_moves:
+        return self.other_threshold if self.acceptance and self.acceptance.alike else ""
+
+    @property
+    def other_threshold(self) -> str:
+        """How often the model decides favourably, and which threshold would do so as often as the training labels."""
+        if self.acceptance is None or self.cut_moves:
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
         return alike_sentence(self.threshold, self.acceptance, self.favourable, other, bool(self.command))

@@ -65,14 +65,20 @@ def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourab
 
 
 def alike_sentence(facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, command: bool) -> str:
-    """That everybody gets the same decision, and which threshold decides as often as the training labels do.
-    `command`: whether the reader typed one."""
-    share = share_in_words(seen.recorded)
+    """That everybody, or nearly everybody, gets the same decision, and which threshold decides as often as the training
+    labels do. `command`: whether the reader typed one."""
+    share, now = share_in_words(seen.recorded), seen.accepted / seen.people
     option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
     given = facts.given if facts else 0.5 if seen.by_half else None
+    about = f"all {seen.people}" if now in (0, 1) else f"{share_in_words(now)} % of {seen.people}"
     return (
         f"{'This' if given is None else f'At {given} this'} model decides '{favourable if seen.accepted else other}' "
-        f"about all {seen.people} people. Of the training labels, {share} % are '{favourable}': try {option}."
+        f"about {about} people. Of the training labels, {share} % are '{favourable}': "
+        + (
+            f"try {option}."
+            if now in (0, 1) or seen.recorded < now
+            else "audit more people, or set a stricter threshold."
+        )
     )
 
 

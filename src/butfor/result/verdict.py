@@ -6,26 +6,29 @@ with this budget, found nothing. "Proven none" does not mean fair either: no set
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from butfor.errors import ReplayError, SettingError
+from butfor.data.labels import EQUALS
+from butfor.errors import ReplayError, SettingError, plural
+from butfor.files import save
 from butfor.learn.decision_split import DecisionSplit, decides_one
 from butfor.learn.protocols import Table
+from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
-from butfor.result.left_out import left_out_by, left_out_sentence
-from butfor.result.pages import pages
 from butfor.result.person import Person
-from butfor.result.record import AFTER, BEFORE, DOUBT, as_json, builtins_of, percent, record_of, save, signed
+from butfor.result.record import AFTER, BEFORE, DOUBT, SUMMARY, as_json, builtins_of, percent, record_of, signed
 from butfor.result.run import Run
 from butfor.result.threshold import course, shown_at, what_moved
 from butfor.result.words import base_sentence
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs by the search itself."""
+PREDICTED = re.compile(r"\bpredicted\(([^)]*)\)")
 NOT_FAIR = "This does not show that the decision is fair."
 
 
@@ -91,7 +94,8 @@ class Verdict(Person):
         if self.doubted is None:
             return ""
         count, of = self.doubted, len(self.flip_set)
-        said = f"{count or 'none'} of these {of} labels {'is' if count < 2 else 'are'} doubtful"
+        said = f"{plural(count, f'of these {of} labels is', f'of these {of} labels are')} doubtful"
+        said = said if count else f"none of these {of} labels is doubtful"
         if of == 1:
             said = f"this label is {'' if count else 'not '}doubtful"
         return f"By the other groups' standard, {said}."
@@ -273,7 +277,12 @@ class Verdict(Person):
         if self.found:
             return ""
         if not self.eligible:
-            return left_out_sentence(self.run, self.prediction, self.left_out_by)
+            already, name = " already" * (self.prediction == self.run.towards), self.sensitive
+            return {
+                "decision": f"the decision is '{self.prediction}'{already}.",
+                "switch": f"the decision changes when {name} alone is switched, so the model uses it directly.",
+                "rule": f"the rule φ ({self.run.phi}) leaves this person out.",
+            }[self.left_out_by]
         if not self.flippable:
             return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
@@ -283,8 +292,13 @@ class Verdict(Person):
 
     @property
     def left_out_by(self) -> str:
-        """Why φ leaves this person out: "decision", "switch" or "rule" (see `result.left_out`)."""
-        return left_out_by(self.run, self.prediction, bool(self.switch_changes))
+        """Why φ leaves this person out: the "decision" is not the audited one, a "switch" changes it, or the "rule"
+        says so."""
+        phi, names = self.run.phi, {self.prediction, self.prediction.rpartition(EQUALS)[2]}
+        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
+        if self.prediction == self.run.towards or (wanted and "~" not in phi and not wanted & names):
+            return "decision"
+        return "switch" if self.switch_changes and "stable_under_switch" in phi and "~" not in phi else "rule"
 
     @property
     def sentence(self) -> str:
@@ -314,7 +328,7 @@ class Verdict(Person):
         closest = "" if self.closest_logit is None else f", the closest {self.closest}"
         return (
             f"No counterfactual dataset found for {who}: '{self.prediction}' stays ({self.course_in_words}) after "
-            f"{self.attempts} attempt{'s' * (self.attempts != 1)} at flipping up to {self.budget} of {n} training "
+            f"{plural(self.attempts, 'attempt')} at flipping up to {self.budget} of {n} training "
             f"labels{closest}. {self.reason}"
         ).strip()
 
@@ -363,8 +377,8 @@ class Verdict(Person):
 
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the measurements."""
-        words = {"status": self.status, "solidity": self.solidity}
-        words |= {"decision_before": self.prediction, "decision_after": self.counterfactual_prediction}
+        said = (self.status, self.solidity, self.prediction, self.counterfactual_prediction)
+        words = dict(zip(SUMMARY, said, strict=True))
         measured = ((each, getattr(self, each.name)) for each in fields(Person))
         return words | {each.name: builtins_of(value) for each, value in measured if value != each.default}
 
@@ -372,8 +386,8 @@ class Verdict(Person):
         """The record, from which the verdict can be read and replayed."""
         return record_of(self.run, [self.to_line()])
 
-    def to_json(self, path: str | Path | None = None) -> str:
-        """The record as JSON text, also written to `path` if given."""
+    def to_json(self, path: str | Path | None = None) -> Any:
+        """The record as JSON text or, given a `path`, the path it was written to."""
         return save(as_json(self.to_dict()), path)
 
     @classmethod
@@ -398,8 +412,8 @@ class Verdict(Person):
         """A chart of the fresh seeds' logits without the flips and with them. Notebooks show it; `to_svg` writes it."""
         return pages().person_chart(self)
 
-    def to_html(self, path: str | Path | None = None) -> str:
-        """The report as one self-contained page, also written to `path` if given."""
+    def to_html(self, path: str | Path | None = None) -> Any:
+        """The report as one self-contained page or, given a `path`, the path it was written to."""
         return save(pages().person_page(self), path)
 
     def _repr_html_(self) -> str:

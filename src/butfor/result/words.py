@@ -10,7 +10,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass, replace
 
-from butfor.result.fresh import LEAST, USUAL
+from butfor.errors import plural
+from butfor.result.fresh import FIRST_LOOK, LEAST, USUAL
 
 ENOUGH = f"`--fresh-seeds {USUAL}`"
 """The option to use if finds were not tested under fresh seeds."""
@@ -105,8 +106,8 @@ SOLIDITY = {
     "solid": Words(
         "●",
         "Solid",
-        meaning="with the flips, at least 9 in 10 models decide differently, by the one-sided 95 % bound (of "
-        f"{USUAL} fresh seeds, {USUAL - 1} must), and fewer than half do without them",
+        meaning="with the flips, at least 9 in 10 models decide differently, by the one-sided 95 % bound (all of "
+        f"{FIRST_LOOK} fresh seeds, or {USUAL - 1} of {USUAL}), and fewer than half do without them",
         shows="that the decision hinges on {them} under any seed tried: {counts}.",
         steps=(BLIND_REVIEW, CORRECT, KEYSTONES),
         many="**Have a person look at the solid findings.** These decisions hinge on a few labels, right or wrong; "
@@ -194,7 +195,8 @@ CLOSE_CALL = Words(
 
 def base_sentence(count: int, seeds: int) -> str:
     """How many fresh seeds decide differently without any flip."""
-    return f"{count} of {seeds} fresh seeds decide differently on the unchanged data"
+    decide = plural(count, f"of {seeds} fresh seeds decides", f"of {seeds} fresh seeds decide")
+    return f"{decide} differently on the unchanged data"
 
 
 def words_of(status: str, solidity: str | None, seeded: bool) -> Words:

@@ -11,6 +11,7 @@ from html import escape
 import numpy as np
 import pandas as pd
 
+from butfor.errors import plural
 from butfor.result.person import Cell
 from butfor.standard.groups import share
 
@@ -179,18 +180,19 @@ class OneStandard:
             return []
         few, many = min(self.flips), max(self.flips)
         most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
+        about = f"of {self.people} decisions about the group"
         lines = [
             f"In each of {len(self.worlds)} worlds, {few} to {many} of {self.labels} labels are flipped. Today "
-            f"{self.refused} of {self.people} decisions about the group are adverse; {most} of them "
-            f"{'changes' if most == 1 else 'change'} in most worlds."
+            f"{plural(self.refused, f'{about} is', f'{about} are')} adverse; "
+            f"{plural(most, 'of them changes', 'of them change')} in most worlds."
         ]
         others = sum(person.worlds for person in self.gaining if not self.is_of_group(person)) / len(self.worlds)
         if others >= 0.5:
-            decisions = "1 adverse decision" if round(others) == 1 else f"{others:.0f} adverse decisions"
-            lines.append(f"About {decisions} about people of other groups would change too.")
+            lines.append(f"About {plural(others, 'adverse decision')} about people of other groups would change too.")
         if self.losing:
-            people = "1 person is" if len(self.losing) == 1 else f"{len(self.losing)} people are"
-            lines.append(f"{people} accepted now and refused in most worlds.")
+            lines.append(
+                f"{plural(len(self.losing), 'person is', 'people are')} accepted now and refused in most worlds."
+            )
         if self.group in self.rates_in_worlds:
             then = _in_words(self.rates_in_worlds[self.group])
             lines.append(f"Favourable decisions about the group: {share(self.rates[self.group])} now, {then}.")

@@ -1,10 +1,11 @@
-"""Reads and checks reviewers' answers: every task has one, and it is a label or "cannot tell"."""
+"""Reads what reviewers answered: every task has an answer, and it is a label or "cannot tell"."""
 
 from __future__ import annotations
 
 import csv
 import io
 import json
+import math
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -16,17 +17,21 @@ import numpy as np
 import pandas as pd
 
 from butfor.data.labels import EQUALS, label_number
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import ReplayError, SettingError, TableError, listed
 from butfor.files import harmless, text_of
-from butfor.result.labels import Counts
-from butfor.result.reviewed import Evidence, Tally
-from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review, Task
+from butfor.result.population import Population
+from butfor.result.record import CHECKSUM, checksum
+from butfor.result.reviewed import Evidence
+from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
+from butfor.review.write import key_of
 
-COLUMNS = ["row", "position", "recorded", "reviewed", "doubt", "wrong", "people"]
+COLUMNS = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
 SEPARATORS = ",;\t"
 """Separators of spreadsheets' CSV files."""
 LONGEST = 40
 """The most characters of an id or an answer in a message."""
+FAR = 3
+"""Standard deviations beyond which changes are many more than expected."""
 Answers = Mapping[str, str]
 """By task id."""
 Given = Iterable[tuple[str, str, str]]
@@ -35,9 +40,9 @@ Given = Iterable[tuple[str, str, str]]
 
 @dataclass(frozen=True)
 class Outcome:
-    """Tasks, and the answers of one reviewer or several."""
+    """The tasks, and the answers of one reviewer or several."""
 
-    tasks: tuple[Task, ...]
+    key: Key
     reviewers: tuple[Answers, ...]
 
     def answer(self, task: Task) -> str:
@@ -47,9 +52,12 @@ class Outcome:
 
     @property
     def changed(self) -> list[Task]:
-        """Labels to correct, the most likely wrong first. Decoys are not corrected: there the reviewer is more likely
-        to be wrong."""
-        changed = [task for task in self.tasks if not task.decoy and self._changes(task)]
+        """Labels to correct, of the group and of the controls alike; the most likely wrong first. Clear cases are not
+        corrected: there the reviewer is more likely to be wrong."""
+        changed = [
+            task for task in self.key.tasks
+            if task.kind != CLEAR and self.answer(task) not in (task.label, CANNOT_TELL)
+        ]  # fmt: skip
         return sorted(changed, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
 
     @property
@@ -60,50 +68,54 @@ class Outcome:
     @property
     def positions(self) -> frozenset[int]:
         """Positions of all reviewed training rows."""
-        return frozenset(task.position for task in self.tasks)
+        return frozenset(task.position for task in self.key.tasks)
 
     @property
     def evidence(self) -> Evidence:
-        """What the answers show."""
-        chosen = [task for task in self.tasks if not task.decoy and self._judged(task)]
-        decoys = [task for task in self.tasks if task.decoy]
-        calibrated = all(task.wrong is not None for task in chosen)
-        alike = sum(len({answers[task.id] for answers in self.reviewers}) == 1 for task in self.tasks)
+        """What the answers show. An answer counts as a change if it is on the other side: favourable or adverse."""
+        tasks, adverse = self.key.tasks, self.key.adverse
+
+        def counts(some: Iterable[Task], *reviewers: Answers) -> tuple[int, int]:
+            given = [(task.label in adverse, [answers[task.id] for answers in reviewers]) for task in some]
+            judged = [(was, answers) for was, answers in given if CANNOT_TELL not in answers]
+            return sum(all((a in adverse) != was for a in answers) for was, answers in judged), len(judged)
+
+        by_position = {task.position: task for task in tasks}
+        labels = [task for task in tasks if task.kind == REVIEWED]
+        judged = [task for task in labels if counts([task], *self.reviewers)[1]]
+        pairs = [(task, by_position[task.control]) for task in judged if task.control is not None]
+        pairs = [pair for pair in pairs if counts(pair[1:], *self.reviewers)[1]]
+        alone = set(judged) - {task for task, _ in pairs}
+        wrong = np.array([task.wrong or 0.0 for task in judged])
+        usual = ERRS + (1 - 2 * ERRS) * wrong  # how likely a careful reviewer changes each label
         several = len(self.reviewers) > 1
         return Evidence(
-            tallies=tuple(
-                Tally(
-                    label,
-                    self._counts([task for task in chosen if task.label == label]),
-                    self._counts([task for task in decoys if task.label == label and self._judged(task)]),
+            group=self.key.group,
+            others=self.key.others,
+            strata=tuple(
+                (
+                    counts([label for label, _ in pairs if label.favoured == side], *self.reviewers),
+                    counts([control for _, control in pairs if control.favoured == side], *self.reviewers),
                 )
-                for label in sorted({task.label for task in self.tasks if not task.decoy})
+                for side in (False, True)
             ),
-            errors=tuple(Outcome(self.tasks, (answers,))._counts(decoys) for answers in self.reviewers),
-            tasks=len(self.tasks),
-            unsure=sum(self.answer(task) == CANNOT_TELL for task in self.tasks),
-            expected=(sum((task.wrong if calibrated else task.doubt) or 0.0 for task in chosen), calibrated),
-            agreed=(alike, len(self.tasks)) if several else None,
+            alone=counts(alone, *self.reviewers),
+            errors=tuple(counts([t for t in tasks if t.kind == CLEAR], answers) for answers in self.reviewers),
+            tasks=len(tasks),
+            unsure=sum(self.answer(task) == CANNOT_TELL for task in tasks),
+            expected=float(wrong.sum()),
+            most=float(usual.sum() + FAR * math.sqrt(usual @ (1 - usual))),
+            agreed=(sum(len({a[t.id] for a in self.reviewers}) == 1 for t in tasks), len(tasks)) if several else None,
             kappa=cohens_kappa(self.reviewers) if several else None,
+            file_column=self.key.file_column,
         )
 
     def corrections(self) -> pd.DataFrame:
         """The labels to correct."""
         rows = [
-            [task.row, task.position, task.label, self.answer(task), task.doubt, task.wrong, task.people]
-            for task in self.changed
-        ]
+            [t.row, t.position, t.kind, t.label, self.answer(t), t.doubt, t.wrong, t.people] for t in self.changed
+        ]  # fmt: skip
         return pd.DataFrame(rows, columns=COLUMNS)
-
-    def _changes(self, task: Task) -> bool:
-        return self.answer(task) not in (task.label, CANNOT_TELL)
-
-    def _judged(self, task: Task) -> bool:
-        return all(answers[task.id] != CANNOT_TELL for answers in self.reviewers)
-
-    def _counts(self, tasks: Sequence[Task]) -> Counts:
-        judged = [task for task in tasks if self._judged(task)]
-        return sum(map(self._changes, judged)), len(judged)
 
 
 def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
@@ -121,7 +133,6 @@ def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
 def check_answers(
     answers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
     review: Review | None,
-    names: Sequence[str],
     *,
     apply_anyway: bool = False,
 ) -> Outcome:
@@ -135,17 +146,17 @@ def check_answers(
         if not isinstance(one, (Mapping, pd.Series)):
             raise TableError(f"{where} must be a dictionary from task ids to labels, not {type(one).__name__}.")
         given = ((f"answers[{str(task)[:LONGEST]!r}]", str(task), str(label)) for task, label in one.items())
-        read.append(_checked(given, review.tasks, names, where))
+        read.append(_checked(given, review.key, where))
     if not read:
         raise TableError("There are no answers: give a dictionary from task ids to labels, or a list of them.")
-    outcome = Outcome(review.tasks, tuple(read))
+    outcome = Outcome(review.key, tuple(read))
     nothing = outcome.evidence.shows_nothing
     if nothing and not apply_anyway:
         raise TableError(f"{nothing} No label is corrected; apply_anyway=True corrects them anyway.")
     return outcome
 
 
-def read_answers(paths: Sequence[Path], tasks: tuple[Task, ...], names: Sequence[str]) -> Outcome:
+def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
     """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per reviewer."""
     places = [path.resolve() for path in paths]
     if len(set(places)) < len(places):
@@ -154,12 +165,13 @@ def read_answers(paths: Sequence[Path], tasks: tuple[Task, ...], names: Sequence
     for path in paths:
         text = text_of(path, "The answers", "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.")
         given = _of_label_studio(text, path) if text.lstrip().startswith(("[", "{")) else _of_csv(text, path)
-        read.append(_checked(given, tasks, names, str(path)))
-    return Outcome(tasks, tuple(read))
+        read.append(_checked(given, key, str(path)))
+    return Outcome(key, tuple(read))
 
 
-def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: str) -> Answers:
+def _checked(given: Given, key: Key, path: str) -> Answers:
     """The answers; an error if one is missing, belongs to no task or is no label."""
+    tasks, names = key.tasks, key.label_names
     known, shown = {task.id for task in tasks}, {str(harmless(name)): name for name in names}
     safe = {text.strip(): name for text, name in shown.items()} | shown
     answers: dict[str, str] = {}
@@ -188,8 +200,9 @@ def _checked(given: Given, tasks: tuple[Task, ...], names: Sequence[str], path: 
     open_ = [task.id for task in tasks if task.id not in answers]
     if open_:
         where = f" ({seen[open_[0]]})" if open_[0] in seen else ""
+        have = "task has" if len(tasks) == 1 else "tasks has" if len(open_) == 1 else "tasks have"
         raise TableError(
-            f"{path}: {len(open_)} of {len(tasks)} tasks have no answer; the first is task {open_[0]}{where}. Write a "
+            f"{path}: {len(open_)} of {len(tasks)} {have} no answer; the first is task {open_[0]}{where}. Write a "
             f"label or '{CANNOT_TELL}' for each."
         )
     return answers
@@ -249,3 +262,34 @@ def _choices(annotation: dict[str, Any]) -> list[str]:
     if len(chosen) > 1:
         raise ValueError(f"one answer has {len(chosen)} choices")
     return chosen
+
+
+# --- the key ------------------------------------------------------------------------------------------
+
+
+def key_for(answers: Sequence[Path]) -> Path:
+    """The default key of answers: that of the folder they are in, or one beside them."""
+    folders = [path.resolve().parent for path in answers]
+    places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
+    return next((place for place in places if place.exists()), places[0])
+
+
+def read_key(path: Path, audit: Population) -> Key:
+    """The key of a review; an error if it does not belong to this audit, or was changed."""
+    import msgspec
+
+    text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
+    try:
+        record = msgspec.json.decode(text)
+        key = msgspec.convert(record, Key)
+    except RecursionError:
+        raise ReplayError(f"'{path}' is nested too deeply for the key of a review.") from None
+    except (msgspec.DecodeError, ValueError) as error:
+        raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
+    if key.audit_sha256 != checksum(audit.to_dict()):
+        raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
+    code, ids = key.code, {task.id for task in key.tasks}
+    whole = record.get(CHECKSUM) == checksum(record) and all(number.startswith(f"{code}-") for number in ids)
+    if not (whole and len(ids) == len(key.tasks) > 0):
+        raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
+    return key

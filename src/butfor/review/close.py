@@ -102,7 +102,7 @@ def close_review(
     )
     standard = RecordedStandards.of(standards) if standards else None
     compared = standards or after.compare(draws=0)
-    run = replace(audit.run, reviewed=reviewed, standard=standard, one_standard=(), close_gap=None)
+    run = replace(audit.run, reviewed=reviewed, standard=standard, one_standard=())
     label = audit.run.data.label or "label"
     values = {name: name.removeprefix(f"{label}{EQUALS}") for name in after.label_names}
     names = [values[after.label_names[code]] for code in after.table.codes]

@@ -1,114 +1,200 @@
-"""Limits for builds: a build stops if an audit exceeds one.
+"""Limits for builds: what an audit or a comparison of groups shows, beside the most that is allowed.
 
-A limit that cannot be measured fails: an audit of nobody, or one that was stopped, shows nothing. People whose search
-is incomplete count as found.
+Every limit is held to the lowest and the highest value that the record allows, so a build can tell "fine" from "broken"
+and both from "cannot tell": of gaps these are bounds for all groups at once, of shares what unfinished searches and
+untested finds leave open.
 """
 
 from __future__ import annotations
 
 import math
-import re
-from dataclasses import dataclass
-from xml.etree import ElementTree
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, listed, nearest
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
+from butfor.result.run import RecordedStandards
+from butfor.standard.groups import GroupStandard, number, points
+from butfor.standard.members import NOT_COMPARED
 
 SLACK = 1e-12
 """Rounding errors of shares do not fail a limit."""
+KEPT, BROKEN, UNKNOWN = 0, 1, 4
+"""Exit codes; of several checks 1 counts before 4 before 0. 2 and 3 are taken by bad input and full disks."""
+WORDS = {KEPT: "kept", BROKEN: "FAILED", UNKNOWN: "CANNOT TELL"}
+MOST_TIMES = 1000
+"""Beyond as many times the rows, no number is said."""
 
 
 @dataclass(frozen=True)
 class Check:
-    """One limit, whether it is kept, and the measured value in a sentence."""
+    """One limit, the lowest and the highest value that the record allows (None: it cannot be measured), and what was
+    measured in a sentence. Values are shares."""
 
     name: str
     limit: float
-    kept: bool
     sentence: str
+    low: float | None = None
+    high: float | None = None
+    group: str | None = None
+
+    @property
+    def code(self) -> int:
+        if self.low is None or self.high is None:
+            return UNKNOWN
+        return KEPT if self.high <= self.limit + SLACK else BROKEN if self.low > self.limit + SLACK else UNKNOWN
 
     @property
     def line(self) -> str:
-        return f"{'kept' if self.kept else 'FAILED'}: {self.name} {shown(self.limit)}: {self.sentence}"
+        limit = f"{100 * self.limit:.10g} points" if self.name == MAX_GAP else shown(self.limit)
+        return f"{WORDS[self.code]}: {self.name} {limit}: {self.sentence}"
+
+    def to_dict(self) -> dict[str, Any]:
+        return {"result": WORDS[self.code].lower(), **asdict(self)}
 
 
-def check(population: Population, **limits: float | None) -> list[Check]:
-    """One check per limit that is given: of the people audited, the share with a solid find (`max_solid`) and the share
-    of close calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute
-    alone is switched (`max_switch`)."""
-    checks = []
-    for name, measure in MEASURES.items():
-        limit = limits.get(name.replace("-", "_"))
-        if limit is None:
-            continue
-        try:
-            share, sentence = measure(population)
-            checks.append(Check(name, limit, share <= limit + SLACK, sentence))
-        except Unmeasured as why:
-            checks.append(Check(name, limit, False, str(why)))
+def code_of(checks: Sequence[Check]) -> int:
+    """The exit code of all checks together."""
+    return next((code for code in (BROKEN, UNKNOWN) if any(check.code == code for check in checks)), KEPT)
+
+
+# --- gaps ---------------------------------------------------------------------------------------------
+
+MAX_GAP = "max-gap"
+
+
+def check_gaps(standards: RecordedStandards | None, limit: float, without: Sequence[str] = ()) -> list[Check]:
+    """One check per group: how much less often it got the favourable label than comparable people. `without`: groups
+    that are left out, as "female" or "sex = female"."""
+    if standards is None:
+        if without:
+            raise SettingError("--except: the record compares no groups.")
+        why = "the record compares no groups. Name the label that people do not want (--adverse) and audit everybody."
+        return [Check(MAX_GAP, limit, why)]
+    left_out = {sentence.partition(NOT_COMPARED)[0]: sentence for sentence in standards.left_out}
+    names = {c.name: c.group for c in standards.comparisons}
+    names |= {name: name.partition(" = ")[2] for name in left_out}
+    excepted = {_named(each, names) for each in without}
+    checks = [_of_group(c, limit) for c in standards.comparisons if c.name not in excepted]
+    for name in (name for name in left_out if name not in excepted):
+        said = f"{left_out[name]} Collect more rows, or leave it out with --except."
+        checks.append(Check(MAX_GAP, limit, said, group=name))
+    if not checks:
+        raise SettingError("--except leaves no group to hold to --max-gap.")
     return checks
 
 
-class Unmeasured(Exception):
-    """Why a limit cannot be measured."""
+def _named(given: str, names: dict[str, str]) -> str:
+    """The full name of a group."""
+    found = [name for name, value in names.items() if given in (name, value)]
+    if not found:
+        raise SettingError(f"--except: there is no group '{given}'. {nearest(given, names, 'The groups are')}")
+    if len(found) > 1:
+        raise SettingError(f"--except {given}: name one of {listed(found)}.")
+    return found[0]
 
 
-def _solid(population: Population) -> tuple[float, str]:
-    _require_people(population)
+def _of_group(c: GroupStandard, limit: float) -> Check:
+    if c.bounds is None:
+        return Check(MAX_GAP, limit, f"{c.name} has no bounds: compare the groups with draws.", group=c.name)
+    low, high = c.bounds
+    said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
+    check = Check(MAX_GAP, limit, said, low, high, c.name)
+    if check.code != UNKNOWN:
+        return check
+    margin = high - c.difference if c.difference <= limit else c.difference - low
+    times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
+    if times > MOST_TIMES:
+        more = f"A gap so close to {points(limit)} takes more than {MOST_TIMES} times the rows."
+    else:
+        more = f"If the gap stays as it is, it takes about {times:.{0 if times >= 10 else 1}f} times the rows."
+    return Check(MAX_GAP, limit, f"{said} {more}", low, high, c.name)
+
+
+# --- shares of decisions ------------------------------------------------------------------------------
+
+
+def check_shares(population: Population, **limits: float) -> list[Check]:
+    """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the share of close
+    calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute alone is
+    switched (`max_switch`)."""
+    return [
+        Check(name.replace("_", "-"), limit, *measured)
+        for name, limit in limits.items()
+        for measured in [_no_people(population, name) or MEASURES[name](population)]
+    ]
+
+
+Measured = tuple[str] | tuple[str, float, float]
+
+
+def _no_people(population: Population, name: str) -> Measured | None:
+    if name != "max_switch" and population.interrupted:
+        return ("the audit was interrupted; run it again.",)
+    if name != "max_switch" and not population.eligible:
+        return (f"there is nothing to measure: {population.run.alike or population.audited}",)
+    return None
+
+
+def _solid(population: Population) -> Measured:
+    found, asked, left = len(population.solid), len(population.eligible), population.unfinished
     if population.found and not population.checked:
         finds, why = len(population.found), population.unchecked_reason
-        raise Unmeasured(f"it is not known which of {finds} finds are solid: {why} (--fresh-seeds 59).")
-    found, asked, open_ = len(population.solid), len(population.eligible), population.unfinished
+        return (f"it is not known which of {finds} finds are solid: {why} (--fresh-seeds 59).",)
     seeds = ", under any seed tried" if population.run.seeded else ""
-    left = f" The search for {open_} more was stopped early, so it may be up to {found + open_}."
-    said = f"{found} of {asked} audited decisions ({shown(found / asked)}) hinge on few labels{seeds}."
-    return (found + open_) / asked, said + left * bool(open_)
+    more = f" The search for {left} more was stopped early, so it may be up to {found + left}." if left else ""
+    said = f"{found} of {asked} audited decisions ({shown(found / asked)}) hinge on few labels{seeds}.{more}"
+    return said, found / asked, (found + left) / asked
 
 
-def _close(population: Population) -> tuple[float, str]:
-    _require_people(population)
+def _close(population: Population) -> Measured:
     if not population.run.seeded:
-        return 0.0, "this model has no seed, so no decision is a close call."
+        return "this model has no seed, so no decision is a close call.", 0.0, 0.0
     eligible, seeds = population.eligible, population.run.fresh_seeds
-    unasked = sum(v.close_call is None for v in eligible)
-    if unasked:
-        raise Unmeasured(
-            f"{unasked} of {len(eligible)} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
-        )
+    untested = sum(v.close_call is None for v in eligible)
+    if untested:
+        said = f"{untested} of {len(eligible)} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
+        return (said,)
     if seeds < LEAST:
         many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
-        raise Unmeasured(f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59).")
+        return (f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59).",)
     close = sum(bool(v.close_call) for v in eligible)
-    return close / len(eligible), (
-        f"{close} of {len(eligible)} audited decisions ({shown(close / len(eligible))}) are close calls: more than one "
-        "fresh seed in ten decides differently without any flip."
-    )
+    share = close / len(eligible)
+    said = f"{close} of {len(eligible)} audited decisions ({shown(share)}) are close calls: more than one"
+    return f"{said} fresh seed in ten decides differently without any flip.", share, share
 
 
-def _switch(population: Population) -> tuple[float, str]:
+def _switch(population: Population) -> Measured:
     if population.run.blind:
-        return 0.0, "the model does not see the protected attribute."
+        return "the model does not see the protected attribute.", 0.0, 0.0
     known = [v.switch_changes for v in population if v.switch_changes is not None]
     if not known or len(known) < len(population):
-        raise Unmeasured(
-            "the record does not say whose decisions a switch of the attribute changes; run the audit again."
-        )
-    return sum(known) / len(known), (
-        f"switching the protected attribute alone changes {sum(known)} of {len(known)} decisions "
-        f"({shown(sum(known) / len(known))})."
-    )
+        return ("the record does not say whose decisions a switch of the attribute changes; run the audit again.",)
+    share, changed = sum(known) / len(known), f"{sum(known)} of {len(known)} decisions"
+    return f"switching the protected attribute alone changes {changed} ({shown(share)}).", share, share
 
 
-MEASURES = {"max-solid": _solid, "max-close-calls": _close, "max-switch": _switch}
+MEASURES: dict[str, Callable[[Population], Measured]] = {
+    "max_solid": _solid,
+    "max_close_calls": _close,
+    "max_switch": _switch,
+}
 
 
-def _require_people(population: Population) -> None:
-    if population.interrupted:
-        raise Unmeasured("the audit was interrupted; run it again.")
-    if not population.eligible:
-        why = population.run.alike or population.audited
-        raise Unmeasured(f"there is nothing to measure: {why}")
+# --- in words -----------------------------------------------------------------------------------------
+
+
+def points_in(text: str, option: str) -> float:
+    """A share from percentage points: 0.02 from '2'."""
+    try:
+        share = float(text) / 100
+    except ValueError:
+        share = math.nan
+    if not 0 <= share <= 1:
+        raise SettingError(f"{option} {text}: give percentage points from 0 to 100, without a sign, such as 2.")
+    return share
 
 
 def share_in(text: str, option: str) -> float:
@@ -126,39 +212,3 @@ def share_in(text: str, option: str) -> float:
 def shown(share: float) -> str:
     """A share to a hundredth of a per cent, so that a failed limit does not look kept."""
     return f"{round(100 * share, 2):.10g} %"
-
-
-def markdown(checks: list[Check]) -> str:
-    """For a pull request: one row per limit."""
-    failed = sum(not c.kept for c in checks)
-    title = f"{failed} of {len(checks)} limits failed" if failed else f"All {len(checks)} limits kept"
-    rows = [
-        f"| {'kept' if c.kept else '**failed**'} | {c.name} {shown(c.limit)} | {_cell(c.sentence)} |" for c in checks
-    ]
-    return "\n".join([f"### butfor: {title}", "", "| | limit | measured |", "|---|---|---|", *rows, ""])
-
-
-def _cell(text: str) -> str:
-    """Text escaped for a cell of a Markdown table."""
-    plain = text.replace("&", "&amp;").replace("<", "&lt;").replace("\\", "\\\\").replace("|", "\\|")
-    return " ".join(plain.split())
-
-
-def junit(checks: list[Check]) -> str:
-    """JUnit's XML: one test case per limit."""
-    failed = sum(not c.kept for c in checks)
-    counts = {"tests": len(checks), "failures": failed, "errors": 0, "skipped": 0}
-    suite = ElementTree.Element("testsuite", {"name": "butfor gate"} | {word: str(n) for word, n in counts.items()})
-    for c in checks:
-        case = ElementTree.SubElement(suite, "testcase", classname="butfor.gate", name=c.name)
-        text = UNPRINTABLE.sub("\N{REPLACEMENT CHARACTER}", c.sentence)
-        if c.kept:
-            ElementTree.SubElement(case, "system-out").text = text
-        else:
-            ElementTree.SubElement(case, "failure", message=text, type="limit").text = text
-    ElementTree.indent(suite)
-    return '<?xml version="1.0" encoding="UTF-8"?>\n' + ElementTree.tostring(suite, encoding="unicode") + "\n"
-
-
-UNPRINTABLE = re.compile("[^\t\n\r\u0020-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
-"""Characters that XML 1.0 does not allow, even escaped."""

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
 from dataclasses import replace
 from typing import Any
 
@@ -11,9 +9,10 @@ import numpy as np
 import pandas as pd
 
 from butfor.data import Dataset
+from butfor.data.read import DATES, days_in, read_file
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
-from butfor.errors import ButforError, ReplayError, SettingError
+from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
 from butfor.learn.capabilities import set_rows_aside
 from butfor.learn.ensemble import member_seeds, single_learner
 from butfor.learn.learners import learner_for_replay, learner_of
@@ -25,9 +24,9 @@ from butfor.result.population import Population
 from butfor.result.record import brief, checksum
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.review.tasks import Review, ReviewRows, make_review
-from butfor.run.fit import fit, labelled_rows
-from butfor.run.fitted import Fitted, Settings, compare_labelled
+from butfor.review.tasks import Review, ReviewRows, files_in, make_review
+from butfor.run.fit import fit
+from butfor.run.fitted import Fitted, Settings
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -40,14 +39,21 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
             "('butfor replay --data'), or replay it from the Verdict that explain returned."
         )
     try:
-        data = load_table(run.data.table, **run.data.loading)
+        with as_recorded("run.data cannot be loaded"):
+            data = load_table(run.data.table, **run.data.loading)
     except ButforError as error:
         raise ReplayError(f"The record's data cannot be loaded: {error}") from error
-    if run.data.weighted:
-        raise ReplayError(
-            "The record was made with sample_weight, which it does not include; replay it from the Verdict."
-        )
-    training = Table(data.X_train, data.y_train)
+    for given, known, column in (
+        ("sample_weight", run.data.weighted, run.data.weight),
+        ("cluster", run.data.clustered, run.data.cluster),
+    ):
+        if known and column is None:
+            raise ReplayError(
+                f"The record was made with {given}, which it does not include; replay it from the Verdict."
+            )
+    weight = None if data.weight is None else data.weight["train"].to_numpy()
+    cluster = None if data.cluster is None else data.cluster["train"].to_numpy()
+    training = Table(data.X_train, data.y_train, weight=weight, cluster=cluster)
     if run.data.set_aside:
         with as_recorded("run.learner cannot be made again"):
             training = set_rows_aside(single_learner(learner_of(run.learner)), training)
@@ -94,6 +100,8 @@ def recorded_person(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
         if str(c) not in verdict.values:
             raise ReplayError(f"The record of {verdict.who} lacks column '{c}'.")
         value = verdict.values[str(c)]
+        if c in table.attrs.get(DATES, ()) and isinstance(value, str):
+            value = days_in(pd.Series([value], name=c))[0]
         given = pd.Series([_as_in_training(value, table[c])], index=[verdict.row])
         try:
             columns[c] = given.astype(table[c].dtype)
@@ -115,20 +123,6 @@ def _as_in_training(value: Any, column: pd.Series) -> Any:
     if column.dtype == object and isinstance(value, str) and not (column == value).any():
         return {str(each): each for each in column.dropna() if not isinstance(each, str)}.get(value, value)
     return value
-
-
-@contextmanager
-def as_recorded(what: str) -> Iterator[None]:
-    """Turn errors of a learner that a record describes into a sentence that says where."""
-    try:
-        yield
-    except ButforError:
-        raise
-    except KeyError as error:
-        raise ReplayError(f"{what}: it lacks {error}.") from error
-    except Exception as error:
-        reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else type(error).__name__
-        raise ReplayError(f"{what} ({type(error).__name__}: {reason}).") from error
 
 
 # --- the audit ----------------------------------------------------------------------------------------
@@ -156,7 +150,8 @@ def fitted_again(
     asked = Settings(
         single_learner(learner), members=members, threshold=threshold, budget=run.budget, **rules, **settings
     )
-    X, y = training.whole[:2] if training.whole else (training.X, training.y)
+    given = (training.X, training.y, None, None, training.weight, training.cluster)
+    X, y, _, _, weight, cluster = training.whole or given
     with as_recorded("run.learner cannot be trained again"):
         fitted = fit(
             asked,
@@ -164,10 +159,11 @@ def fitted_again(
             y,
             sensitive_features=_protected(run, X, data) if known else np.zeros(len(X)),
             sensitive_bands=run.sensitive_bands or None,
-            sample_weight=training.weight,
+            sample_weight=weight,
+            cluster=cluster,
             validation=None if training.whole else training.validation,
             adverse=run.adverse or None,
-            reference=list(run.reference) or None if known else None,
+            reference=run.reference if known else None,
             also_labelled=_also_labelled(run, training, data) if known else (),
             pool=_pool(run, training, data),
             label_names=run.label_names,
@@ -215,47 +211,30 @@ def without_groups(run: Run, data: Dataset | None) -> bool:
 # --- the rows to review -------------------------------------------------------------------------------
 
 
-def review_of(population: Population, *, labels: int | None = None, hide: Sequence[str] = (), seed: int = 0) -> Review:
+def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
     """The tasks of an audit, or of a corrected table, from its record."""
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
             "be compared. Audit more people, or name a protected attribute with larger groups."
         )
-    if labels is not None and labels > len(population.labels):
-        raise SettingError(f"--labels {labels}: the record names {len(population.labels)} labels to review.")
-    rows = rows_of(population.run, checksum(population.to_dict()))
-    return make_review(population.labels, rows, population, labels=labels, hide=hide, seed=seed)
+    rows = rows_of(population.run, checksum(population.to_dict()), file_column)
+    return make_review(population.labels, population.standards, rows, population.flip_counts, **choice)
 
 
-def rows_of(run: Run, audit: str = "") -> ReviewRows:
-    """The training rows of a run and their doubts. `audit`: the record's checksum."""
-    try:
-        table, data = load_rows(run)
-        X, _, kept = table.whole or (table.X, table.y, np.arange(table.n))
+def rows_of(run: Run, audit: str = "", file_column: str | None = None) -> ReviewRows:
+    """The training rows of a run and their groups. `audit`: the record's checksum."""
+    table, data = load_rows(run)
+    with as_recorded("The record's run block does not give its training rows"):
+        X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
         sensitive = Sensitive.of(_protected(run, X, data), X, run.sensitive_bands or None)
-    except (KeyError, TypeError, AttributeError) as error:
-        raise ReplayError(f"The record's run block does not give its training rows ({error!r}).") from error
-    names, more = run.label_names, labelled_rows(table, sensitive, _also_labelled(run, table, data))
-    sensitive = replace(sensitive, values=sensitive.values[kept])
-    found = compare_labelled(
-        table,
-        sensitive,
-        more,
-        favourable=~np.isin(names, run.adverse or names[:1]),
-        names=("", ""),
-        reference=list(run.reference) or None,
-        draws=0,
-    )
+    files = None
+    if file_column is not None:
+        whole = table.X.rename_axis(run.data.identifier)
+        if file_column not in (*whole.columns, run.data.identifier) and run.data.label is not None:
+            whole = read_file(str(run.data.table))  # the column was not learned from
+            whole = whole if run.data.identifier is None else whole.set_index(run.data.identifier)
+        files = files_in(whole, file_column).loc[table.X.index]
     answered = run.reviewed.answered if run.reviewed else ()
-    return ReviewRows(
-        table,
-        sensitive.values,
-        found.doubt,
-        names,
-        audit,
-        sensitive.columns,
-        data.dates,
-        answered,
-        run.adverse,
-    )
+    sensitive = replace(sensitive, values=sensitive.values[kept])
+    return ReviewRows(table, sensitive, run.label_names, run.adverse, audit, answered, files)

@@ -1,6 +1,7 @@
 """The reviewer's page: one HTML file that asks one task at a time and writes the answers as CSV.
 
-It contains only what the reviewer may see, and nothing that identifies decoys. It loads nothing and sends nothing.
+It contains only what the reviewer may see, and nothing that tells the kinds of tasks apart. It loads nothing and sends
+nothing.
 """
 
 from __future__ import annotations
@@ -33,7 +34,19 @@ def question(column: str | None, labels: Sequence[str], adverse: Collection[str]
     return f"{name}: {choice}" if name else choice[0].upper() + choice[1:]
 
 
-def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure: str) -> str:
+def what_to_look_at(file_column: str | None) -> str:
+    """What reviewers judge by; the same on the page and in the instructions."""
+    if file_column is None:
+        return "Judge every person only by what is shown; do not look anybody up."
+    return (
+        f"Look up every person's original file: '{short(file_column, LONGEST)}' names it. Judge by that file. It may "
+        "tell the person's group, so this review is not blind to the group."
+    )
+
+
+def reviewer_page(
+    shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure: str, file_column: str | None = None
+) -> str:
     """The page. `shown`: one row per task, by id. `unsure`: the answer of a reviewer who cannot tell."""
     from butfor.report.page import own_parts, render
 
@@ -41,6 +54,7 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], unsure
     tasks = [[str(number), *map(_text, values)] for number, *values in zip(shown.index, *columns, strict=True)]
     data: dict[str, Any] = {
         "question": asked,
+        "look": what_to_look_at(file_column),
         "labels": list(labels),
         "written": list(map(harmless, labels)),  # in a file that a spreadsheet may open
         "unsure": unsure,

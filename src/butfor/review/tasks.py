@@ -1,7 +1,7 @@
-"""A blind review: the labels most likely to be wrong, mixed with decoys.
+"""The tasks of a review: adverse labels of a group, their controls (see `review.controls`), and clear cases.
 
-Every chosen label comes with a decoy (see `review.decoys`). The tasks show the row's values and nothing that tells
-chosen labels from decoys. The key does, and the reviewer must not see it.
+Tasks show the row's values and nothing that tells one kind from another. The key does, and the reviewer must not see
+it.
 """
 
 from __future__ import annotations
@@ -9,28 +9,31 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Iterable, Sequence
-from dataclasses import dataclass
-from functools import cached_property
+from collections.abc import Collection, Iterable, Sequence
+from dataclasses import asdict, dataclass, replace
 from math import floor, isfinite, log10
 from numbers import Integral
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from butfor.data.read import as_dates
+from butfor.data.read import DATES, as_dates
+from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.learn.protocols import Table
-from butfor.machine import check_random_state
-from butfor.result.labels import LITTLE, TO_REVIEW, TrainingLabel, expectation, expected_wrong, how_many_to_review
+from butfor.machine import check_random_state, single_threaded
+from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.review.decoys import UNDOUBTED, choose_decoys
+from butfor.result.reviewed import chance, guesses, several
+from butfor.review.controls import likelihoods, matched
 from butfor.review.reviewer_page import question
 from butfor.run.fitted import Fitted
+from butfor.run.labels import under_review
 from butfor.run.verdicts import adverse_labels
+from butfor.standard.groups import GroupStandard
+from butfor.standard.inputs import Floats, Mask
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table."""
@@ -38,8 +41,14 @@ CANNOT_TELL = "cannot tell"
 """The answer of a reviewer who cannot decide."""
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
 """Letters of ids: they form no words, and spreadsheets do not read them as dates or numbers."""
-LEAST_DECOYS = 6
-"""With fewer decoys, a perfect reviewer cannot be told from one who guesses."""
+REVIEWED, CONTROL, CLEAR = "label", "control", "clear case"
+"""Kinds of tasks."""
+UNDOUBTED = 0.1
+"""A clear case has at most this doubt by the standard of those whom the group is compared with."""
+LEAST_CLEAR = 20
+"""Clear cases are a fifth of the tasks, or this many where there are."""
+ERRS, LIKELY, SIMULATED = 0.1, 0.8, 500
+"""The reviewer for whom the power is simulated errs so often; the power to aim for; simulated reviews."""
 
 
 @dataclass(frozen=True)
@@ -54,94 +63,119 @@ class Task:
     """The row's name in the index; for a CSV file its number, from 0."""
     label: str
     """The recorded one."""
-    decoy: bool
-    people: int
+    kind: str
+    control: int | None = None
+    """The position of a label's control, if it has one."""
+    favoured: bool = False
+    """Whether the standard of those whom the group is compared with would make it favourable."""
+    people: int = 0
     """The number of people whose flip set includes it."""
     doubt: float | None = None
     wrong: float | None = None
-    """Of a chosen label: see `TrainingLabel`."""
+    """Of a label under review: see `TrainingLabel`."""
+
+
+@dataclass(frozen=True)
+class Key:
+    """What the answers are read with."""
+
+    audit_sha256: str
+    seed: int
+    label_names: tuple[str, ...]
+    adverse: tuple[str, ...]
+    group: str
+    """The group under review, "sex = female"; of several, all."""
+    others: str
+    """Whose labels are the controls."""
+    file_column: str | None
+    tasks: tuple[Task, ...]
+    """In the order shown."""
+
+    @property
+    def code(self) -> str:
+        """Five letters that identify a review by its audit, seed and tasks; the next round has another code."""
+        text = json.dumps(asdict(replace(self, tasks=tuple(replace(task, id="") for task in self.tasks))))
+        number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
+        return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
 
 @dataclass(frozen=True)
 class Review:
-    tasks: tuple[Task, ...]
-    """In the order shown."""
+    key: Key
     shown: pd.DataFrame
     """The table for the reviewer: one row per task, by id."""
     labels: tuple[TrainingLabel, ...]
-    """The chosen labels, the most likely wrong first."""
-    rows: ReviewRows
-    seed: int
-    likely: tuple[int, float]
-    """A number of labels (the first 100, or the chosen ones if more), and how many of them are likely to be wrong."""
+    """The labels under review, the most likely wrong first."""
+    question: str
+    """The question to the reviewer, in the table's words."""
+    power: float
+    """How likely a reviewer who errs one time in ten shows something, if as many labels are wrong as expected."""
+    would_do: int | None
+    """The fewest labels with which that is likely; None if no number of them makes it so."""
 
     @property
-    def decoys(self) -> list[Task]:
-        return [task for task in self.tasks if task.decoy]
+    def tasks(self) -> tuple[Task, ...]:
+        return self.key.tasks
 
     @property
-    def question(self) -> str:
-        """The question to the reviewer, in the table's words."""
-        column = self.rows.table.y.name
-        return question(column if isinstance(column, str) else None, self.rows.label_names, self.rows.adverse)
+    def lines(self) -> list[str]:
+        """What the tasks contain and what to expect, a sentence each; not for the reviewer."""
+        kinds, name = Counter(task.kind for task in self.tasks), " or ".join(map(repr, self.key.adverse))
+        clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
+        lines = [
+            f"{several(len(self.tasks), 'task')}, shuffled: {several(kinds[REVIEWED], 'label')} {name} of "
+            f"{self.key.group}, {several(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
+            f"to be favourable) and {several(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
+        ]
+        if alone := kinds[REVIEWED] - kinds[CONTROL]:
+            lines.append(
+                f"{alone} of the labels {'has' if alone == 1 else 'have'} no control: reviewed, but no evidence."
+            )
+        absent = [word for word, adverse in (("an adverse", True), ("a favourable", False)) if not clear[adverse]]
+        if absent:
+            unknown = "" if clear else ", so the reviewer's error will not be known"
+            lines.append(f"There are no clear cases with {' or '.join(absent)} label{unknown}.")
+        return [*lines, expectation(self.labels), self.prospect]
 
     @property
-    def sentence(self) -> str:
-        """What the tasks contain; not for the reviewer."""
-        kinds = Counter(task.label for task in self.decoys)
-        split = ", ".join(f"{count} '{label}'" for label, count in kinds.most_common())
-        doubts = [task.doubt for task in self.decoys if task.doubt is not None]
-        most = f" (doubt at most {max(doubts):.2f}; {split})" if doubts else ""
-        alike = sum(kinds[label] for label in {each.label for each in self.labels})
-        few = f" {alike or 'None'} of the decoys have such a label, so answers will show nothing. Change --labels."
-        return (
-            f"{len(self.tasks)} tasks, shuffled: {len(self.labels)} labels to review and {len(self.decoys)} decoys, "
-            f"labels that are {'hardly' if max(doubts, default=0) <= UNDOUBTED else 'least'} in doubt{most}."
-            f"{few if alike < LEAST_DECOYS else ''}"
-        )
+    def prospect(self) -> str:
+        """How likely the review is to show something, and how many labels would make it likely."""
+        said = f"If so, a reviewer who errs one time in ten will show it with probability {self.power:.2f}"
+        if self.power >= LIKELY:
+            return f"{said}."
+        if self.would_do is None:
+            return f"{said}; no number of labels makes that {LIKELY:.1f}."
+        return f"{said}; with --labels {self.would_do} it is {LIKELY:.1f}."
 
     @property
-    def expectation(self) -> str:
-        """How many are likely to be wrong."""
-        return expectation(self.labels)
-
-    @property
-    def finds_little(self) -> str:
-        """A sentence if hardly any label is likely to be wrong, else empty."""
-        first, likely = self.likely
-        if self.labels[0].wrong is None or likely >= LITTLE:
-            return ""
-        return f"A review has little to find: about 0 of the first {first} labels are likely to be wrong."
+    def hopeless(self) -> bool:
+        """Whether no number of labels makes it likely that the review shows something."""
+        return self.power < LIKELY and self.would_do is None
 
 
 @dataclass(frozen=True, eq=False)
 class ReviewRows:
-    """The training rows, their groups and doubts, the labels' names and which are adverse, the protected columns, which
-    no reviewer sees, the columns with dates, the positions of labels reviewed before, and the identity of the audit."""
+    """The training rows and their groups, the labels' names and which are adverse, the identity of the audit, and the
+    positions of labels reviewed before."""
 
     table: Table
-    groups: NDArray[np.object_]
-    doubt: NDArray[np.float64]
+    sensitive: Sensitive
     label_names: tuple[str, ...]
+    adverse: tuple[str, ...]
     audit: str
-    protected: Sequence[Hashable] = ()
-    dates: tuple[str, ...] = ()
     answered: Collection[int] = ()
-    adverse: tuple[str, ...] = ()
-
-    @cached_property
-    def labels(self) -> NDArray[np.object_]:
-        return np.array(self.label_names, dtype=object)[self.table.codes]
+    files: pd.Series | None = None
+    """The name of each row's original file, if reviewers look at it."""
 
 
 def review_tasks(
     fitted: Fitted,
     values: Sequence[TrainingLabel],
+    comparisons: Iterable[GroupStandard],
     population: Population | None = None,
     *,
-    labels: int | None = None,
-    hide: Sequence[str] = (),
-    seed: int = 0,
+    file_column: Any = None,
+    **choice: Any,
 ) -> Review:
     """The tasks of an audit in Python; `review.rebuild.review_of` makes those of a record."""
     if population is not None and population.run.data.sha256 != fitted.data_hash:
@@ -150,70 +184,160 @@ def review_tasks(
         )
     rows = ReviewRows(
         fitted.table,
-        fitted.sensitive.values,
-        fitted.doubt,
+        fitted.sensitive,
         fitted.label_names,
+        adverse_labels(fitted),
         fitted.data_hash if population is None else checksum(population.to_dict()),
-        fitted.sensitive.columns,
         answered=fitted.answered,
-        adverse=adverse_labels(fitted),
+        files=None if file_column is None else files_in(fitted.table.X, file_column),
     )
-    return make_review(values, rows, population, labels=labels, hide=hide, seed=seed)
+    return make_review(values, comparisons, rows, population.flip_counts if population else Counter(), **choice)
+
+
+def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
+    """A column of the table, or the names of its rows, by which original files are found."""
+    if column not in X.columns and column != X.index.name:
+        known = [*X.columns, *filter(None, [X.index.name])]
+        raise TableError(f"--file-column: there is no column '{column}'. {nearest(column, known, 'The table has')}")
+    return X[column] if column in X.columns else X.index.to_series()
 
 
 def make_review(
     values: Sequence[TrainingLabel],
+    comparisons: Iterable[GroupStandard],
     rows: ReviewRows,
-    population: Population | None = None,
+    people: Counter[int],
     *,
     labels: int | None = None,
     hide: Sequence[str] = (),
     seed: int = 0,
 ) -> Review:
-    """The tasks: the first `labels` of those to review, and decoys. `hide` names columns not to show, besides the
-    protected ones."""
-    if labels is None:
-        labels = how_many_to_review(values)
-    if not isinstance(labels, Integral) or isinstance(labels, bool) or labels < 1:
-        raise SettingError(f"--labels {labels} must be at least 1.")
-    if not values:
-        raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
+    """The tasks: the first `labels` of those to review, their controls, and clear cases. `hide` names columns not to
+    show, besides the protected ones. `people`: how many people's flip sets include each label."""
+    if not rows.adverse:
+        raise SettingError(
+            "A review compares the adverse labels of two groups: name the adverse label (--adverse; in Python "
+            "fit(adverse=…)) and audit again."
+        )
     if CANNOT_TELL in rows.label_names:
         raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
-    rng, table = np.random.default_rng(check_random_state(seed)), rows.table
-    _refuse_other_rows(values, rows)
+    rng, table, groups = np.random.default_rng(check_random_state(seed)), rows.table, rows.sensitive.values.astype(str)
+    recorded = np.array(rows.label_names, dtype=object)[table.codes]
+    hide = [hide] if isinstance(hide, str) else hide
+    if unknown := [name for name in hide if name not in map(str, table.X.columns)]:
+        known = nearest(unknown[0], table.X.columns, "The table has")
+        raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
+    unseen = {*hide, *map(str, rows.sensitive.columns)}
+    shown = table.X.drop(columns=[column for column in table.X.columns if str(column) in unseen])
+    if not shown.shape[1]:
+        raise SettingError("--hide leaves no column to show.")
+    seen = set[int]()
+    for k, each in enumerate(values):
+        twice = each.position in seen
+        seen.add(each.position)
+        if twice or not (0 <= each.position < table.n and recorded[each.position] == each.label):
+            why = "occurs twice" if twice else f"has no label '{each.label}' in the table"
+            raise ReplayError(f"Invalid record: labels[{k}], training row {each.position}, {why}.")
+
+    # Whose labels: of the groups that fall short, the most likely wrong first.
+    compared_with = under_review(comparisons, rows.sensitive.name, groups)
+    values = [each for each in values if str(each.group) in compared_with]
+    if not values:
+        raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
+    labels = how_many_to_review(values) if labels is None else labels
+    if not isinstance(labels, Integral) or isinstance(labels, bool) or not 1 <= labels <= len(values):
+        names = listed(f"{rows.sensitive.name} = {name}" for name in compared_with)
+        raise SettingError(f"--labels {labels} must be from 1 to {len(values)}: so many labels of {names} are left.")
+
+    # Their controls: of those whom the groups are compared with.
+    favourable = ~np.isin(recorded, rows.adverse)
+    references = set(compared_with.values())
+    others = ~np.isin(groups, list(compared_with)) if "" in references else np.isin(groups, list(references))
+    free = ~np.isin(np.arange(table.n), list(rows.answered))
+    with single_threaded():
+        likely, favoured = likelihoods(table.X.drop(columns=list(rows.sensitive.columns)), favourable, others)
+    candidates, order = np.flatnonzero(others & ~favourable & free), [each.position for each in values]
     chosen = {each.position: each for each in values[: int(labels)]}
-    hidden = _hidden(rows, [hide] if isinstance(hide, str) else hide)
-    people = population.flip_counts if population is not None else Counter[int]()
-    may = ~np.isin(np.arange(table.n), [*chosen, *rows.answered, *people])
-    order = [*chosen, *choose_decoys(list(chosen), may, rows.labels, rows.groups.astype(str), rows.doubt, rng)]
-    order = [order[k] for k in rng.permutation(len(order))]
-    code = review_code(rows.audit, seed, order)
-    tasks = tuple(
+    controls = matched(likely, list(chosen), candidates)
+
+    # Clear cases of both labels, a quarter as many as these.
+    doubt = np.where(favourable, 1 - likely[:, 1], likely[:, 1])
+    taken = [*chosen, *controls.values()]
+    half, clear = max(LEAST_CLEAR, round(len(taken) / 4)) // 2, list[int]()
+    for side in (favourable, ~favourable):
+        undoubted = np.setdiff1d(np.flatnonzero(free & side & (doubt <= UNDOUBTED)), taken)
+        clear += rng.permutation(undoubted)[:half].tolist()
+
+    kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL) | dict.fromkeys(clear, CLEAR)
+    tasks = [
         Task(
-            id=f"{code}-{number}",
+            id="",
             position=at,
             row=plain(table.X.index[at]),
-            label=str(rows.labels[at]),
-            decoy=at not in chosen,
+            label=str(recorded[at]),
+            kind=kinds[at],
+            control=controls.get(at),
+            favoured=bool(favoured[at]),
             people=people[at],
-            doubt=round(float(rows.doubt[at]), 4),
+            doubt=chosen[at].doubt if at in chosen else round(float(doubt[at]), 4),
             wrong=chosen[at].wrong if at in chosen else None,
         )
-        for at, number in zip(order, _numbers(len(order), rng), strict=True)
+        for at in rng.permutation(list(kinds)).tolist()
+    ]
+    name, by = rows.sensitive.name, list(references - {""})
+    key = Key(
+        audit_sha256=rows.audit,
+        seed=int(seed),
+        label_names=rows.label_names,
+        adverse=rows.adverse,
+        group=" or ".join(f"{name} = {group}" for group in compared_with),
+        others=f"{name} = {by[0]}" if by else "other groups",
+        file_column=None if rows.files is None else str(rows.files.name),
+        tasks=tuple(tasks),
     )
-    shown = table.X.drop(columns=hidden).iloc[order].apply(_rounded)
-    shown = shown.assign(**{column: as_dates(shown[column]) for column in rows.dates if column in shown})
-    shown.index = pd.Index([task.id for task in tasks], name=ID)
-    expected = expected_wrong(values[: max(len(chosen), TO_REVIEW)])
-    return Review(tasks, shown, tuple(chosen.values()), rows, seed, (len(expected), expected[-1]))
+    # Ids have four digits or more, so that row numbers are not taken for them.
+    code, numbers = key.code, 1000 + rng.choice(9 * max(1000, 10 * len(tasks)), size=len(tasks), replace=False)
+    key = replace(key, tasks=tuple(replace(t, id=f"{code}-{k}") for t, k in zip(tasks, numbers, strict=True)))
+
+    positions = [task.position for task in tasks]
+    shown = shown.iloc[positions].apply(_rounded)
+    shown = shown.assign(
+        **{column: as_dates(shown[column]) for column in table.X.attrs.get(DATES, ()) if column in shown}
+    )
+    if rows.files is not None and rows.files.name not in shown:
+        shown.insert(0, rows.files.name, rows.files.iloc[positions].to_numpy())
+    shown.index = pd.Index([task.id for task in key.tasks], name=ID)
+
+    # The power, and with how many labels it would do.
+    def power(count: int) -> float:
+        pairs = controls if count == labels else matched(likely, order[:count], candidates)
+        wrong = np.array([values[k].wrong or 0.0 for k in range(count) if order[k] in pairs])
+        own, other = (favoured[[*some]] for some in (([at for at in order[:count] if at in pairs]), pairs.values()))
+        return simulated_power(wrong, own, other, len(clear))
+
+    own, would_do = power(int(labels)), None
+    if own < LIKELY:
+        steps = [count for count in (*range(20, 200, 20), *range(200, 1001, 100)) if count < len(values)]
+        would_do = next((count for count in [*steps, len(values)] if power(count) >= LIKELY), None)
+    column = table.y.name if isinstance(table.y.name, str) else None
+    asked = question(column, rows.label_names, rows.adverse)
+    return Review(key, shown, tuple(chosen.values()), asked, own, would_do)
 
 
-def review_code(audit: str, seed: int, positions: Iterable[int]) -> str:
-    """Five letters that identify a review by its audit, seed and rows; the next round has another code."""
-    text = json.dumps([audit, int(seed), [int(at) for at in positions]])
-    number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-    return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
+def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
+    """How often the answers of a reviewer who errs one time in ten show something. Of the labels with a control:
+    `wrong`, how likely each is wrong, and whether the others' standard favours it (`own`) and its control (`other`);
+    `clear`: the number of clear cases."""
+    rng, found = np.random.default_rng(0), 0
+    for _ in range(SIMULATED if len(wrong) else 0):
+        changed, also = rng.random(len(wrong)) < ERRS + (1 - 2 * ERRS) * wrong, rng.random(len(wrong)) < ERRS
+        strata = [
+            ((int(changed[own == side].sum()), int((own == side).sum())),
+             (int(also[other == side].sum()), int((other == side).sum())))
+            for side in (False, True)
+        ]  # fmt: skip
+        found += chance(strata) <= LEVEL and not guesses(int(rng.binomial(clear, ERRS)), clear)
+    return found / SIMULATED
 
 
 def _rounded(values: pd.Series) -> pd.Series:
@@ -223,31 +347,3 @@ def _rounded(values: pd.Series) -> pd.Series:
         return round(float(value), max(2, 6 - floor(log10(abs(value))))) if value and isfinite(value) else value
 
     return values.map(rounded, na_action="ignore") if pd.api.types.is_float_dtype(values.dtype) else values
-
-
-def _refuse_other_rows(values: Sequence[TrainingLabel], rows: ReviewRows) -> None:
-    """Raise an error if the record names labels that the table does not have."""
-    seen: set[int] = set()
-    for k, each in enumerate(values):
-        there = 0 <= each.position < rows.table.n and rows.labels[each.position] == each.label
-        if not there or each.position in seen:
-            why = "occurs twice" if each.position in seen else f"has no label '{each.label}' in the table"
-            raise ReplayError(f"Invalid record: labels[{k}], training row {each.position}, {why}.")
-        seen.add(each.position)
-
-
-def _hidden(rows: ReviewRows, hide: Sequence[str]) -> list[Any]:
-    X, protected = rows.table.X, set(map(str, rows.protected))
-    unknown = [name for name in hide if name not in map(str, X.columns)]
-    if unknown:
-        known = nearest(unknown[0], X.columns, "The table has")
-        raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
-    hidden = [column for column in X.columns if str(column) in protected or str(column) in hide]
-    if len(hidden) == X.shape[1]:
-        raise SettingError("--hide leaves no column to show.")
-    return hidden
-
-
-def _numbers(count: int, rng: np.random.Generator) -> NDArray[np.int64]:
-    """Random ids of four digits or more, so that row numbers are not taken for ids."""
-    return 1000 + rng.choice(9 * max(1000, 10 * count), size=count, replace=False)

@@ -5,7 +5,7 @@ tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
 tasks/instructions.txt     what to do, in a few lines
-tasks.key.json             beside the folder: each task's row, recorded label, and whether it is a decoy
+tasks.key.json             beside the folder: each task's row, recorded label and kind
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ import pandas as pd
 from butfor.errors import SettingError
 from butfor.files import RESULTS, as_csv, new_folder, save_all
 from butfor.result.record import plain, with_checksum
-from butfor.review.reviewer_page import reviewer_page
+from butfor.review.reviewer_page import reviewer_page, what_to_look_at
 from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review
 
 
@@ -42,13 +42,14 @@ def write_review(
         raise SettingError(
             f"'{folder}' contains {secret[0]}, which the reviewer must not see: name another folder for the tasks."
         )
-    names = review.rows.label_names
+    names, file_column = review.key.label_names, review.key.file_column
+    look = f"{what_to_look_at(file_column)} Take the tasks in any order."
     shown = {
         folder / "tasks.csv": as_csv(_with_column_to_fill(review.shown)),
         folder / "tasks.json": json.dumps(studio_tasks(review.shown), indent=1, ensure_ascii=False),
         folder / "label_config.xml": label_config(review.question, names),
-        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(names)),
-        folder / "review.html": reviewer_page(review.shown, review.question, names, CANNOT_TELL),
+        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(names), look),
+        folder / "review.html": reviewer_page(review.shown, review.question, names, CANNOT_TELL, file_column),
     }
     there = [path for path in (*shown, key) if path.exists()]
     if there and not overwrite:
@@ -57,7 +58,7 @@ def write_review(
             "--overwrite."
         )
     with new_folder(folder), new_folder(key.parent):
-        save_all(shown | {key: json.dumps(key_record(review), indent=1, ensure_ascii=False)})
+        save_all(shown | {key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False)})
     return list(shown), key
 
 
@@ -66,6 +67,7 @@ def key_of(folder: Path) -> Path:
     return folder.with_name(f"{folder.name}.key.json")
 
 
+SECRET = {"note": "Not for the reviewer: each task's training row, recorded label, and why it is asked."}
 INSTRUCTIONS = """\
 Which label is right for this person? {}
 
@@ -76,8 +78,9 @@ Or fill in tasks.csv, one row per person. Write into its column 'label' the labe
 
     {}
 
-If you cannot tell, write 'cannot tell'. Judge every person only by what is shown, in any order; do not look anybody up.
-Do not change the column 'id': it names the review and the task.
+If you cannot tell, write 'cannot tell'. Do not change the column 'id': it names the review and the task.
+
+{}
 
 Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
 the answers as JSON.
@@ -109,16 +112,3 @@ def label_config(asked: str, names: Sequence[str]) -> str:
         ElementTree.SubElement(choices, "Choice", value=name)
     ElementTree.indent(view)
     return ElementTree.tostring(view, encoding="unicode") + "\n"
-
-
-def key_record(review: Review) -> dict[str, Any]:
-    """The key as written; `review.key` reads and checks it."""
-    return with_checksum(
-        {
-            "note": "Not for the reviewer: each task's training row, recorded label, and whether it is a decoy.",
-            "audit_sha256": review.rows.audit,
-            "seed": int(review.seed),
-            "label_names": list(review.rows.label_names),
-            "tasks": [asdict(task) for task in review.tasks],
-        }
-    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import reduce
 from operator import or_
@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.check import Concern, check_table
+from butfor.data.check import Concern, concerns_of
 from butfor.data.labels import label_names, label_number
-from butfor.data.proxies import check_groups
+from butfor.data.read import ASIDE, as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.learn.capabilities import usual_members
@@ -24,7 +24,8 @@ from butfor.learn.engines import own_fit_engine
 from butfor.learn.ensemble import Ensemble, single_learner, with_cut, with_split
 from butfor.learn.learners import as_learner, few_threads, first_model, seed_matters, seed_note
 from butfor.learn.named import default_model
-from butfor.learn.protocols import BIAS, Floats, Learner, Model, Table
+from butfor.learn.protocols import BIAS, Floats, Learner, MakesLearner, Model, Table
+from butfor.learn.steps import preprocesses
 from butfor.learn.threshold import parse_threshold
 from butfor.progress import Progress
 from butfor.prove import provable
@@ -36,7 +37,8 @@ from butfor.run.cut import cut_of, pool_of
 from butfor.run.fitted import Fitted, Labelled, Settings
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask
-from butfor.validate import as_labels, as_table, as_weights, like_training, training_table
+from butfor.standard.members import references_of
+from butfor.validate import as_clusters, as_weights, labelled, like_training, numbered, training_table
 
 
 def fit(
@@ -47,6 +49,7 @@ def fit(
     sensitive_features: Any,
     sensitive_bands: Cuts | None = None,
     sample_weight: Any = None,
+    cluster: Any = None,
     validation: tuple[Any, Any] | None = None,
     adverse: Any = None,
     reference: Any = None,
@@ -57,19 +60,26 @@ def fit(
 ) -> Fitted:
     """Check the table, train the model, choose the search."""
     settings.check()
-    X = as_table(X)
-    y = as_labels(X, y)
+    progress, notes = progress or Progress(), list[str]()
+    beside = (sensitive_features, sample_weight, cluster)
+    X, y, (sensitive_features, sample_weight, cluster) = labelled(X, y, *beside, note=notes.append)
+    given = default_model(len(X)) if settings.model is None else settings.model
+    whole, X = X, _without_dates(X, given, settings.encoder, notes)
+    X, clusters = as_clusters(X, cluster)
+    X.attrs[ASIDE] = tuple(column for column in whole.columns if column not in X.columns)
     taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
     if taken:
         raise TableError(f"Column {listed(taken)} has a name that results use themselves; rename it.")
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-    progress = progress or Progress()
+    references = references_of(reference, sensitive.each)
+    weights = as_weights(X, sample_weight, sensitive)
     with progress:
         progress.phase("checking the table")
-        concerns = note_concerns([*check_table(X, y), *check_groups(X, sensitive)], progress)
-        given = default_model(len(X)) if settings.model is None else settings.model
+        for line in notes:
+            progress.note(line)
+        concerns = note_concerns(concerns_of(X, y, sensitive), progress)
         learner = as_learner(given, settings.encoder, settings.random_state)
-        table, kept = training_table(learner, X, y, validation, as_weights(X, sample_weight))
+        table, kept = training_table(learner, X, y, validation, weights, clusters, progress.note)
         names = _names(table, y, label_names)
         favours, sides, side = _sides(names, table.classes, adverse)
         budget = budget_in_labels(settings.budget, table.n)
@@ -107,31 +117,78 @@ def fit(
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(table),
-        reference=reference,
-        also_labelled=labelled_rows(table, sensitive, also_labelled),
+        reference=references,
+        also_labelled=labelled_rows(table, sensitive, also_labelled, progress.note),
         pool=competing,
     )
 
 
-def labelled_rows(table: Table, sensitive: Sensitive, given: Sequence[Any]) -> Labelled | None:
-    """More labelled rows: those set aside and those given as (X, y) or (X, y, protected attribute); if none are given,
-    the validation rows."""
-    parts: list[tuple[pd.DataFrame, pd.Series, Any]] = []
+def _without_dates(X: pd.DataFrame, model: Any, encoder: Any, notes: list[str]) -> pd.DataFrame:
+    """The table with dates and decimals as numbers, unless the model does its own preprocessing."""
+    raw = isinstance(model, Learner) or isinstance(encoder, str)
+    if raw or (encoder is None and not isinstance(model, MakesLearner) and preprocesses(model)):
+        return X.copy(deep=False)
+    return as_numbers(X, X.columns, notes.append)
+
+
+def labelled_rows(
+    table: Table,
+    sensitive: Sensitive,
+    given: Sequence[Any],
+    note: Callable[[str], None] = lambda line: None,
+) -> Labelled | None:
+    """More labelled rows: those set aside; those `given` as (X, y, protected attribute, clusters, weights), of which
+    the last three may be left out; and the validation rows, unless they are among these or something about them stands
+    beside the table."""
+    parts: list[Labelled] = []
+    steering = np.empty(0, np.int64)
+
+    def add(X: pd.DataFrame, y: pd.Series, groups: Any = None, cluster: Any = None, weight: Any = None) -> None:
+        codes = numbered(table, y, "also_labelled")
+        parts.append(Labelled(X, codes, sensitive.of_people(X, groups), cluster, weight, steering))
+
     if table.whole is not None:
-        X, y, kept = table.whole
-        aside = np.setdiff1d(np.arange(len(X)), kept)
-        parts.append((X.iloc[aside], y.iloc[aside], sensitive.values[aside] if sensitive.blind else None))
-    elif table.validation is not None and not sensitive.blind and not given:
-        parts.append((*table.validation, None))
-    if given:
-        X = as_table(given[0])
-        parts.append((X, as_labels(X, given[1]), given[2] if len(given) > 2 else None))
+        X, y, _, aside, weight, cluster = table.whole
+        beside = (sensitive.values if sensitive.blind else None, cluster, weight)
+        add(X.iloc[aside], y.iloc[aside], *(None if each is None else each[aside] for each in beside))
+        steering = np.arange(len(aside))
+    if len(given):
+        beside = (*given[2:], None, None, None)[:3]
+        X, y, (groups, cluster, weight) = labelled(*given[:2], *beside, note=note, what="labels of also_labelled")
+        column = [name for name in table.X.attrs.get(ASIDE, ()) if name in X.columns]
+        X, cluster = as_clusters(X, column[0] if column else cluster)
+        for name, own, theirs in (("cluster", table.cluster, cluster), ("sample_weight", table.weight, weight)):
+            if own is not None and theirs is None:
+                raise SettingError(
+                    f"The training rows have {name}, so also_labelled needs it too: (X, y, sensitive_features, "
+                    "cluster, sample_weight), with None for what there is not."
+                )
+        add(like_training(X, table.X), y, groups, cluster, as_weights(X, weight))
+    if table.validation is not None and table.whole is None:
+        X, y = table.validation
+        places = [] if not parts else _places_of(X, table.validation_codes, parts[0])
+        if places:
+            steering = places[0]
+        elif not sensitive.blind and table.weight is None and table.cluster is None:
+            add(X, y)
+            parts, steering = parts[::-1], np.arange(len(X))
     if not parts:
         return None
-    rows = [like_training(X, table.X) for X, _, _ in parts]
-    codes = [table.numbers_of(y) for _, y, _ in parts]
-    groups = [sensitive.of_people(X, beside) for X, (_, _, beside) in zip(rows, parts, strict=True)]
-    return Labelled(pd.concat(rows), np.concatenate(codes), np.concatenate(groups))
+
+    def joined(name: str) -> Any:
+        return np.concatenate([getattr(part, name) for part in parts])
+
+    cluster = None if table.cluster is None else joined("cluster")
+    weight = None if table.weight is None else joined("weight")
+    return Labelled(pd.concat([part.X for part in parts]), joined("codes"), joined("groups"), cluster, weight, steering)
+
+
+def _places_of(X: pd.DataFrame, codes: NDArray[np.int64], part: Labelled) -> list[NDArray[np.int64]]:
+    """Where these rows are among others: the first or last of them, or those of the same index, if they are equal."""
+    first, index = np.arange(len(X)), part.X.index
+    tried = [first, first + len(part.X) - len(X), *([index.get_indexer(X.index)] if index.is_unique else [])]
+    inside = [at for at in tried if len(X) <= len(part.X) and (at >= 0).all()]
+    return [at for at in inside if part.X.iloc[at].equals(X) and np.array_equal(part.codes[at], codes)]
 
 
 def with_settings(fitted: Fitted, settings: Settings) -> Fitted:

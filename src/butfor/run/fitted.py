@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -11,10 +11,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import clusters_in
 from butfor.data.check import Concern
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError, listed
 from butfor.learn.capabilities import Encoded, Margin, members_of
 from butfor.learn.decision_split import decides_one
 from butfor.learn.engines import check_engine, choose_engine
@@ -30,8 +31,8 @@ from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask, Situation
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
-from butfor.standard.members import attributes_of, table_order
-from butfor.validate import as_labels, as_table, like_training
+from butfor.standard.members import table_order
+from butfor.validate import as_labels, as_table, like_training, numbered
 
 DRAWS = 99
 LOOKED_AT = 20
@@ -79,11 +80,16 @@ class Settings:
 
 
 class Labelled(NamedTuple):
-    """Labelled rows that the model was not trained on: labels by number, groups by name."""
+    """Labelled rows that the model was not trained on: labels by number, groups by name; clusters and weights where
+    the training rows have them."""
 
     X: pd.DataFrame
     codes: NDArray[np.int64]
     groups: NDArray[np.object_]
+    cluster: NDArray[np.object_] | None
+    weight: NDArray[np.float64] | None
+    steering: NDArray[np.int64]
+    """Positions of the rows that decide when a network stops training."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -115,8 +121,8 @@ class Fitted:
     concerns: tuple[Concern, ...]
     origin: dict[str, Any]
     data_hash: str
-    reference: Any = None
-    """The group that others are compared with; None means all others."""
+    reference: dict[str, str] = field(default_factory=dict)
+    """By attribute the group that others are compared with; without one, with all others."""
     also_labelled: Labelled | None = None
     pool: pd.DataFrame | None = None
     """The rows that compete for places under a "top" threshold."""
@@ -213,12 +219,8 @@ class Fitted:
         self, X: Any, y: Any = None, sensitive_features: Any = None
     ) -> tuple[Situation, NDArray[np.int64] | None]:
         """The people of a table and their recorded labels by number, if known."""
-        X, truth = as_table(X), None
-        if y is not None:
-            labels = as_labels(X, y)
-            if unknown := set(labels.unique()) - set(self.classes):
-                raise TableError(f"The labels of these people include {listed(unknown)}, which no training row has.")
-            truth = np.searchsorted(self.classes, labels.to_numpy().astype(self.classes.dtype))
+        X = as_table(X)
+        truth = None if y is None else numbered(self.table, as_labels(X, y), "these people")
         X = like_training(X, self.table.X)
         return self.situation(X, self.sensitive.of_people(X, sensitive_features)), truth
 
@@ -231,7 +233,7 @@ class Fitted:
         """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
         in X."""
         parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
-        rows = pd.concat([*parts, *([] if X is None else [as_table(X)])])
+        rows = pd.concat([*parts, *([] if X is None else [like_training(as_table(X), self.table.X)])])
         encoded = self.model.capability(Encoded)
         if encoded is not None:
             return [*self.sensitive.remarks, *encoded.encoder.remarks(rows)]
@@ -252,23 +254,26 @@ def compare_labelled(
     """Compare groups on all labelled rows, in the table's order. Doubts are those of the training rows and, if they
     took part, of the validation rows. `favourable [classes]`: which labels are favourable."""
     X, labels, training = table.X, favourable[table.codes], np.arange(table.n)
-    steering = np.empty(0, np.int64)
-    if more is not None and table.weight is None:  # their weights are not known
+    cluster, weight, steering = table.cluster, table.weight, np.empty(0, np.int64)
+    if more is not None:
         X = pd.concat([X, more.X])
         order = table_order(X)
+        X.attrs = table.X.attrs
         X, labels = X.iloc[order], np.concatenate([labels, favourable[more.codes]])[order]
-        sensitive = replace(sensitive, values=np.concatenate([sensitive.values, more.groups])[order])
-        training = np.argsort(order)[: table.n]
-        if table.validation is not None and X.index.is_unique:
-            steering = X.index.get_indexer(table.validation[0].index)
+        values = np.concatenate([sensitive.values, more.groups])[order]
+        sensitive = replace(sensitive, values=values, combinations=sensitive.combinations_of(X))
+        cluster = None if cluster is None else np.concatenate([cluster, more.cluster])[order]
+        weight = None if weight is None else np.concatenate([weight, more.weight])[order]
+        places = np.argsort(order)
+        training, steering = places[: table.n], places[table.n + more.steering]
     found = compare(
         X,
         labels,
-        attributes_of(sensitive, X),
+        sensitive.each,
         draws=draws,
-        weight=table.weight,
+        cluster=None if cluster is None else clusters_in(cluster),
+        weight=weight,
         explain=bool(draws),
         **how,
     )
-    known = len(steering) > 0 and bool((steering >= 0).all())
-    return replace(found.of_rows(training), validation=found.of_rows(steering) if known else None)
+    return replace(found.of_rows(training), validation=found.of_rows(steering) if len(steering) else None)

@@ -33,21 +33,30 @@ def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequenc
 
 
 def check_finds(
-    trainer: Trainer, seeds: Sequence[int], finds: Sequence[Find], without: Mapping[int, Floats]
+    trainer: Trainer, looks: Sequence[Sequence[int]], finds: Sequence[Find], without: Mapping[int, Floats]
 ) -> Iterator[tuple[int, FreshSeeds]]:
-    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `without`: each person's
-    logits without flips."""
-    sets = list(dict.fromkeys(find.flips for find in finds))
-    step = max(1, 4 * trainer.bound.at_once // len(seeds))
-    for first in range(0, len(sets), step):
-        some = sets[first : first + step]
-        trainings = [Training(flips, seed) for flips in some for seed in seeds]
-        logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
-        for find in finds:
-            if find.flips in some:
-                both = without[find.person], logits[some.index(find.flips), :, find.person]
+    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `looks`: seeds that are tried
+    one list after the other, by finds that are still open. `without`: each person's logits without flips under all
+    seeds."""
+    known: dict[int, Floats] = {find.person: np.empty(0, np.float32) for find in finds}
+    most = sum(map(len, looks))
+    for seeds in filter(len, looks):
+        sets, left = list(dict.fromkeys(find.flips for find in finds)), list[Find]()
+        step = max(1, 4 * trainer.bound.at_once // len(seeds))
+        trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
+        for first in range(0, len(sets), step):
+            some = sets[first : first + step]
+            trainings = [Training(flips, seed) for flips in some for seed in seeds]
+            logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
+            for find in (find for find in finds if find.flips in some):
+                new = logits[some.index(find.flips), :, find.person]
+                known[find.person] = np.append(known[find.person], new)
+                both = without[find.person][: len(known[find.person])], known[find.person]
                 before, after = (changes_decision(each, find.prediction) for each in both)
-                yield find.person, FreshSeeds.of(before, after, both)
+                fresh = FreshSeeds.of(before, after, both)
+                left += [find] * fresh.open_until(most)
+                yield find.person, fresh
+        finds = left
 
 
 def changes_decision(logits: Floats, decision: int) -> NDArray[np.bool_]:

@@ -24,6 +24,7 @@ from butfor.progress import PEOPLE, Progress, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank import checked_scores
 from butfor.rank.mix import leader_words
+from butfor.result.fresh import FIRST_LOOK
 from butfor.rules import Allowed
 from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import Find, changes_decision, check_finds, logits_without_flips, side_effects
@@ -243,13 +244,14 @@ class Runner:
         seeds = self.fitted.seeds
         if not seeds or not self.searches:
             return
-        self.progress.phase("fresh seeds", len(seeds) * (1 + len({find.flips for find in self.finds})))
+        self.progress.phase("fresh seeds", len(seeds))
         try:
             without = logits_without_flips(self.trainer, seeds, [search.number for search in self.searches])
             for person, logits in without.items():
                 decision = int(self.situation.predictions[person])
                 self.note(person, without_flips=int(changes_decision(logits, decision).sum()))
-            for person, fresh in check_finds(self.trainer, seeds, self.finds, without):
+            looks = seeds[:FIRST_LOOK], seeds[FIRST_LOOK:]
+            for person, fresh in check_finds(self.trainer, looks, self.finds, without):
                 self.note(person, fresh=fresh, without_flips=None)
         except Stopped:
             left = sum("fresh" not in self.extra.get(find.person, {}) for find in self.finds)
@@ -300,7 +302,7 @@ class Runner:
         finds = FOUND * len(people) + len(self.eligible) - len(people)
         searched = sum(strategy.usual(size, budget, trainer.members) for size in sizes)
         sets = ranking.trial(len(people)) + searched + finds
-        trainings = sets * trainer.members + len(fitted.seeds) * (1 + finds)
+        trainings = sets * trainer.members + len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds
         if limits.retrainings is not None:
             trainings = min(trainings, limits.retrainings)
         again = (

@@ -1,8 +1,7 @@
-"""Flips many labels together, retrains, and reports whose decisions change; for reviews and for closing a gap."""
+"""Flips many labels together, retrains, and reports whose decisions change; for reviews and worlds."""
 
 from __future__ import annotations
 
-import time
 from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
@@ -11,25 +10,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, TableError, listed
 from butfor.learn.decision_split import decides_one
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
-from butfor.result.labels import ChangedDecision, ClosedGap
-from butfor.result.population import SMALL_GROUP
+from butfor.result.labels import ChangedDecision
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import changes_decision
 from butfor.situation import Situation
-from butfor.standard.groups import Standards
-from butfor.stopping import Stop
 from butfor.train import Trainer
-
-BY = ("selection", "true positive")
-"""Rates of favourable decisions: among all people, or among those with a favourable label."""
-DOUBTED = 0.5
-"""Doubt above which a label may be flipped to close a gap."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,86 +109,3 @@ class FlipTrial:
             row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
             found.append(ChangedDecision(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
         return tuple(found)
-
-
-def close_gap(
-    order: NDArray[np.int64],
-    standards: Standards,
-    tried: FlipTrial,
-    by: str = BY[0],
-    groups: Sequence[Any] | None = None,
-    within: float = 0.01,
-    stop: Stop | None = None,
-) -> ClosedGap:
-    """The shortest prefix of the doubted labels of the group with the lower rate, in their `order`, that brings its
-    rate within `within` of the other's, or beyond. Found by bisection, since more flips raise the rate further."""
-    if isinstance(within, bool) or not isinstance(within, (int, float)) or not 0 <= within < 1:
-        raise SettingError(f"within={within!r} must be a share from 0 up to 1, such as 0.01 for one point.")
-    if stop is not None and stop.seconds is not None:
-        tried.trainer.flag.set_deadline(time.monotonic() + stop.seconds)
-    counted = _counted(tried, by)
-    low, high = _two(tried, counted, groups)
-    doubted = [int(at) for at in order if standards.doubt[at] > DOUBTED and str(standards.groups[at]) == low]
-
-    def gap(logits: Floats) -> float:
-        return tried.rate(logits, counted[high]) - tried.rate(logits, counted[low])
-
-    def prefix(k: int) -> FlipSet:
-        return tuple(sorted(doubted[:k]))
-
-    def reaches(k: int) -> bool:
-        return gap(tried.trainer.retrain([prefix(k)])[0]) <= within
-
-    def closed(logits: Floats) -> bool:
-        return abs(gap(logits)) <= within
-
-    before = gap(tried.everyone.logits)
-    steps = len(doubted).bit_length() + 2
-    tried.trainer.progress.phase("closing the gap", (steps * tried.trainer.members + 2 * len(tried.seeds)))
-    fewest = 0 if before <= within else len(doubted)
-    if fewest and reaches(fewest):
-        least = 0  # not enough
-        while fewest - least > 1:
-            middle = (least + fewest) // 2
-            least, fewest = (least, middle) if reaches(middle) else (middle, fewest)
-    flips = prefix(fewest)
-    after = tried.confirmed(flips)
-    members = tried.trainer.member_logits(flips) if tried.trainer.holds(flips) else after[None]
-    fresh = tried.fresh(flips)
-    return ClosedGap(
-        by=by,
-        groups=(low, high),
-        within=within,
-        gap=(before, gap(after)),
-        closed=closed(after),
-        doubted=len(doubted),
-        members=(sum(map(closed, members)), len(members)),
-        fresh=None if fresh is None else (sum(map(closed, fresh)), len(fresh)),
-        **tried.flip(flips),
-    )
-
-
-def _counted(tried: FlipTrial, by: str) -> dict[str, NDArray[np.bool_]]:
-    """Per group, the people whose decisions count."""
-    if by not in BY:
-        raise SettingError(f"by={by!r} must be one of {listed(BY)}.")
-    if by == BY[0]:
-        return tried.groups
-    if tried.truth is None:
-        raise SettingError("True positive rates need the people's recorded labels: give y.")
-    deserving = tried.everyone.table.sides(tried.truth) == bool(tried.favourable)
-    return {group: ours & deserving for group, ours in tried.groups.items()}
-
-
-def _two(tried: FlipTrial, counted: dict[str, NDArray[np.bool_]], given: Sequence[Any] | None) -> tuple[str, str]:
-    """The two groups, lower rate first: those named, or the two furthest apart."""
-    large = [group for group, people in counted.items() if people.sum() >= SMALL_GROUP]
-    if given is not None:
-        named = list(dict.fromkeys(map(str, given)))
-        if len(named) != 2 or not set(named) <= set(counted):
-            raise SettingError(f"groups={listed(given)}: name two of {listed(counted)}.")
-        large = named
-    if len(large) < 2:
-        raise TableError(f"There is no gap to close: two groups of at least {SMALL_GROUP} people are needed.")
-    ranked = sorted(large, key=lambda group: tried.rate(tried.everyone.logits, counted[group]))
-    return ranked[0], ranked[-1]

@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor._version import __version__
+from butfor.data.read import DATES, date_of
 from butfor.learn.ensemble import CutModel, pulls_of, record_gaps
 from butfor.learn.protocols import FlipSet
 from butfor.provenance import versions
@@ -33,13 +34,14 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
     """One verdict per person, in their order; a person without a search is not eligible. `doubt`: of each label."""
     situation, table = runner.situation, runner.situation.table
     searches = {search.number: search for search in runner.searches}
+    dates = table.X.attrs.get(DATES, ())
     pulled, switched = pulls_of(situation.model, situation.people), changed_by_switch(situation)
 
     @cache
     def flip(position: int) -> Flip:
         known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
         label = situation.label_names[table.codes[position]]
-        return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position), known)
+        return Flip(int(position), plain(table.X.index[position]), label, _cells(table.X, position, dates), known)
 
     found = []
     for k, case in enumerate(runner.cases):
@@ -50,7 +52,7 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             case=int(case),
             row=plain(situation.people.index[k]),
             group=plain(situation.groups[k]),
-            values=_cells(situation.people, k),
+            values=_cells(situation.people, k, dates),
             logit=float(situation.logits[k]),
             flippable=int(runner.psi.counts[k]),
             eligible=search is not None,
@@ -153,10 +155,10 @@ def _course(runner: Runner, search: Searched) -> dict[str, Any]:
     }
 
 
-def _cells(table: pd.DataFrame, position: int) -> dict[str, Cell]:
-    """A row; every value keeps its column's type."""
+def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str, Cell]:
+    """A row; every value keeps its column's type, and days are dates again."""
     row = table.iloc[[position]].astype(object).iloc[0]
-    return {str(name): plain(value) for name, value in row.items()}
+    return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
 
 
 # --- the run ------------------------------------------------------------------------------------------
@@ -185,6 +187,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         set_aside=table.set_aside,
         validated=table.validation is not None,
         weighted=table.weight is not None,
+        clustered=table.cluster is not None,
     )
     return Run(
         butfor=__version__,
@@ -197,7 +200,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         blind=sensitive.blind,
         label_names=tuple(fitted.label_names),
         adverse=adverse_labels(fitted),
-        reference=tuple(map(str, np.atleast_1d(fitted.reference if fitted.reference is not None else ()))),
+        reference=fitted.reference,
         learner=builtins_of(fitted.learner.record()),
         learner_name=fitted.learner.name,
         seeded=fitted.seeded,
@@ -238,8 +241,12 @@ def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
     lost = record_gaps(fitted.learner)
     if data.table is None:
         lost.append(f"data: {data.source}")
-    if data.weighted:
-        lost.append("sample_weight: given in Python")
+    for name, known, column in (
+        ("sample_weight", data.weighted, data.weight),
+        ("cluster", data.clustered, data.cluster),
+    ):
+        if known and column is None:
+            lost.append(f"{name}: given in Python")
     for name, rule in (("phi", fitted.phi), ("psi", fitted.psi)):
         if not rule.rebuildable:
             lost.append(f"{name}: {rule.text}, which is a function or a mask")

@@ -20,6 +20,8 @@ from zlib import crc32
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
+from scipy.special import ndtr
 
 from butfor.errors import Stopped
 from butfor.learn.decision_split import decides_one
@@ -65,12 +67,22 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
     shortfall = float(rng.normal(comparison.difference, comparison.error or 0.0))
 
     def drawn(rows: Standards) -> FlipSet:
-        return tuple(map(int, np.flatnonzero(rng.random(len(rows.groups)) < rows.wrong_at(group, shortfall))))
+        return tuple(map(int, np.flatnonzero(_uniforms(rows, rng) < rows.wrong_at(group, shortfall))))
 
     flips = drawn(standards)
     seeds: list[int | None] = [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
     trainings = tuple(Training(flips, each) for each in seeds)
     return DrawnWorld(seed, shortfall, flips, trainings, drawn(standards.validation) if standards.validation else ())
+
+
+def _uniforms(rows: Standards, rng: np.random.Generator) -> NDArray[np.float64]:
+    """A number from 0 to 1 per row; those of a cluster go together as far as its labels do."""
+    if rows.cluster is None or not rows.correlation:
+        return rng.random(len(rows.groups))
+    shared = rng.standard_normal(int(rows.cluster.max()) + 1)[rows.cluster]
+    apart = rng.standard_normal(len(shared))
+    found: NDArray[np.float64] = ndtr(np.sqrt(rows.correlation) * shared + np.sqrt(1 - rows.correlation) * apart)
+    return found
 
 
 def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:

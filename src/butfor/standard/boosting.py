@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from butfor import stopping
+from butfor.errors import TableError
 from butfor.standard.inputs import Inputs, dense
 
 Floats = NDArray[np.float64]
@@ -25,9 +26,12 @@ SHRINKAGE = 1.0
 """Added to the curvature of a leaf, so that small leaves say little."""
 LEAST_CURVATURE = 3.0
 """A leaf with less, about twelve labels of even odds, is not split off."""
-CUTS = 16
-"""A number is asked about at this many quantiles."""
-
+TIED = 1e-4
+"""Of questions as good as the best to within this share the first is asked, so that rounding does not decide."""
+CUTS, QUESTIONS = 16, 4000
+"""A number is asked about at this many quantiles, at fewer if there would be more questions in all."""
+MOST_INPUTS = 2000
+"""Both models of more inputs would take minutes on a small table."""
 
 ROWS_AT_ONCE = 8192
 """Rows whose answers are held while they are predicted: as many as stay in a core's cache."""
@@ -44,14 +48,20 @@ class Questions:
 
     @classmethod
     def of(cls, inputs: Inputs) -> Questions:
+        if inputs.shape[1] > MOST_INPUTS:
+            raise TableError(
+                f"The columns make {inputs.shape[1]} inputs (one per number, one per value of text), and groups are "
+                f"compared by at most {MOST_INPUTS}. Drop columns that had no part in the decisions, or combine them."
+            )
+        most = min(CUTS, max(1, QUESTIONS // max(1, inputs.shape[1])))
         about, asked = list[int](), list[float]()
         by_column: Any = inputs if isinstance(inputs, np.ndarray) else inputs.tocsc()
         for column in range(inputs.shape[1]):
             values = dense(by_column[:, [column]])[:, 0]
             found = np.unique(values)
             cuts = found[:-1]
-            if len(cuts) > CUTS:
-                cuts = np.unique(np.quantile(values, np.arange(1, CUTS + 1) / (CUTS + 1), method="lower"))
+            if len(cuts) > most:
+                cuts = np.unique(np.quantile(values, np.arange(1, most + 1) / (most + 1), method="lower"))
                 cuts = cuts[cuts < found[-1]]
             about += [column] * len(cuts)
             asked += cuts.tolist()
@@ -148,6 +158,8 @@ def fit_boosting(
 def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[NDArray[np.int64], Singles]:
     """Per node and table the question that lowers the loss most, −1 where none may be asked, and the sums of the rows
     that say yes to it."""
+    if not yes.shape[-1]:  # all columns are constant
+        return np.full(yes.shape[1:3], -1), np.zeros(yes.shape[:3], np.float32)
     gradient, curvature = yes
     all_gradient, all_curvature = total[..., None]
     gain = gradient**2 / (np.abs(curvature) + SHRINKAGE)
@@ -155,7 +167,7 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
     gain[(curvature < LEAST_CURVATURE) | (all_curvature - curvature < LEAST_CURVATURE)] = -1
     if barred is not None:
         gain[:, barred] = -1
-    best = gain.argmax(axis=-1)
+    best = (gain >= (1 - TIED) * gain.max(axis=-1, keepdims=True)).argmax(axis=-1)
     at = best[..., None]
     asks = np.take_along_axis(gain, at, -1)[..., 0] >= 0
     taken = np.where(asks, np.take_along_axis(yes, at[None], -1)[..., 0], np.float32(0))

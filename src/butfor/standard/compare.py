@@ -15,24 +15,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.data.labels import label_names, label_number
-from butfor.data.proxies import check_groups
+from butfor.columns import clusters_in
+from butfor.data.check import concerns_of
+from butfor.data.labels import MOST_CLASSES, label_names, label_number
+from butfor.data.read import as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
+from butfor.learn.protocols import label_values
 from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
-from butfor.progress import Progress
+from butfor.progress import Progress, shown
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
 from butfor.standard.explain import ColumnMove, column_moves, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
-from butfor.standard.inference import Drawn, disagree, p_values
-from butfor.standard.inputs import LARGE, Floats, Mask
-from butfor.standard.members import attributes_of, clusters_of, codes_of, groups_of, missing_values
+from butfor.standard.inference import Drawn, bounds, disagree, p_values
+from butfor.standard.inputs import LARGE, Floats, Mask, Rows
+from butfor.standard.members import codes_of, groups_of, missing_values
 from butfor.standard.model import TwoModels, standard_of
 from butfor.standard.null import OneStandard
-from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 from butfor.standard.slices import Slice, Slicing, in_order, slices_of
 from butfor.standard.wrong import suspects
-from butfor.validate import as_labels, as_table, as_weights
+from butfor.validate import as_clusters, as_weights, labelled
 
 
 def compare_standards(
@@ -49,7 +52,7 @@ def compare_standards(
     n_jobs: int | None = -1,
     random_state: int = 0,
     sensitive_bands: Cuts | None = None,
-    progress: Progress | None = None,
+    progress: Progress | bool | None = None,
 ) -> Standards:
     """Compare each group's labels with those of comparable people in other groups.
 
@@ -64,8 +67,9 @@ def compare_standards(
         combinations too.
     adverse : label or list of labels
         What people would rather not get.
-    reference : group or list of groups, optional
-        The group to compare with, instead of all others; of several attributes, one group each.
+    reference : group, list of groups or dict, optional
+        The group to compare with, instead of all others; of several attributes, one group each. A value that several
+        attributes have needs its attribute: {"black": "no", "married": "yes"}.
     cluster : str or array, optional
         A column, or a value per row: rows with the same value are decisions about one person, advert or household.
     standard : classifier, optional
@@ -74,6 +78,8 @@ def compare_standards(
         Tables drawn under one standard for everybody, for intervals and p-values.
     sample_weight : array, optional
         One weight per row.
+    progress : Progress or bool, optional
+        Shows progress: by default in a terminal or notebook, never with False.
 
     Returns
     -------
@@ -92,11 +98,14 @@ def compare_standards(
     """
     check_n_jobs(n_jobs)
     check_random_state(random_state)
-    X = as_table(X)
-    y = as_labels(X, y)
+    progress, beside = shown(progress), (sensitive_features, cluster, sample_weight)
+    X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
+    X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
     if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:
         raise SettingError(f"draws={draws!r} must be a whole number from 0 up.")
     codes, classes = pd.factorize(y, sort=True)
+    if len(classes) > MOST_CLASSES:
+        label_values(np.asarray(classes))  # raises an error that says what to do
     known = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
     coded = bool(known) and set(classes) <= set(known)
     named = tuple(known[label] for label in classes) if coded else label_names(classes, y.name)
@@ -108,21 +117,22 @@ def compare_standards(
             f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
         )
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    concerns = concerns_of(X, y, sensitive)
     found = compare(
         X,
         np.isin(codes, good),
-        attributes_of(sensitive, X, sensitive_features),
+        sensitive.each,
         names=(" or ".join(named[k] for k in bad), " or ".join(named[k] for k in good)),
         reference=reference,
-        cluster=cluster,
+        cluster=None if cluster is None else clusters_in(cluster),
         standard=standard,
         draws=int(draws),
-        weight=as_weights(X, sample_weight),
+        weight=as_weights(X, sample_weight, sensitive),
         n_jobs=n_jobs,
         random_state=random_state,
         progress=progress,
     )
-    return replace(found, proxies=tuple(map(str, check_groups(X, sensitive))))
+    return replace(found, proxies=tuple(map(str, concerns)))
 
 
 def compare(
@@ -132,7 +142,7 @@ def compare(
     *,
     names: tuple[str, str],
     reference: Any = None,
-    cluster: Any = None,
+    cluster: Rows | None = None,
     standard: Any = None,
     draws: int = 99,
     weight: Floats | None = None,
@@ -145,10 +155,11 @@ def compare(
     """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
     after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion."""
     progress = progress or Progress()
+    if weight is not None:  # only ratios matter: penalties would count for less where weights are large
+        weight = weight / weight.mean()
     whole, labels = attributes[-1], favourable.astype(np.float64)
-    clusters, cluster_column = clusters_of(cluster, X)
-    protected = [column for attribute in attributes for column in attribute.columns]
-    inputs = X.drop(columns=list(dict.fromkeys([*protected, *cluster_column])))
+    clusters, protected = cluster, [column for attribute in attributes for column in attribute.columns]
+    inputs = X.drop(columns=list(dict.fromkeys(protected)))
     if not inputs.shape[1]:
         raise TableError(
             "The table has only protected columns: there is nothing to learn a standard from. Add columns."
@@ -157,7 +168,8 @@ def compare(
     if not groups:
         raise TableError(f"No group can be compared. {' '.join(left_out)}")
     with progress, single_threaded(), warnings.catch_warnings():
-        progress.phase("the other groups' standard")
+        of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
+        progress.phase("the other groups' standard", len(groups) * (1 + 2 * explain) + len(of_whole), "steps")
         encoded = TwoModels.of(inputs)
         folds = folds_of(len(X), clusters, random_state)
         opinions = [(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
@@ -166,24 +178,32 @@ def compare(
         del slicing  # as large as all of the groups' together
         if len(X) > LARGE:
             give_back_memory()
-        standard, compared = standard_of(standard, inputs, encoded), side_by_side(n_jobs, Opinion.of, opinions)
-        work = Work(standard, encoded, groups, compared, weight, slicings)
-        recorded, probabilities, outcomes = zip(
-            *side_by_side(n_jobs, work.shares, [(place, labels[None]) for place in range(len(groups))]), strict=True
-        )
+        standard = standard_of(standard, inputs, encoded)
+        compared = side_by_side(n_jobs, Opinion.of, opinions, progress)
+        null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
+        parts = [EVERYBODY] * len(groups)
+        if draws and explain and isinstance(standard, TwoModels):
+            parts = [opinion.part(clusters) for opinion in compared]
+        work = Work(standard, encoded, groups, compared, weight, null, parts, slicings)
+        # Where models of drawn labels learn from a part of the others, all of them also learn from the expected labels.
+        both = np.array([labels, null.everybody])
+        asked = [(place, both[:1] if part is EVERYBODY else both) for place, part in enumerate(parts)]
+        recorded, probabilities, outcomes = zip(*side_by_side(n_jobs, work.shares, asked, progress), strict=True)
         warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
-        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
         by_columns = (standard, encoded, labels, weight, clusters)
-        moves = side_by_side(n_jobs, column_moves, [(*each, *by_columns) for each in rows if explain])
+        moves = side_by_side(
+            n_jobs, column_moves, [(g.rows, g.others, *by_columns) for g in groups if explain], progress
+        )
         moves = moves or [[] for _ in groups]
         if len(X) > LARGE:
             give_back_memory()
         by_folds = (encoded.inputs, labels, folds, weight)
-        of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
-        suspected = side_by_side(n_jobs, suspects, [(standard, *rows[place], *by_folds) for place in of_whole])
-        null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
+        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
+        theirs = [(standard, *rows[place], *by_folds) for place in of_whole]
+        suspected = side_by_side(n_jobs, suspects, theirs, progress)
         # The draws come last: Ctrl-C ends them and keeps everything else.
         drawn, interrupted = draw(work, null, draws, n_jobs, random_state, seconds, progress)
+        drawn = side_by_side(n_jobs, work.as_by_all, [(k, d, recorded[k][:, -1]) for k, d in enumerate(drawn)])
         found = [
             figures(work, null, place, recorded[place][:, 0], drawn[place], labels, random_state)
             for place in range(len(groups))
@@ -193,12 +213,17 @@ def compare(
     for place, each in zip(of_whole, suspected, strict=True):
         suspect[groups[place].rows] = each
     comparisons = []
-    for place, p in enumerate(p_values([each[FIRST] for each in found])):
+    of_all = [each[FIRST] for each in found]
+    for place, (p, at_once) in enumerate(zip(p_values(of_all), bounds(of_all), strict=True)):
         group, own = groups[place], favourable[groups[place].rows]
         doubts = np.where(own, 1 - probabilities[place], probabilities[place])
         if group.attribute == whole.name:
             doubt[group.rows] = doubts
-        figure = found[place][FIRST]
+        figure, opinion = found[place][FIRST], found[place][SECOND]
+        interval = figure.interval
+        if explain and interval and opinion.interval and disagree(figure, opinion):  # it covers what both say
+            interval = min(interval[0], opinion.interval[0]), max(interval[1], opinion.interval[1])
+            at_once = at_once and (min(at_once[0], interval[0]), max(at_once[1], interval[1]))
         others_share = float(np.average(labels[group.others], weights=None if weight is None else weight[group.others]))
         strong = strongest(moves[place], inputs.shape[1], figure.difference)
         comparisons.append(
@@ -210,7 +235,8 @@ def compare(
                 expected=figure.recorded + figure.difference,
                 difference=figure.difference,
                 centre=figure.centre,
-                interval=figure.interval,
+                interval=interval,
+                bounds=at_once,
                 error=figure.error if len(figure.draws) > 1 else None,
                 p=None if p is None else p[0],
                 p_adjusted=None if p is None else p[1],
@@ -243,6 +269,9 @@ def compare(
         parts=slices,
         not_sliced=not_sliced,
         clusters=None if clusters is None else int(clusters.max()) + 1,
+        cluster=clusters,
+        weight=weight,
+        correlation=null.correlation,
         interrupted=interrupted,
     )
 

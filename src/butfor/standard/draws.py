@@ -18,15 +18,16 @@ from butfor.standard.inference import FEW, Drawn
 from butfor.standard.inputs import Floats, Mask
 from butfor.standard.members import Group
 from butfor.standard.model import Standard, TwoModels
-from butfor.standard.null import OneStandard
-from butfor.standard.second_opinion import Opinion
+from butfor.standard.null import OneStandard, seeds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, Part
 from butfor.standard.slices import Slicing, sums_in
 from butfor.stopping import Stop, listen
 
 AT_ONCE = (5, 25)
 """At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
 depend on it."""
-CELLS_AT_ONCE = 400_000
+CELLS_AT_ONCE, PREDICTED_AT_ONCE = 400_000, 4_000_000
+"""Learned rows, and predicted ones, of the tables that are fitted side by side."""
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
 FIRST, NEAR, SECOND, SLICES = range(4)
@@ -65,13 +66,16 @@ class Averages:
 
 @dataclass(frozen=True, eq=False)
 class Work:
-    """What every comparison of the groups needs, for any labels. Opinions and slices: one each per group, or none."""
+    """What every comparison of the groups needs, for any labels. Opinions and slices: one each per group, or none.
+    `parts`: of each group's others, those that models of drawn labels learn from."""
 
     standard: Standard
     encoded: TwoModels
     groups: list[Group]
     opinions: list[Opinion]
     weight: Floats | None
+    null: OneStandard
+    parts: list[Part]
     slicings: list[Slicing] = field(default_factory=list)
 
     @cached_property
@@ -92,32 +96,44 @@ class Work:
         rows = self.groups[place].rows
         return np.ones(len(rows)) if self.weight is None else self.weight[rows]
 
-    def shares(self, place: int, labels: NDArray[Any]) -> tuple[Floats, Floats, Floats]:
-        """Of one group on tables with these labels `[tables × rows]`: shares by the others' standard
-        `[shares × tables]`, and on the first table the probabilities of the group's rows and the outcomes that AIPW
-        expects."""
+    def shares(self, place: int, labels: NDArray[Any], part: Part = EVERYBODY) -> tuple[Floats, Floats, Floats]:
+        """Of one group on tables with these labels `[tables × rows]`: shares by the standard of the others, or of a
+        part of them, `[shares × tables]`, and on the first table the probabilities of the group's rows and the outcomes
+        that AIPW expects."""
         group, outcomes, second = self.groups[place], np.empty((1, 0)), np.full(len(labels), np.nan)
-        by_row = self.standard.predict(
-            group.others, group.rows, labels[:, group.others].astype(np.float64), self.weight
-        )
+        learn = group.others[part.rows]
+        learned = part.labels(labels[:, learn], self.null.everybody[learn])
+        by_row = self.standard.predict(learn, group.rows, learned, part.weight(self.weight, learn))
         means, by_row = self.averages[place].of_tables(by_row), by_row[0].copy()
         if not isinstance(self.encoded.inputs, np.ndarray):  # a large table
             give_back_memory()
         if self.opinions:
-            outcomes = self.opinions[place].outcomes(self.encoded, labels)
-            second = self.opinions[place].expected(outcomes, labels)
+            outcomes = self.opinions[place].outcomes(self.encoded, learned, part)
+            second = self.opinions[place].expected(outcomes, learned, part)
         return np.insert(means, SECOND, second, axis=0), by_row, outcomes[0]
 
-    def drawn(self, null: OneStandard, seeds: list[tuple[int, int]]) -> list[Floats]:
+    def drawn(self, seeds: list[tuple[int, int]]) -> list[Floats]:
         """Shares of each group on tables drawn with these seeds."""
         with single_threaded():
-            labels = np.array([null.uniforms(seed) < null.everybody for seed in seeds])
-            return [self.shares(place, labels)[0] for place in range(len(self.groups))]
+            labels = np.array([self.null.uniforms(seed) < self.null.everybody for seed in seeds])
+            return [self.shares(place, labels, part)[0] for place, part in enumerate(self.parts)]
+
+    def as_by_all(self, place: int, drawn: Floats, all_others: Floats) -> Floats:
+        """Shares on drawn tables as if models had learned from all of the others: the labels' noise moves those that
+        learn from a part as far, and what is left is how they read the expected labels; all of the others'
+        models read them as `all_others [shares]`."""
+        part = self.parts[place]
+        if part is EVERYBODY:
+            return drawn
+        return drawn + (all_others - self.shares(place, self.null.everybody[None], part)[0][:, 0])[:, None]
 
 
-def side_by_side(n_jobs: int | None, function: Callable[..., T], each: Iterable[tuple[Any, ...]]) -> list[T]:
+def side_by_side(
+    n_jobs: int | None, function: Callable[..., T], each: Iterable[tuple[Any, ...]], progress: Progress | None = None
+) -> list[T]:
     """The function's results for each of these arguments, in order."""
-    return list(in_threads(lambda given: function(*given), each, check_n_jobs(n_jobs)))
+    advance = None if progress is None else progress.advance
+    return list(in_threads(lambda given: function(*given), each, check_n_jobs(n_jobs), advance))
 
 
 def draw(
@@ -131,12 +147,14 @@ def draw(
 ) -> tuple[list[Floats], bool]:
     """Shares of each group on the drawn tables that were finished `[shares × tables]`, and whether Ctrl-C ended
     them. Ctrl-C ends tables in hand too; a time limit lets the first ones finish."""
-    size = int(np.clip(CELLS_AT_ONCE // len(null.everybody), *AT_ONCE))
-    seeds = [(random_state, k) for k in range(draws)]
+    learned = max(len(g.others[part.rows]) for g, part in zip(work.groups, work.parts, strict=True))
+    predicted = max(len(group.rows) for group in work.groups)
+    size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
+    seeds = seeds_of(random_state, range(draws))
     parts = [seeds[k : k + size] for k in range(0, draws, size)]
     progress.phase("tables drawn by one standard", draws, "tables")
     done = [[np.empty((1 + each.count, 0)) for each in work.averages]]
-    shares = in_threads(lambda part: work.drawn(null, part), parts, check_n_jobs(n_jobs))
+    shares = in_threads(lambda part: work.drawn(part), parts, check_n_jobs(n_jobs))
     with listen(Stop(seconds)) as flag, closing(shares), suppress(Stopped):
         for part in shares:
             done.append(part)

@@ -12,12 +12,15 @@ from dataclasses import dataclass
 import numpy as np
 from scipy.sparse.csgraph import connected_components
 
-from butfor.standard.inputs import Floats, Rows, correlations, design_of
+from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, correlations, design_of, thin
 from butfor.standard.logistic import fit_logistic, levers
 from butfor.standard.model import Columns, Standard, TwoModels, Without
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
+MOST_COLUMNS = 60
+"""Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
+at a time: each costs two fits."""
 
 
 @dataclass(frozen=True)
@@ -50,7 +53,6 @@ def column_sets(encoded: TwoModels) -> Sequence[Columns]:
 def column_moves(
     group: Rows,
     others: Rows,
-    whole: Floats,
     standard: Standard,
     encoded: TwoModels,
     labels: Floats,
@@ -58,8 +60,8 @@ def column_moves(
     clusters: Rows | None,
 ) -> list[tuple[str, float, float]]:
     """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
-    logistic regression. `whole`: the probabilities of the group's rows with all columns."""
-    sets = column_sets(encoded)
+    logistic regression. Of a large table, by a part of its rows."""
+    group, others = group[thin(len(group), MOST_LEARNED)], others[thin(len(others), MOST_LEARNED)]
     own, theirs = (None, None) if weight is None else (weight[group], weight[others])
 
     def linear(columns: Columns, whole: Floats | None = None) -> tuple[Floats, Floats, Floats]:
@@ -72,6 +74,14 @@ def column_moves(
         return fitted, *levers(design, labels[others], asked, theirs, own, fitted)
 
     fitted, lever, residual = linear([])
+    if len(encoded.columns) > MOST_COLUMNS:
+        terms = fitted[1:] * (encoded.inputs[group].mean(axis=0) - encoded.inputs[others].mean(axis=0))
+        apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
+        largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
+        sets: Sequence[Columns] = [[name] for name in encoded.columns if name in largest]
+    else:
+        sets = column_sets(encoded)
+    sets = [[], *sets]  # first none, so that moves compare models of the same rows
     coefficients, errors = [], []
     for columns in sets:
         without, moved, _ = linear(columns, fitted)
@@ -80,10 +90,10 @@ def column_moves(
             paired = np.bincount(clusters[others], paired).astype(np.float64)
         coefficients.append(without)
         errors.append(float(np.sqrt((paired**2).sum())))
-    left = standard.predict_without(Without(sets, coefficients), others, group, labels[others], weight)
+    whole, *left = standard.predict_without(Without(sets, coefficients), others, group, labels[others], theirs)
     moves = [float(np.average(each - whole, weights=own)) for each in left]
-    names = [" + ".join(map(str, columns)) for columns in sets]
-    return list(zip(names, moves, errors, strict=True))
+    names = [" + ".join(map(str, columns)) for columns in sets[1:]]
+    return list(zip(names, moves, errors[1:], strict=True))
 
 
 def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:

@@ -1,71 +1,427 @@
-"""What a comparison of standards found: per group, per column, and per label."""
+"""What a comparison of standards found: per group, per column and per label, in figures and in sentences.
+
+The terminal, the pages and `print` take their sentences about groups from here, so that all of them say the same.
+"""
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, fields, replace
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, listed
+from butfor.errors import SettingError, listed, plural
+from butfor.files import save
+from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
-from butfor.standard.group import BINS as BINS
-from butfor.standard.group import GroupStandard as GroupStandard
-from butfor.standard.group import Overlap as Overlap
-from butfor.standard.group import SecondOpinion as SecondOpinion
-from butfor.standard.group import answer_of as answer_of
-from butfor.standard.group import if_real as if_real
-from butfor.standard.group import where as where
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
-from butfor.standard.sentences import ASSUMPTION as ASSUMPTION
-from butfor.standard.sentences import ON_COLUMNS as ON_COLUMNS
-from butfor.standard.sentences import interval_in_words as interval_in_words
-from butfor.standard.sentences import number as number
-from butfor.standard.sentences import points as points
-from butfor.standard.sentences import share as share
+from butfor.standard.members import LEAST_ROWS, NOT_COMPARED
 from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
 
+ASSUMPTION = (
+    "This compares labels that somebody gave. It assumes that people of different groups with the same recorded "
+    "columns should get the same label, and misleads if a legitimate reason is not recorded or a recorded column is "
+    "itself biased. If nobody gave the label (a death, a default), no label is wrong: gaps are differences in outcomes."
+)
+ON_COLUMNS = (
+    "These moves do not add up, and they depend on which columns remain. Explained does not mean justified: a column "
+    "may itself come from unequal treatment."
+)
+BINS = np.linspace(0, 1, 21)
+"""Of the doubts that are counted for charts."""
+SIGNIFICANT, NEAR = 0.05, 0.1
+"""Adjusted p of a group that is called, and of one that is not but gets a sentence of its own."""
+NOTHING = 0.0005
+"""A smaller gap is 0.0 points."""
+OWN_ERROR, SMALLEST = 0.004, 0.008
+"""How far the method itself is off, as a standard deviation, however many rows there are, and the smallest gap that can
+be told from that (`python -m benchmarks.coverage --rows 50000 --share 0.03`)."""
+MOST_NAMED = 4
+"""The most groups in a list."""
+
+Interval = tuple[float, float]
+
+
+# --- figures in words ---------------------------------------------------------------------------------
+
+
+def number(value: float) -> str:
+    """ "6.9", of a share in points."""
+    return f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+
+
+def points(value: float) -> str:
+    """ "6.9 points"."""
+    return f"{number(value)} points"
+
+
+def share(value: float) -> str:
+    """ "71.7 %"."""
+    return f"{100 * value:.1f} %"
+
+
+def interval_in_words(interval: Interval, turned: bool = False) -> str:
+    """ "3 to 11"; `turned`: of the difference in the other direction."""
+    low, high = (-interval[1], -interval[0]) if turned else interval
+    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-0 ", "0 ").replace("-", "−")
+
+
+def often(difference: float, interval: Interval | None = None) -> str:
+    """ "6.3 points less often (1 to 11)"."""
+    said = f"{points(abs(difference))} {'less' if difference > 0 else 'more'} often"
+    said = "as often" if abs(difference) < NOTHING else said
+    return said + (f" ({interval_in_words(interval, difference < 0)})" if interval else "")
+
+
+def p_in_words(p: float, draws: int, explained: bool = True) -> str:
+    """ "= 0.03", or that it is the smallest that these draws can show: beyond it only the normal tail speaks."""
+    least = 1 / (1 + draws)
+    if draws and p <= least:
+        return f"≤ {least:.2g}" + (f", the smallest that {draws} draws can show" if explained else "")
+    return f"= {p:.2g}" if p >= 0.01 else "< 0.01"
+
+
+# --- one group ----------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """How far the others resemble the group: `comparable` of its rows have people like them among the others, and the
+    `others` count as `effective_others`. If overlap is `poor`: the difference among the comparable rows."""
+
+    comparable: int
+    others: int
+    effective_others: float
+    poor: bool
+    difference: float | None = None
+    interval: Interval | None = None
+
+
+@dataclass(frozen=True)
+class SecondOpinion:
+    """The same difference by cross-fitted AIPW, its interval, and whether the two disagree by more than chance."""
+
+    difference: float
+    interval: Interval | None
+    disagrees: bool
+
+    def supports(self, difference: float) -> bool:
+        """Whether it does not disagree, or does so in size alone: the spread of two honest methods shrinks as a table
+        grows, what they differ by does not."""
+        if not self.disagrees:
+            return True
+        low, high = self.interval or (-np.inf, np.inf)
+        return low > 0 if difference > 0 else high < 0
+
+
+@dataclass(frozen=True)
+class GroupStandard:
+    """One group beside comparable people of other groups, or of the reference group; shares are of the favourable
+    label. `expected` is the share that comparable people get, `difference` that less the recorded share, after
+    subtracting `centre`, what the method finds where nobody is held to another standard."""
+
+    attribute: str
+    group: str
+    rows: int
+    recorded: float
+    expected: float
+    difference: float
+    centre: float = 0.0
+    interval: Interval | None = None
+    """95 %; None without draws."""
+    bounds: Interval | None = None
+    """95 % for all groups at once; None without draws."""
+    error: float | None = None
+    """The standard error of the difference; None without draws."""
+    p: float | None = None
+    p_adjusted: float | None = None
+    """Adjusted for all groups shown."""
+    raw_gap: float = 0.0
+    """The others' recorded share less the group's: `explained` by the columns + `difference`."""
+    explained: float = 0.0
+    reference: str | None = None
+    """The group it is compared with; None: all others."""
+    effective_rows: float | None = None
+    """With weights: how many rows of equal weight say as much."""
+    overlap: Overlap | None = None
+    second_opinion: SecondOpinion | None = None
+    robustness_value: float | None = None
+    strongest_column: str | None = None
+    strongest_move: float | None = None
+    """How far leaving it out moves the difference."""
+    missing_values: tuple[str, ...] = ()
+    """A sentence per column that lacks values clearly more or less often than among the others."""
+    doubts: tuple[int, ...] = field(default=(), repr=False)
+    """How many of its adverse labels have a doubt in each of `BINS`."""
+    draws: int = 0
+    """Drawn tables behind the interval and the p-values."""
+
+    @property
+    def name(self) -> str:
+        return f"{self.attribute} = {self.group}"
+
+    @property
+    def missing(self) -> int:
+        """How many favourable labels the group lacks, by the others' standard."""
+        return max(0, round(self.rows * self.difference))
+
+    @property
+    def times_strongest(self) -> float | None:
+        """How many times as far as the strongest recorded column a missing one would have to move the difference."""
+        return None if self.strongest_move is None else abs(self.difference / self.strongest_move)
+
+    # --- what counts ----------------------------------------------------------------------------------
+
+    @property
+    def beyond_chance(self) -> bool:
+        """Whether p, adjusted for all groups shown, is below 0.05."""
+        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT
+
+    @property
+    def differs(self) -> bool:
+        """Whether the group is called: the gap is more than chance and the second opinion supports it."""
+        return self.beyond_chance and (self.second_opinion is None or self.second_opinion.supports(self.difference))
+
+    @property
+    def short(self) -> bool:
+        """Whether it is called and falls short."""
+        return self.differs and self.missing > 0
+
+    @property
+    def disputed(self) -> bool:
+        """Whether it is not called because of the second opinion alone."""
+        return self.beyond_chance and not self.differs
+
+    # --- in words -------------------------------------------------------------------------------------
+
+    @property
+    def others(self) -> str:
+        return "other groups" if self.reference is None else f"{self.attribute} = {self.reference}"
+
+    def sentence(self, favourable: str) -> str:
+        """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people in …" """
+        turned, s = self.difference < 0, self.second_opinion
+        details = [f"95 % interval {interval_in_words(self.interval, turned)}"] if self.interval else []
+        if s is not None and s.disagrees and self.differs:
+            details.append(f"second opinion {number(abs(s.difference))}")
+        if self.p_adjusted is not None:
+            details.append(f"adjusted p {p_in_words(self.p_adjusted, self.draws)}")
+        than = "as" if abs(self.difference) < NOTHING else "than"
+        said = (
+            f"People with {self.name} were labelled '{favourable}' {often(self.difference)} {than} comparable people "
+            f"in {self.others}" + (f" ({'; '.join(details)})" if details else "")
+        )
+        if self.differs and abs(self.difference) < SMALLEST:
+            return f"{said}. So small a gap cannot be told from the method's own error, about {points(OWN_ERROR)}."
+        if s is not None and self.disputed:
+            return f"{said}. It is not called: the second opinion, {often(s.difference, s.interval)}, disagrees."
+        if self.p_adjusted is None or self.beyond_chance:
+            return f"{said}."
+        wrong = plural(self.missing, f"of the group's {self.rows} labels is", f"of the group's {self.rows} labels are")
+        real = f" If it is real, about {wrong} wrong; a review can tell." if self.missing else ""
+        return f"{said}. That may be chance.{real}"
+
+    def details(self) -> list[str]:
+        """One line each: rates and what the columns explain, a missing column, overlap, the second opinion."""
+        raw, explained = self.raw_gap, self.explained
+        rates = (
+            f"{self.name}: favourable rate {share(self.recorded)}, comparable people {share(self.expected)}, all in "
+            f"{self.others} {share(self.recorded + raw)}."
+        )
+        if abs(raw) >= NOTHING and explained * raw < 0:
+            rates += f" Given the recorded columns, the gap is {points(abs(explained))} wider than the raw one."
+        elif abs(raw) >= NOTHING and abs(explained) > abs(raw):
+            rates += f" The recorded columns explain more than the raw gap of {points(abs(raw))}."
+        elif abs(raw) >= NOTHING:
+            rates += f" The recorded columns explain {number(abs(explained))} of the {points(abs(raw))}."
+        lines = [rates]
+        if (self.beyond_chance or self.p_adjusted is None) and abs(self.difference) >= NOTHING:
+            lines.append(self._on_a_missing_column)
+        if (o := self.overlap) is not None:
+            lines.append(
+                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} comparable people in {self.others}; "
+                f"weighted to resemble the group, those {o.others} people count as {o.effective_others:.0f}."
+            )
+            if o.poor and o.difference is not None:
+                lines[-1] += f" That is little. Among the comparable rows: {often(o.difference, o.interval)}."
+        if (s := self.second_opinion) is not None:
+            lines.append(f"Second opinion (AIPW): {often(s.difference, s.interval)}.")
+            if s.disagrees:
+                so = ", so the gap is not called" if self.disputed else ""
+                so = "; both exclude zero, and the interval of the gap covers both" if self.differs else so
+                lines[-1] += f" The two estimates differ by more than chance{so}."
+        if self.effective_rows is not None:
+            lines.append(f"With their weights, the {self.rows} rows count as {self.effective_rows:.0f}.")
+        return [line for line in (*lines, *self.missing_values) if line]
+
+    @property
+    def _on_a_missing_column(self) -> str:
+        """What a column that is not in the table would have to do to remove the gap."""
+        least, first = [], ""
+        if self.strongest_move is not None and abs(self.strongest_move) >= NOTHING:
+            first = f"Leaving out {self.strongest_column} moves the gap by {points(abs(self.strongest_move))}."
+            least.append(f"move it {self.times_strongest:.1f} times as far (a comparison, not a bound)")
+        elif self.robustness_value:
+            first = "No recorded column clearly narrows the gap."
+        if self.robustness_value is not None:
+            least.append(
+                f"explain {100 * self.robustness_value:.1f} % of the remaining variation of both label and group "
+                "(robustness value)"
+            )
+        rest = f"To remove the gap, a missing column would have to {', or '.join(least)}." if least else ""
+        return " ".join(filter(None, [first, rest]))
+
+
+# --- all groups ---------------------------------------------------------------------------------------
+
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Standards:
-    """Every group of a table beside comparable people of the others.
-
-    `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
-    number where the row's group was not compared. `suspect [rows]`: how likely an adverse label is to be wrong, before
-    the group's shortfall says how many are."""
+class Compared:
+    """Figures about groups, and what they say; in memory `Standards`, in a record `RecordedStandards`."""
 
     attribute: str
     adverse: str
     favourable: str
     model: str
-    comparisons: tuple[GroupStandard, ...]
+    draws: int
     left_out: tuple[str, ...]
+    comparisons: tuple[GroupStandard, ...]
+    moves: tuple[ColumnMove, ...] = ()
+    clusters: int | None = None
+    parts: tuple[Slice, ...] = ()
+    """Slices of the groups, those first where a group most likely falls short; a record keeps the first of each."""
+
+    @property
+    def answer(self) -> str:
+        """The verdict: who is held to another standard and, if nobody is, who was not compared."""
+        short = [c for c in self.comparisons if c.short]
+        if len(short) == 1:
+            return short[0].sentence(self.favourable)
+        if short:
+            gaps = ", ".join(f"{c.name} by {points(c.difference)}" for c in short)
+            others = "other groups" if short[0].reference is None else "the reference group"
+            return f"Labelled '{self.favourable}' less often than comparable people in {others}: {gaps}."
+        if not any(c.interval for c in self.comparisons):
+            return "Without draws nobody can say which gaps are more than chance."
+        said = f"{self.not_compared} No other group" if self.left_out else "No group"
+        than = "less often than comparable people"
+        if disputed := [c for c in self.comparisons if c.disputed and c.missing]:
+            gaps = _and_more([f"{c.name} ({often(c.difference)})" for c in disputed])
+            return f"{said} counts as labelled '{self.favourable}' {than}: two estimates disagree about {gaps}."
+        said += f" was labelled '{self.favourable}' {than} by more than chance"
+        gaps = _and_more([f"{c.name} {often(c.difference)}" for c in self.comparisons if c.differs])
+        return f"{said}; {gaps}." if gaps else f"{said}."
+
+    @property
+    def not_compared(self) -> str:
+        """ "Not compared: race = a (27 rows), race = b (23 rows); it takes 30."; empty if all groups are."""
+        left_out = [sentence.removesuffix(".").partition(NOT_COMPARED)[::2] for sentence in self.left_out]
+        names = _and_more([f"{name} ({why.partition(', and a comparison')[0]})" for name, why in left_out])
+        few = f"; it takes {LEAST_ROWS}" if any(" rows" in why for _, why in left_out) else ""
+        return f"Not compared: {names}{few}." if names else ""
+
+    @property
+    def notable(self) -> list[GroupStandard]:
+        """The groups with a sentence of their own: those that fall short, disputed ones, favoured ones, those that lack
+        labels with p near 0.05 or with a slice that stands out; without draws all."""
+        called = [c for c in self.comparisons if c.differs]
+        near = [c for c in self.comparisons if c.missing and not c.beyond_chance and self._near(c)]
+        return [
+            *(c for c in called if c.short),
+            *(c for c in self.comparisons if c.disputed),
+            *(c for c in called if not c.short),
+            *near[:MOST_NAMED],
+            *(c for c in self.comparisons if c.p_adjusted is None),
+        ]
+
+    @property
+    def detailed(self) -> list[GroupStandard]:
+        """The groups whose details are shown: those that fall short or, if none does, those that matter."""
+        return [c for c in self.notable if c.short] or self.notable
+
+    def _near(self, c: GroupStandard) -> bool:
+        return c.p_adjusted is not None and (c.p_adjusted < NEAR or bool(self.where(c)))
+
+    def where(self, c: GroupStandard) -> list[str]:
+        """A sentence on the first slice of a group that stands out; nothing if none does."""
+        return [s.sentence for s in self.parts if s.stands_out and (s.attribute, s.group) == (c.attribute, c.group)][:1]
+
+    @property
+    def may_be_chance(self) -> str:
+        """The other groups that lack labels, whose gaps are not more than chance: a review may find some there."""
+        known = [c for c in self.comparisons if c.missing and c.p_adjusted is not None and not c.beyond_chance]
+        rest = [c for c in known if c.attribute == self.attribute and c not in self.notable]
+        gaps = [
+            f"{c.name} ({often(c.difference)}, adjusted p {p_in_words(c.p_adjusted or 1, c.draws)}; if real, about "
+            f"{plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
+            for c in sorted(rest, key=lambda c: c.p_adjusted or 0)
+        ]
+        return f"May be chance: {_and_more(gaps)}." if gaps else ""
+
+    def said(self) -> list[tuple[str, list[str]]]:
+        """Each paragraph with what is behind it: the answer, who was not compared, a sentence on each group that
+        matters and on where its gap is."""
+        said: list[tuple[str, list[str]]] = [(self.answer, [])]
+        said.append(("" if self.not_compared in self.answer else self.not_compared, []))
+        for c in self.notable:
+            sentences = [s for s in (c.sentence(self.favourable), *self.where(c)) if s != self.answer]
+            said.append((" ".join(sentences), c.details() if c in self.detailed else []))
+        return [each for each in (*said, (self.may_be_chance, [])) if any(each)]
+
+    def summary(self) -> list[str]:
+        """The same without what is behind it."""
+        return [paragraph for paragraph, _ in self.said() if paragraph]
+
+    def __repr__(self) -> str:
+        return "\n".join(self.summary())
+
+
+def _and_more(items: Sequence[str]) -> str:
+    """ "a, b and 2 more groups"."""
+    more = len(items) - MOST_NAMED
+    return ", ".join(items[:MOST_NAMED]) + (f" and {plural(more, 'more group')}" if more > 0 else "")
+
+
+@dataclass(frozen=True, eq=False, repr=False, kw_only=True)
+class Standards(Compared):
+    """Every group of a table beside comparable people of the others. `answer` is the verdict, `summary()` adds a
+    sentence per group that matters, and `print` also shows what is behind the gaps and what to keep in mind.
+
+    `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
+    number where the row's group was not compared. `suspect [rows]`: how likely an adverse label is to be wrong, before
+    the group's shortfall says how many are."""
+
     groups: NDArray[np.object_]
     is_favourable: Mask
     doubt: Floats
     suspect: Floats
     index: pd.Index
-    draws: int
-    moves: tuple[ColumnMove, ...] = ()
-    parts: tuple[Slice, ...] = ()
-    """Slices of the groups, those first where a group most likely falls short."""
     not_sliced: tuple[str, ...] = ()
     """Columns with too many values for slices."""
-    clusters: int | None = None
     proxies: tuple[str, ...] = ()
     """A sentence on columns that determine a group."""
     interrupted: bool = False
+    cluster: NDArray[np.int64] | None = None
+    """Each row's cluster, as a number from 0."""
+    weight: Floats | None = None
+    """Each row's weight; only ratios count."""
+    correlation: float = 0.0
+    """Of the labels' latent scores within a cluster."""
     validation: Standards | None = None
     """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
+    table: str | None = None
+    """The table's name, for the page."""
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """One row per group: rows, recorded and expected share, difference, its interval, p-values, missing labels,
+        """One row per group: rows, recorded and expected share, difference, its interval, p-values, labels lacked,
         raw gap and what explains it, robustness value."""
         names = [
             *("attribute", "group", "rows", "recorded", "expected", "difference", "p", "p_adjusted", "missing"),
@@ -93,7 +449,7 @@ class Standards:
     def slices(self) -> pd.DataFrame:
         """Per group and value of a column, or quarter of a number: rows, recorded and expected share, difference with
         its interval, difference elsewhere, excess over what the group's own shortfall makes there, its z, whether it
-        is called, and the share of the missing labels that is there. First where a group most likely falls short."""
+        is called, and the share of the shortfall that is there. First where a group most likely falls short."""
         names = [each.name for each in fields(Slice)]
         return pd.DataFrame([[getattr(s, name) for name in names] for s in self.parts], columns=names)
 
@@ -104,8 +460,8 @@ class Standards:
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        names = ("groups", "is_favourable", "doubt", "suspect", "index")
-        return replace(self, **{name: getattr(self, name)[rows] for name in names})
+        names = ("groups", "is_favourable", "doubt", "suspect", "index", "cluster", "weight")
+        return replace(self, **{name: each[rows] for name in names if (each := getattr(self, name)) is not None})
 
     @cached_property
     def wrong(self) -> Floats:
@@ -120,14 +476,16 @@ class Standards:
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
         """How likely each label would be wrong `[rows]` were the group's difference this large: 0 for the labels of
-        other groups. The sum is `difference` times the group's rows, as far as its adverse labels allow."""
+        other groups. The sum is `difference` times the group's rows, each by its weight, as far as its adverse labels
+        allow."""
         comparison = self.of_group(group)
         if comparison is None:
             raise SettingError(f"'{group}' was not compared; {listed(c.name for c in self.comparisons)} were.")
         inside = self.groups.astype(str) == comparison.group
         found = np.zeros(len(inside))
         adverse = inside & ~self.is_favourable
-        found[adverse] = with_sum(self.suspect[adverse], difference * int(inside.sum()))
+        weight = np.ones(len(inside)) if self.weight is None else self.weight
+        found[adverse] = with_sum(self.suspect[adverse], difference * float(weight[inside].sum()), weight[adverse])
         return found
 
     def to_frame(self) -> pd.DataFrame:
@@ -152,6 +510,11 @@ class Standards:
             )
         else:
             said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
+        if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
+            said.append(
+                "On this many rows, chance is smaller than the method's own error: a gap below "
+                f"{points(SMALLEST)} cannot be told from it."
+            )
         if len(self.doubt) > LARGE:
             said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {SAMPLE}.")
         if self.not_sliced:
@@ -167,19 +530,15 @@ class Standards:
         return said
 
     @property
-    def answer(self) -> str:
-        return answer_of(self.comparisons, self.favourable)
+    def lines(self) -> list[str]:
+        """The summary, what is behind it, and what to know when reading it."""
+        return [line for said, behind in self.said() for line in (said, *behind) if line] + self.notes()
 
-    def __str__(self) -> str:
-        lines = []
-        for c in self.comparisons:
-            lines += [c.sentence(self.favourable), *(f"  {line}" for line in [*c.details(), *where(self.parts, c)])]
-        return "\n".join([*lines, *self.left_out, *self.notes()])
-
-    __repr__ = __str__
+    def __repr__(self) -> str:
+        return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in [self.answer, *self.left_out])
+        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.summary())
         notes = "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes())
         return said + self.by_group.to_html(float_format="{:.3f}".format, na_rep="–") + notes
 
@@ -193,3 +552,15 @@ class Standards:
             "slices": [asdict(s) for s in kept(self.parts)],
             "notes": self.notes(),
         }
+
+    def to_json(self, path: str | Path | None = None) -> Any:
+        """The record as JSON text or, given a `path`, the path it was written to."""
+        return save(pages().standard_record(self), path)
+
+    def to_html(self, path: str | Path | None = None) -> Any:
+        """The page of `butfor standard` as text or, given a `path`, the path it was written to."""
+        return save(pages().standard_page(self), path)
+
+    def plot(self) -> Any:
+        """A chart of the groups' gaps. Notebooks show it; `to_svg` writes it."""
+        return pages().charts.differences(self.comparisons)

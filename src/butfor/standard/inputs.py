@@ -24,6 +24,8 @@ Inputs: TypeAlias = Any
 
 LARGE, SAMPLE = 200_000, 100_000
 """Of tables with more rows inputs are sparse, and a boosting learns from a random sample."""
+MOST_LEARNED = 10_000
+"""Of a large table, models of drawn labels, of the propensity and without a column learn from at most so many rows."""
 ROWS_AT_ONCE, COLUMNS_AT_ONCE = 20_000, 128
 MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
 """Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
@@ -54,12 +56,17 @@ def beside(inputs: Inputs, extra: Floats) -> Inputs:
     return csr_array(hstack([inputs, csr_array(extra)], format="csr"))
 
 
+def thin(rows: int, most: int) -> Rows:
+    """At most so many of these rows, at random; the same for any labels."""
+    if rows <= most:
+        return np.arange(rows)
+    return np.sort(np.random.default_rng([rows, 11]).choice(rows, most, replace=False))
+
+
 def sample(rows: int, inputs: Inputs) -> Rows | slice:
     """Which of these rows a boosting learns from: all, or of a sparse table a random `SAMPLE` of them, the same for any
     labels."""
-    if rows <= SAMPLE or isinstance(inputs, np.ndarray):
-        return slice(None)
-    return np.sort(np.random.default_rng([rows, 11]).choice(rows, SAMPLE, replace=False))
+    return slice(None) if rows <= SAMPLE or isinstance(inputs, np.ndarray) else thin(rows, SAMPLE)
 
 
 class Dense:

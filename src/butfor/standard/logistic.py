@@ -13,7 +13,7 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit
 
 from butfor import stopping
-from butfor.standard.inputs import ROWS_AT_ONCE, Dense, Floats, Inputs, Sparse
+from butfor.standard.inputs import MOST_LEARNED, Dense, Floats, Inputs, thin
 
 PENALTY = 1.0
 """On the squared coefficients, the intercept left out: scikit-learn's C = 1."""
@@ -28,8 +28,8 @@ def fit_logistic(design: Dense, labels: Floats, weight: Floats | None = None, st
     """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares from 0 to 1.
     `start`: coefficients to start from."""
     weight, penalty = _weights(labels, weight), _penalty(design)
-    if start is None and isinstance(design, Sparse):  # a few rows bring it so near that few steps of all are needed
-        some = np.arange(0, len(weight), max(1, len(weight) // ROWS_AT_ONCE))
+    if start is None and len(weight) > 2 * MOST_LEARNED:  # some rows bring it so near that few steps of all are needed
+        some = thin(len(weight), MOST_LEARNED)
         start = _newton(design.rows(some), labels[:, some].mean(axis=0), weight[some], penalty)
     tolerance = START if len(labels) > 1 else TOLERANCE
     base = _newton(design, labels.mean(axis=0), weight, penalty, start, tolerance)

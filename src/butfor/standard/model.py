@@ -39,7 +39,11 @@ class Standard(Protocol):
     def name(self) -> str: ...
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]`."""
+        """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]` and their weights."""
+
+    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
+        """Of one table, `labels [rows]`: each row's probability by models of rows of the other folds, those among
+        `learn`, by position, with the `weight` of each."""
 
     def predict_without(
         self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
@@ -69,18 +73,16 @@ class TwoModels:
         questions = self.questions.and_(Questions.of(extra), self.inputs.shape[1])
         return replace(self, inputs=beside(self.inputs, extra), questions=questions)
 
-    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, weight: Floats | None) -> Floats:
-        """Of one table, `labels [rows]`: each row's probability by models of the other folds' rows."""
-        count, learn = int(folds.max()) + 1, sample(len(rows), self.inputs)
-        outside = folds != np.arange(count)[:, None]  # folds × rows
-        weights = outside[:, learn] * (1.0 if weight is None else weight[rows][learn])
+    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
+        weight = np.ones(len(learn)) if weight is None else weight
+        count = int(folds.max()) + 1
+        outside = folds[learn] != np.arange(count)[:, None]  # folds × learned rows
         tables = np.repeat(labels[None, learn], count, axis=0)
-        boosted = fit_boosting(self.questions, self.inputs[rows[learn]], tables, weights)
+        boosted = fit_boosting(self.questions, self.inputs[rows[learn]], tables, outside * weight)
         found = np.empty(len(rows))
         for fold in range(count):
-            inside = folds == fold
-            known = np.ones(int((~inside).sum())) if weight is None else weight[rows[~inside]]
-            fitted = fit_logistic(design_of(self.inputs, rows[~inside]), labels[None, ~inside], known)
+            inside, known = folds == fold, learn[outside[fold]]
+            fitted = fit_logistic(design_of(self.inputs, rows[known]), labels[None, known], weight[outside[fold]])
             asked = self.inputs[rows[inside]]
             found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
         return found
@@ -90,7 +92,6 @@ class TwoModels:
 
     def predictions(self, learn: Rows, labels: Floats, weight: Floats | None, asked: Iterable[Inputs]) -> list[Floats]:
         """Probabilities of several sets of rows, each with all inputs, `[tables × rows]`."""
-        weight = None if weight is None else weight[learn]
         fitted = fit_logistic(design_of(self.inputs, learn), labels, weight)
         boosted = self._boosted(learn, labels, weight)
         return [0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows) for rows in asked]
@@ -103,7 +104,6 @@ class TwoModels:
     def predict_without(
         self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
     ) -> Floats:
-        weight = None if weight is None else weight[learn]
         gone = np.array([self.inputs_of(columns) for columns in left_out.sets])
         asked, tables = self.inputs[ask], np.broadcast_to(labels, (len(gone), len(labels)))
         found = 0.5 * self._boosted(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
@@ -131,9 +131,22 @@ class OwnModel:
     def name(self) -> str:
         return type(self.given[-1] if isinstance(self.given, Pipeline) else self.given).__name__
 
+    @property
+    def rows(self) -> Any:
+        return self.table if isinstance(self.given, Pipeline) else self.encoded.inputs
+
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        rows = self.table if isinstance(self.given, Pipeline) else self.encoded.inputs
-        return np.array([self._fit(rows, learn, ask, each, weight) for each in labels])
+        return np.array([self._fit(self.rows, learn, ask, each, weight) for each in labels])
+
+    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
+        found = np.empty(len(rows))
+        for fold in np.unique(folds):
+            outside, ask = folds[learn] != fold, folds == fold
+            known = learn[outside]
+            found[ask] = self._fit(
+                self.rows, rows[known], rows[ask], labels[known], None if weight is None else weight[outside]
+            )
+        return found
 
     def predict_without(
         self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
@@ -154,11 +167,10 @@ class OwnModel:
     def _fit(self, rows: Any, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
         stopping.check()
         if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
-            return np.full(len(ask), np.average(labels, weights=None if weight is None else weight[learn]))
+            return np.full(len(ask), np.average(labels, weights=weight))
         at = rows.iloc if isinstance(rows, pd.DataFrame) else rows
-        weighted = {} if weight is None else {"sample_weight": weight[learn]}
-        if weighted and isinstance(self.given, Pipeline):
-            weighted = {f"{self.given.steps[-1][0]}__sample_weight": weight[learn]}  # type: ignore[index]
+        step = f"{self.given.steps[-1][0]}__" if isinstance(self.given, Pipeline) else ""
+        weighted = {} if weight is None else {f"{step}sample_weight": weight}
         try:
             fitted = clone(self.given).fit(_whole(at[learn]), labels > 0.5, **weighted)
             found = np.asarray(fitted.predict_proba(_whole(at[ask]))[:, 1], dtype=np.float64)

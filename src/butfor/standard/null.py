@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.inputs import LARGE, ROWS_AT_ONCE, Floats, Inputs, Rows, beside
+from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Inputs, Rows, beside, thin
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import folds_of
 
@@ -61,7 +61,9 @@ class OneStandard:
         correlation = 0.0
         if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
             folds = folds_of(len(rows), clusters, 0)
-            unseen = model.cross_predict(rows, labels, folds, weight)
+            learn = thin(len(rows), 2 * MOST_LEARNED)
+            known = None if weight is None else weight[learn]
+            unseen = model.cross_predict(rows, labels, folds, learn, known)
             correlation = _latent_correlation(labels, unseen, clusters)
         return cls(everybody, own, clusters, correlation)
 
@@ -81,7 +83,15 @@ class OneStandard:
         size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else tables
         for begin in range(0, tables, max(1, size)):
             some = range(begin, min(begin + size, tables))
-            yield np.array([self.uniforms((random_state, k))[rows] for k in some]).reshape(len(some), len(rows))
+            yield np.array([self.uniforms(seed)[rows] for seed in seeds_of(random_state, some)]).reshape(
+                len(some), len(rows)
+            )
+
+
+def seeds_of(random_state: int, tables: range) -> list[tuple[int, int]]:
+    """Of drawn tables. Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would
+    follow."""
+    return [(random_state, 1 + k) for k in tables]
 
 
 def _everybody(inputs: Inputs, members: Floats, first: list[int]) -> Iterator[Inputs]:

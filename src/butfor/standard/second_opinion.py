@@ -8,16 +8,19 @@ Overlap and the robustness value come from the same quantities.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy.optimize import brentq
 
-from butfor.standard.inputs import Floats, Mask, Rows, design_of
+from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, design_of, thin
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 
 FOLDS = 5
+PART_ROWS = 10_000
+"""Of more others, models of drawn labels learn from so many, or a quarter of that where the group is small."""
 COMPARABLE = 0.9
 """A row has comparable people among the others where its propensity, were both equally many, is at most this (Crump and
 others 2009)."""
@@ -34,6 +37,28 @@ def folds_of(rows: int, clusters: NDArray[np.int64] | None, seed: int) -> Rows:
     return rng.permutation(np.arange(int(clusters.max()) + 1) % FOLDS)[clusters]
 
 
+class Part(NamedTuple):
+    """Some of a group's others, by position among them, and how likely each was to be taken."""
+
+    rows: Rows | slice
+    taken: Floats | float
+
+    def weight(self, weight: Floats | None, learn: Rows) -> Floats | None:
+        """Of the learned rows: those taken rarely stand for more."""
+        if isinstance(self.taken, float):
+            return None if weight is None else weight[learn]
+        return (1.0 if weight is None else weight[learn]) / self.taken
+
+    def labels(self, labels: NDArray[Any], expected: Floats) -> Floats:
+        """Labels `[tables × learned rows]`; the noise of those that stand for more is smaller, so that models move as
+        far as by all rows."""
+        found = labels.astype(np.float64)
+        return found if isinstance(self.taken, float) else expected + np.sqrt(self.taken) * (found - expected)
+
+
+EVERYBODY = Part(slice(None), 1.0)
+
+
 @dataclass(frozen=True, eq=False)
 class Opinion:
     """What AIPW needs to know of a group and its others, for any labels."""
@@ -47,9 +72,14 @@ class Opinion:
 
     @classmethod
     def of(cls, encoded: TwoModels, group: Rows, others: Rows, folds: Rows, weight: Floats | None) -> Opinion:
+        """Of large groups, the propensity is learned from a part of either side, whose rows count for more."""
         rows = np.concatenate([group, others])
         member = (np.arange(len(rows)) < len(group)).astype(float)
-        propensity = encoded.cross_predict(rows, member, folds[rows], weight)
+        own, theirs = thin(len(group), MOST_LEARNED), thin(len(others), MOST_LEARNED)
+        learn = np.concatenate([own, len(group) + theirs])
+        count = np.repeat([len(group) / len(own), len(others) / len(theirs)], [len(own), len(theirs)])
+        count = count if weight is None else count * weight[rows[learn]]
+        propensity = encoded.cross_predict(rows, member, folds[rows], learn, count)
         return cls(group, others, folds[rows], np.minimum(propensity, LARGEST_PROPENSITY), weight)
 
     @property
@@ -73,23 +103,46 @@ class Opinion:
     def poor(self) -> bool:
         return bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
 
-    def outcomes(self, encoded: TwoModels, labels: NDArray[Any]) -> Floats:
-        """The others' standard, cross-fitted: probabilities `[tables × (group, then others)]`."""
-        rows = np.concatenate([self.group, self.others])
+    def outcomes(self, encoded: TwoModels, labels: Floats, part: Part) -> Floats:
+        """The standard of a part of the others, cross-fitted: probabilities `[tables × (group, then this part)]`;
+        `labels [tables × part]`."""
+        rows, size = np.concatenate([self.group, self.others[part.rows]]), len(self.group)
+        folds, weight = (
+            np.concatenate([self.folds[:size], self.folds[size:][part.rows]]),
+            part.weight(self.weight, rows[size:]),
+        )
         found = np.empty((len(labels), len(rows)))
         for fold in range(FOLDS):
-            inside = self.folds == fold
-            learn = self.others[~inside[len(self.group) :]]
-            weight = None if self.weight is None else self.weight[learn]
-            fitted = fit_logistic(design_of(encoded.inputs, learn), labels[:, learn].astype(np.float64), weight)
+            inside = folds == fold
+            learn = ~inside[size:]
+            known = None if weight is None else weight[learn]
+            fitted = fit_logistic(design_of(encoded.inputs, rows[size:][learn]), labels[:, learn], known)
             found[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
         return found
 
-    def expected(self, outcomes: Floats, labels: NDArray[Any]) -> Floats:
-        """The group's share by the others' standard `[tables]`; labels `[tables × all rows]`."""
+    def expected(self, outcomes: Floats, labels: Floats, part: Part) -> Floats:
+        """The group's share by the standard of a part of the others `[tables]`; labels `[tables × part]`."""
         weights, size = self._weights(self.group), len(self.group)
-        residual = labels[:, self.others] - outcomes[:, size:]
-        return outcomes[:, :size] @ weights / weights.sum() + residual @ self.odds / weights.sum()
+        residual = (labels - outcomes[:, size:]) @ (self.odds[part.rows] / part.taken)
+        return (outcomes[:, :size] @ weights + residual) / weights.sum()
+
+    def part(self, clusters: Rows | None) -> Part:
+        """Which of the others models of drawn labels learn from: of many, a part, and rows that resemble the group more
+        often, since they matter more; whole clusters."""
+        rows = len(self.others)
+        if rows <= PART_ROWS:
+            return EVERYBODY
+        most = int(np.clip(len(self.group), PART_ROWS // 4, PART_ROWS))
+        codes = np.arange(rows) if clusters is None else np.unique(clusters[self.others], return_inverse=True)[1]
+        sizes = np.bincount(codes)
+        near = 1 + np.bincount(codes, self.odds) / sizes / self.odds.mean()
+        scale = brentq(lambda by: np.minimum(by * near, 1) @ sizes - most, 0, 1 / near.min())
+        taken = np.minimum(scale * near, 1)
+        order = np.argsort(near, kind="stable")  # evenly over nearness
+        ends = np.floor(np.cumsum(taken[order]) + 0.5)
+        some = order[np.diff(ends, prepend=0) > 0]
+        inside = np.flatnonzero(np.isin(codes, some))
+        return Part(inside, taken[codes[inside]])
 
     def robustness_value(self, difference: float, outcomes: Floats, own: Floats, labels: Floats) -> float:
         """The share of the remaining variation of label and of group membership that a missing column would have to

@@ -18,8 +18,10 @@ from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
 from butfor.columns import is_numeric, numbers_in
+from butfor.data.read import DATES
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
+from butfor.errors import plural
 from butfor.standard.inference import WIDER, Drawn
 from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.members import LEAST_ROWS, Group
@@ -65,16 +67,25 @@ class Slice:
         return f"{self.column} = {self.value}"
 
     @property
+    def more(self) -> float:
+        """How much larger its gap is than elsewhere or, if fewer labels are expected to be favourable here, than the
+        group's own gap would make it."""
+        return max(self.difference - self.elsewhere, self.excess)
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether it is called and says something: that its gap is larger by a point or more."""
+        return self.called and round(100 * self.more) >= 1
+
+    @property
     def sentence(self) -> str:
         """ "Where purpose = education, the gap of sex = f is 21 points, 14 more than elsewhere; over half of …" """
-        share = self.share or 0
+        share, gap = self.share or 0, plural(100 * self.difference, "point")
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
-        more, than = self.difference - self.elsewhere, "elsewhere"
-        if more < self.excess:  # fewer labels are expected to be favourable here, and more of them are lost
-            more, than = self.excess, "the group's own gap would make it"
+        than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
-            f"Where {self.name}, the gap of {self.attribute} = {self.group} is {100 * self.difference:.0f} points, "
-            f"{100 * more:.0f} more than {than}; {part} of the missing labels are there."
+            f"Where {self.name}, the gap of {self.attribute} = {self.group} is {gap}, "
+            f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
         )
 
 
@@ -101,7 +112,7 @@ class Slicing(NamedTuple):
     def of(cls, table: pd.DataFrame) -> Slicing:
         names, skipped, found = list[tuple[str, str]](), list[str](), []
         for column in table.columns:
-            codes, values = pd.factorize(_values(table[column]), sort=True)
+            codes, values = pd.factorize(_values(table[column], column in table.attrs.get(DATES, ())), sort=True)
             if len(values) > MOST_VALUES:
                 skipped.append(str(column))
                 continue
@@ -140,15 +151,15 @@ def sums_in(places: NDArray[np.int32], factors: Floats, count: int, values: Floa
     return found
 
 
-def _values(column: pd.Series) -> pd.Series:
-    """What slices go by: values as text, of numbers with many the quarter."""
+def _values(column: pd.Series, dates: bool) -> pd.Series:
+    """What slices go by: values as text, of dates and numbers with many the quarter."""
     if is_numeric(column) and column.nunique() > AS_THEY_ARE:
         found = np.sort(numbers_in(column.dropna()))
         above = found[found > found[0]]
         cuts = np.quantile(found, [0.25, 0.5, 0.75], method="higher")
         cuts = np.maximum(cuts, above[0])  # where most are alike, those stay apart from the others
         cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
-        return Bands(tuple(cuts.tolist())).of(column).fillna(MISSING)
+        return Bands(tuple(cuts.tolist()), dates).of(column).fillna(MISSING)
     return column.astype(object).where(column.notna(), MISSING).map(str)
 
 

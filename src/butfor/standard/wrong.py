@@ -15,7 +15,7 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 
 from butfor import stopping
-from butfor.standard.inputs import Dense, Floats, Inputs, Mask, Rows, design_of
+from butfor.standard.inputs import MOST_LEARNED, Dense, Floats, Inputs, Mask, Rows, design_of, thin
 from butfor.standard.logistic import fit_logistic
 from butfor.standard.model import Standard
 
@@ -54,16 +54,17 @@ def suspects(
     return found
 
 
-def with_sum(probability: Floats, total: float) -> Floats:
-    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`; 0 where that
-    is not above 0, 1 where it is as many as there are or more."""
+def with_sum(probability: Floats, total: float, weight: Floats | None = None) -> Floats:
+    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`, each times its
+    weight; 0 where that is not above 0, 1 where it is as much as all of them or more."""
+    weight = np.ones(len(probability)) if weight is None else weight
     if total <= 0 or not len(probability):
         return np.zeros(len(probability))
-    if total >= len(probability):
+    if total >= weight.sum():
         return np.ones(len(probability))
     logits = _logits(probability, 1e-9)
-    reach = float(np.abs(logits).max() + abs(logit(total / len(probability))) + 1)
-    shift = brentq(lambda by: float(expit(logits + by).sum()) - total, -reach, reach)
+    reach = float(np.abs(logits).max() + abs(logit(total / weight.sum())) + 1)
+    shift = brentq(lambda by: float(expit(logits + by) @ weight) - total, -reach, reach)
     found: Floats = expit(logits + shift)
     return found
 
@@ -76,13 +77,12 @@ def _logits(p: Floats, least: float = LEAST) -> Floats:
 def _as_others_read(
     standard: Standard, others: Rows, probabilities: Floats, labels: Floats, folds: Rows, weight: Floats | None
 ) -> Floats:
-    """The probabilities, calibrated on labels of others that the standard has not seen."""
-    unseen = np.empty(len(others))
-    for fold in np.unique(folds[others]):
-        inside = folds[others] == fold
-        learn, ask = others[~inside], others[inside]
-        unseen[inside] = standard.predict(learn, ask, labels[None, learn], weight)[0] if len(learn) else 0.5
+    """The probabilities, calibrated on labels of others that the standard has not seen; of many others, on a part."""
+    others = others[thin(len(others), 2 * MOST_LEARNED)]
     known = None if weight is None else weight[others]
+    if len(set(folds[others])) < 2:
+        return np.clip(probabilities, LEAST, 1 - LEAST)
+    unseen = standard.cross_predict(others, labels[others], folds[others], np.arange(len(others)), known)
     level, slope = fit_logistic(design_of(_logits(unseen)[:, None]), labels[None, others], known)[0]
     found: Floats = expit(level + slope * _logits(probabilities))
     return np.clip(found, LEAST, 1 - LEAST)

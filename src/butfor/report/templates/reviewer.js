@@ -97,7 +97,7 @@
     saved = true;
     const left = tasks.length - answers.size;
     say("answers.csv is saved. " + (left
-      ? left + " of " + tasks.length + " tasks are still open: answer them and save again."
+      ? left + " of " + tasks.length + (left === 1 ? " tasks is" : " tasks are") + " still open: answer them and save again."
       : "Every task has an answer. Return the file to the person who gave you this page."));
   });
   at("delete").addEventListener("click", () => {

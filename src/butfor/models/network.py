@@ -1,0 +1,417 @@
+"""The network of the paper: the scikit-learn estimator `MLP`, its learner, and its fast engines.
+
+`butfor.nets` trains the networks and knows arrays only; here tables become arrays, its errors become ours, and its
+checks ask whether the work should stop."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import asdict, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.model_selection import train_test_split
+from sklearn.utils import check_random_state
+from sklearn.utils.multiclass import check_classification_targets
+from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+
+from butfor import stopping
+from butfor.encode import EncodedTable, TableEncoder
+from butfor.errors import EngineError, LearnerError, SettingError, TableError, listed
+from butfor.learn import capabilities as can
+from butfor.learn.protocols import (
+    Advance,
+    Bound,
+    Engine,
+    FlipSet,
+    Floats,
+    Learner,
+    MakesLearner,
+    Model,
+    Table,
+    TableCache,
+    Training,
+    label_values,
+    named_pulls,
+)
+from butfor.machine import check_n_jobs, compiling
+from butfor.nets import Fits, Network, Recipe, Rows, fit_many
+
+LARGE = 20_000
+"""With more training rows an ensemble has half the members."""
+WIDTH = {"cpu": 64, "cuda": 1024}
+"""Networks that stacked tensors train side by side."""
+
+
+@contextmanager
+def translated() -> Iterator[None]:
+    """Errors of `butfor.nets` as ours."""
+    try:
+        yield
+    except (ValueError, RuntimeError) as error:
+        if type(error) is ValueError:
+            raise SettingError(str(error)) from None
+        if type(error) is RuntimeError:
+            raise EngineError(str(error)) from None
+        raise
+
+
+def train_one(recipe: Recipe, rows: Rows) -> Network:
+    """The network of the definition."""
+    from butfor.models.loop import train
+
+    with translated():
+        return train(recipe, rows)
+
+
+def find_device(name: str) -> Any:
+    """The torch device of that name; an error if it is not available."""
+    import torch
+
+    try:
+        found = torch.device(name)
+    except (RuntimeError, TypeError):
+        raise SettingError(f"device='{name}' is not a device: say 'cpu', 'cuda' or 'cuda:0'.") from None
+    if found.type not in WIDTH:
+        raise SettingError(f"device='{name}' is not supported: say 'cpu' or 'cuda'.")
+    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+        raise EngineError(
+            f"device='{name}' is not available: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
+            "Use device='cpu', or install a CUDA build of PyTorch."
+        )
+    return found
+
+
+class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
+    """A small feed-forward network; training is reproducible to the last bit.
+
+    Adam on mean binary cross-entropy, or with more than two classes on mean cross-entropy of the softmax; early
+    stopping on the best validation loss. After `fit`, `network_` has the weights, `classes_` the labels (a positive
+    logit means the second of two), `best_epoch_` the epoch whose weights were kept.
+
+    Parameters
+    ----------
+    hidden : tuple of int, default=(32, 32)
+        Widths of the hidden layers; () is logistic regression.
+    activation : {"relu", "tanh", "sigmoid"}, default="relu"
+        The activation function after each hidden layer.
+    learning_rate : float, default=0.005
+        Adam's step size.
+    max_epochs : int, default=200
+        The most epochs.
+    patience : int, default=10
+        Training stops after this many epochs without a new lowest validation loss.
+    batch_size : int or None, default=128
+        Rows per step; None is one batch of all rows.
+    validation_fraction : float, default=0.25
+        The share of the rows set aside, stratified, if `fit` gets no validation rows.
+    random_state : int or None, default=0
+        Seed of the initial weights and of the batch order.
+    """
+
+    made_by = "butfor.models.network:MLPLearner"
+
+    def __init__(
+        self,
+        hidden: tuple[int, ...] = (32, 32),
+        activation: str = "relu",
+        learning_rate: float = 0.005,
+        max_epochs: int = 200,
+        patience: int = 10,
+        batch_size: int | None = 128,
+        validation_fraction: float = 0.25,
+        random_state: int | None = 0,
+    ) -> None:
+        self.hidden = hidden
+        self.activation = activation
+        self.learning_rate = learning_rate
+        self.max_epochs = max_epochs
+        self.patience = patience
+        self.batch_size = batch_size
+        self.validation_fraction = validation_fraction
+        self.random_state = random_state
+
+    def recipe(self) -> Recipe:
+        """The settings for the training engines."""
+        settings = self.activation, self.learning_rate, self.max_epochs, self.patience, self.batch_size
+        seed = self.random_state  # anything but a whole number that scikit-learn accepts draws one
+        if not isinstance(seed, (int, np.integer)):
+            seed = check_random_state(seed).randint(2**31)
+        with translated():
+            return Recipe(tuple(self.hidden), *settings, seed=int(seed))
+
+    def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> MLP:
+        """Train on rows `X [n × d]` with labels `y [n]`."""
+        recipe = self.recipe()
+        encoded, given = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(given)
+        self.classes_ = label_values(given)
+        labels = np.searchsorted(self.classes_, given).astype(np.float32)
+        if validation is None:
+            kept, aside = split_off(labels, self.validation_fraction, recipe.seed)
+            split = encoded[kept], labels[kept], encoded[aside], labels[aside]
+        else:
+            split = encoded, labels, *self._check_validation(*validation)
+        self.network_: Network = train_one(recipe, Rows(*split, classes=len(self.classes_)))
+        self.best_epoch_ = self.network_.best_epoch
+        return self
+
+    def decision_function(self, X: ArrayLike) -> Floats:
+        """Logits `[rows]`; above 0 means `classes_[1]`. With more than two classes scores `[rows × classes]`."""
+        check_is_fitted(self)
+        return self.network_.logits(validate_data(self, X, dtype=np.float32, reset=False))
+
+    def predict(self, X: ArrayLike) -> NDArray[Any]:
+        check_is_fitted(self)
+        return self.classes_[self.network_.predict(validate_data(self, X, dtype=np.float32, reset=False))]
+
+    def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
+        """Probabilities `[rows × classes]`, in the order of `classes_`."""
+        from scipy.special import expit, softmax
+
+        logits = self.decision_function(X).astype(np.float64)
+        if logits.ndim == 2:
+            return np.asarray(softmax(logits, axis=1))
+        return np.column_stack([1 - expit(logits), expit(logits)])
+
+    def _check_validation(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
+        X_val: Floats = check_array(X, dtype=np.float32, input_name="validation rows")
+        y_val = np.asarray(y)
+        if X_val.shape[1] != self.n_features_in_:
+            raise TableError(
+                f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."
+            )
+        if y_val.shape != (len(X_val),):
+            raise TableError(f"{len(X_val)} validation rows but {y_val.size} validation labels.")
+        unknown = np.setdiff1d(y_val, self.classes_)
+        if unknown.size:
+            raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
+        return X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
+
+
+def split_off(y: NDArray[Any], fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of training rows and of a stratified share of validation rows, by the labels' numbers."""
+    if not 0 < fraction < 1:
+        raise SettingError(f"validation_fraction={fraction} must lie between 0 and 1.")
+    counts = np.bincount(y.astype(np.int64), minlength=2)
+    if min(counts) < 2 or len(y) * min(fraction, 1 - fraction) < len(counts):
+        raise TableError(
+            f"n_samples={len(y)} with {listed(counts)} of the classes is too few to set validation rows aside: give "
+            "validation rows, or at least two rows of each class."
+        )
+    kept, aside = train_test_split(np.arange(len(y)), test_size=fraction, stratify=y, random_state=seed)
+    return kept, aside
+
+
+class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, can.Portable, can.Rebuildable):
+    """The encoder is fitted on the training rows without labels, so all flip sets share it."""
+
+    kind = "mlp"
+    name = "MLP"
+    seeded = True
+    engines = ("stacked", "fused", "joblib")
+
+    def __init__(self, model: MLP, encoder: Any = None) -> None:
+        if encoder is not None and not isinstance(encoder, TableEncoder):
+            raise SettingError(f"encoder={encoder!r}: MLP needs a TableEncoder.")
+        self.recipe = model.recipe()
+        self.validation_fraction = model.validation_fraction
+        self.encoder = clone(encoder) if encoder is not None else TableEncoder()
+        self._cache = TableCache()
+
+    def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        return split_off(labels, self.validation_fraction, self.recipe.seed)
+
+    def warm_up(self, table: Table) -> None:
+        """Encode the table and train for an epoch, so that one-time work of a process does not count as training
+        time."""
+        train_one(replace(self.recipe, max_epochs=1), self.rows(table))
+
+    def fit(self, table: Table, labels: Floats) -> NetworkModel:
+        """The network of the definition."""
+        rows = replace(self.rows(table), y=labels)
+        network = train_one(self.recipe, rows)
+        if not network.best_epoch:
+            raise LearnerError(
+                f"Training diverged: no epoch had a finite validation loss (learning_rate={self.recipe.learning_rate:g}"
+                f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the numeric columns."
+            )
+        return NetworkModel(network, rows, self.encoded(table))
+
+    def work(self, table: Table) -> float:
+        return 4.0 * table.n * self.recipe.max_epochs
+
+    def pack(self, model: NetworkModel) -> Network:
+        return model.network
+
+    def unpack(self, packed: Network, table: Table) -> NetworkModel:
+        return NetworkModel(packed, self.rows(table), self.encoded(table))
+
+    @property
+    def own_seed(self) -> int:
+        return self.recipe.seed
+
+    def record_gaps(self) -> list[str]:
+        return []
+
+    def usual_members(self, rows: int) -> int:
+        return can.MEMBERS if rows <= LARGE else can.MEMBERS // 2
+
+    def reseeded(self, seed: int) -> MLPLearner:
+        other = object.__new__(MLPLearner)
+        other.__dict__.update(self.__dict__, recipe=replace(self.recipe, seed=seed))
+        return other
+
+    def record(self) -> dict[str, Any]:
+        return {
+            "kind": self.kind,
+            "recipe": asdict(self.recipe) | {"hidden": list(self.recipe.hidden)},
+            "encoder": self.encoder.get_params(),
+            "validation_fraction": self.validation_fraction,
+        }
+
+    @classmethod
+    def from_record(cls, record: dict[str, Any]) -> MLPLearner:
+        fraction = record.get("validation_fraction", MLP().validation_fraction)
+        learner = cls(MLP(validation_fraction=fraction), TableEncoder(**record["encoder"]))
+        learner.recipe = Recipe(**record["recipe"] | {"hidden": tuple(record["recipe"]["hidden"])})
+        return learner
+
+    def encoded(self, table: Table) -> _Encoded:
+        """The table as numbers, encoded once."""
+        encoded: _Encoded = self._cache.get(table, lambda: _Encoded(self.encoder, table))
+        return encoded
+
+    def rows(self, table: Table) -> Rows:
+        """The encoded rows with their labels."""
+        data, split = self.encoded(table), table.decision_split if table.multiclass else None
+        sides = (None, None) if split is None else (split.new, split.towards)
+        arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
+        return Rows(*arrays, len(table.classes), *sides)
+
+
+class _Encoded(EncodedTable):
+    """An encoded table with its validation rows."""
+
+    def __init__(self, encoder: TableEncoder, table: Table) -> None:
+        if table.validation is None:
+            raise SettingError(
+                "An MLP needs validation rows to stop early: give some, or let the audit set rows aside."
+            )
+        super().__init__(encoder, table.X)
+        self.X_val: Floats = self.encoder.transform(table.validation[0])
+
+
+class NetworkModel(Model, can.Differentiable, can.Inputs, can.Pulls, can.Encoded):
+    """A trained network with its encoder. `rows` has the labels it was trained on."""
+
+    def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
+        self.network, self.rows, self._data = network, rows, data
+        self.encoder = data.encoder
+
+    def logits(self, people: pd.DataFrame) -> Floats:
+        return self.network.logits(self.encoded(people))
+
+    def scores(self, people: pd.DataFrame) -> Floats:
+        return self.logits(people)
+
+    def encoded(self, people: pd.DataFrame) -> Floats:
+        return self._data.people(people)
+
+    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
+        return self.rows.X, self.encoded(people)
+
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        if self.network.activation != "relu":
+            return None
+        encoded = self.encoded(people)
+        theta, bias = local_linear_model(self.network, encoded, contrast)
+        return named_pulls(self.encoder.by_column(theta * encoded), bias, list(people.columns))
+
+
+def local_linear_model(
+    network: Network, X: Floats, contrast: Floats | None = None
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
+    neurons and multiply the layers. θ `[rows × inputs]` and bias `[rows]`, with θ·x + bias the logit of each row of
+    `X`; with several outputs, their sum weighted by `contrast [rows × outputs]`."""
+    counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
+    theta = counted @ network.weights[-1].astype(np.float64)
+    bias = counted @ network.biases[-1].astype(np.float64)
+    for W, b, h in reversed(list(zip(network.weights, network.biases, network.layers(X)[:-1], strict=False))):
+        theta *= h > 0
+        bias += theta @ b.astype(np.float64)
+        theta = theta @ W.astype(np.float64)
+    return theta, bias
+
+
+class NetworkEngine(Engine):
+    """Base of the fast engines, which train the definition's networks up to the order of floating-point sums.
+    `width`: the number of networks that it prefers to train side by side; `how` it asks `butfor.nets`."""
+
+    width: int
+    how: dict[str, Any]
+
+    def fit_many(
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        flip_sets: Sequence[FlipSet],
+        people: Floats,
+        advance: Advance | None = None,
+        seeds: Sequence[int] | None = None,
+    ) -> Fits:
+        """Train one network per flip set, with its own of the `seeds` or the recipe's."""
+        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
+        told: dict[str, Any] = {} if advance is None else {"advance": advance}
+        with translated():
+            return fit_many(recipe, rows, flip_sets, seeds, people, check=stopping.check, **told, **self.how)
+
+    def accepts(self, learner: Learner) -> bool:
+        return isinstance(learner, MLPLearner)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        assert isinstance(learner, MLPLearner)
+        recipe, rows = learner.recipe, learner.rows(table)
+        asked = np.array(learner.encoded(table).people(people))
+
+        def answers(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+            flip_sets = [training.flips for training in trainings]
+            seeds = [recipe.seed if training.seed is None else training.seed for training in trainings]
+            return self.fit_many(recipe, rows, flip_sets, asked, advance, seeds).answers
+
+        return Bound(answers, self.name, device=self.device, width=self.width)
+
+
+class FusedEngine(NetworkEngine):
+    """Trains `n_jobs` networks at a time (default: one per core) in compiled code."""
+
+    name = "fused"
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = self.width = check_n_jobs(n_jobs)
+        self.how = {"threads": self.n_jobs}
+
+    def fit_many(self, *work: Any, **more: Any) -> Fits:
+        from butfor.nets import fused
+
+        if not fused.is_prepared():
+            with compiling():
+                fused.prepare()
+        return super().fit_many(*work, **more)
+
+
+class StackedEngine(NetworkEngine):
+    """Trains on `device`: on CUDA by one kernel launch, or else as stacked tensors. `one_launch=False` keeps CUDA on
+    the stacked tensors."""
+
+    name = "stacked"
+
+    def __init__(self, device: str = "cpu", one_launch: bool = True) -> None:
+        self.device = find_device(device)
+        self.width = WIDTH[self.device.type]
+        self.how = {"device": str(self.device), "stacked": not one_launch or self.device.type == "cpu"}

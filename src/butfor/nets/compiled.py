@@ -1,0 +1,815 @@
+"""Everything that is compiled for the CPU: whole trainings in machine code, without the GIL, and the same backwards.
+
+It is one file because numba's cache looks for changes in a function's own file alone, and compiled functions contain
+those that they call. So nothing compiled may come from another file of ours (a test holds that).
+
+The networks are so small that their matrices fit a core's nearest caches, so time should go into multiply-adds. One
+register-blocked kernel in LLVM's portable vectors does all matrix products of a training: it becomes AVX-512, AVX2 or
+NEON code on the user's machine, without a compiler installed there. Nothing is compiled per shape.
+
+Layout: rows (samples) one after the other, a row's numbers side by side. Every row has a 1 in front, and every hidden
+layer's weights `[inputs × outputs]` have their bias in front: the bias is the weight of that 1, so its gradient is one
+more row of the same product. Outputs are padded with zero weights to whole vectors; rows and inputs need no padding.
+If most inputs are 0 (one-hot columns), the first layer works through the others alone. Addresses and distances that
+vector code takes are in bytes.
+"""
+
+from __future__ import annotations
+
+import inspect
+import math
+from collections.abc import Callable
+from functools import partial
+from typing import Any, NamedTuple
+
+import llvmlite.binding as llvm
+import numpy as np
+from llvmlite import ir
+from numba import cfunc, njit, types
+from numba.core import cgutils
+from numba.extending import intrinsic
+from numpy.typing import NDArray
+
+Floats = NDArray[np.float32]
+Ints = NDArray[np.int64]
+f32 = np.float32
+
+TILE = 128
+"""Rows worked through at once: those of a 32×32 network stay in the nearest caches."""
+# A block of HEIGHT × WIDE vectors of sums stays in registers, beside WIDE operands and a broadcast:
+# AVX-512 has 32 registers of 16 floats, AVX2 16 of 8.
+LANES, HEIGHT = (16, 12) if llvm.get_host_cpu_features().get("avx512f") else (8, 6)
+WIDE = 2
+FEW = 4
+"""Vectors of sums, or of errors, that stay in registers while a sparse row is worked through."""
+RELU, TANH, SIGMOID = range(3)
+ADD, ADD_RELU, SLOPE = range(3)
+"""How `product` finishes; the activation is added to SLOPE."""
+GRADIENT = -1
+"""Instead of a finish: the first layer's gradient, not its outputs."""
+LOSS, LOSS_GRADIENT, TRAIN, BACK = range(4)
+"""What `walk_epoch` does."""
+BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
+"""torch.optim.Adam's defaults."""
+
+
+def _keeps_compiled() -> bool:
+    """Whether numba has a place for compiled code: beside this file, or in the user's cache. Where all of that is
+    read-only, every process compiles for itself."""
+    try:
+        njit(cache=True)(lambda: None)
+    except (RuntimeError, OSError):
+        return False
+    return True
+
+
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": _keeps_compiled(), "error_model": "numpy"}
+CONTRACT = {"contract"}
+SUMS = {"contract", "reassoc", "nsz"}
+"""Reassociation lets sums vectorise. NaN and infinity keep their meaning: a training that diverges must show it."""
+
+
+def compiled(*, entry: bool = False, fastmath: Any = False) -> Callable[[Callable[..., Any]], Any]:
+    """Compile a function; Python can call it only if it is an `entry`."""
+    inner: dict[str, Any] = {} if entry else {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
+    return njit(fastmath=fastmath, **OPTIONS, **inner)
+
+
+class Entries(NamedTuple):
+    """Rows by the inputs that are not 0, in their order."""
+
+    starts: NDArray[np.int64]  # the first entry of each row, and the end of the last
+    places: NDArray[np.int32]  # of each entry among the inputs, from 0
+    values: Floats
+
+
+class Plan(NamedTuple):
+    """A network's shape and the places of its parts, one entry per layer, counted in floats."""
+
+    product: int  # the address of the compiled `product`
+    activation: int
+    into: Ints
+    vectors: Ints  # per row of a hidden layer's outputs; for the last layer, per row of its inputs
+    weights: Ints  # a hidden layer's bias, followed by its weights; the last layer's weights, followed by its bias
+    transposed: Ints  # the copy `[outputs × inputs]` for the backward pass
+    tiles: Ints  # the outputs of a tile's first row
+    strides: Ints  # from one row of outputs to the next
+
+
+class Table(NamedTuple):
+    """Rows, whole or by their entries (the other is empty), and their labels."""
+
+    X: Floats
+    sparse: Entries
+    y: Floats
+
+
+class Room(NamedTuple):
+    """The arrays that one training writes to."""
+
+    weights: Floats
+    gradient: Floats
+    mean: Floats
+    square: Floats
+    kept: Floats
+    transposed: Floats
+    gathered: Floats  # a tile of rows in batch order `[TILE × stride]`
+    tile: Floats  # the hidden outputs of a tile, then their errors
+    logits: Floats
+    labels: Floats
+    ids: NDArray[np.int32]  # the rows of a tile
+
+
+class Walk(NamedTuple):
+    """Derivatives of D outcomes of one training with ReLU, by the state after a step and by all labels.
+
+    `by_gradient` are the directions of the Hessian products of the present step. `begun` are the outcomes that the walk
+    has reached. `factors` lead, in the present step, from the derivative by weights to those by mean and by square, and
+    from that by square to that by gradient. `transposed` is as in `Room`, for a direction. Tiles as in `Room` have
+    ∂loss/∂outputs of each layer (`deltas`), and along a direction the changes of the outputs (`tangents`) and of these
+    (`errors`). `rows` has per row of a tile the first and second derivative of the loss by the logit; along a direction
+    the changes of the logit, of its part through the hidden outputs, and of the first derivative."""
+
+    by_weights: Floats  # [D × parameters], like the next three
+    by_mean: Floats
+    by_square: Floats
+    by_gradient: Floats
+    by_labels: Floats  # [n × D]
+    begun: NDArray[np.bool_]
+    factors: Floats  # [3 × parameters]
+    transposed: Floats
+    deltas: Floats
+    tangents: Floats
+    errors: Floats
+    rows: Floats  # [5 × TILE]
+    zeros: Floats
+
+
+FLOAT, INT, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+VECTOR = ir.VectorType(FLOAT, LANES)
+FUSE = ("contract",)
+ZERO, ONE = (ir.Constant(VECTOR, [x] * LANES) for x in (0.0, 1.0))
+Given = dict[str, ir.Value]
+Sums = list[list[ir.Value]]
+ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
+PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
+
+
+def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]], Any]:
+    """Make a function for compiled code out of one that emits LLVM instructions."""
+
+    def wrap(emit: Callable[..., Any]) -> Any:
+        def function(typingctx: Any, *given: Any) -> Any:
+            def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
+                value = emit(builder, *values)
+                return context.get_dummy_value() if value is None else value
+
+            return result(*parameters), generate
+
+        # numba reads this signature; it would pack `*given` into a tuple.
+        names = ["typingctx", *(f"argument{i}" for i in range(len(parameters)))]
+        function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
+            [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
+        )
+        return intrinsic(function)
+
+    return wrap
+
+
+def pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0) -> ir.Value:
+    at = builder.add(address, builder.add(offset, INT(4 * LANES * vector)))
+    return builder.inttoptr(at, VECTOR.as_pointer())
+
+
+def load(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0) -> ir.Value:
+    return builder.load(pointer(builder, address, offset, vector), align=4)
+
+
+def shuffle(builder: ir.IRBuilder, x: ir.Value, y: ir.Value, lanes: list[int]) -> ir.Value:
+    return builder.shuffle_vector(x, y, ir.Constant(ir.VectorType(INDEX, LANES), lanes))
+
+
+def spread(builder: ir.IRBuilder, number: ir.Value) -> ir.Value:
+    """One number in every lane."""
+    first = builder.insert_element(ZERO, number, INDEX(0))
+    return shuffle(builder, first, ZERO, [0] * LANES)
+
+
+def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Value) -> ir.Value:
+    return builder.fadd(total, builder.fmul(x, y, flags=FUSE), flags=FUSE)
+
+
+def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callable[..., None]], Any]:
+    """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to `most`, so that sums
+    stay in registers. `names`: its arguments, whole numbers, among them the sizes."""
+
+    def wrap(emit: Callable[..., None]) -> Any:
+        def call(builder: ir.IRBuilder, *values: ir.Value) -> None:
+            kind = ir.FunctionType(ir.VoidType(), [INT] * len(names))
+            function = cgutils.get_or_insert_function(builder.module, kind, name)
+            if function.is_declaration:
+                function.linkage = "internal"
+                function.attributes.add("noinline")
+                define(function)
+            builder.call(function, values)
+
+        def define(function: ir.Function) -> None:
+            given = dict(zip(names, function.args, strict=True))
+            builder = ir.IRBuilder(function.append_basic_block())
+
+            def choose(*sizes: int) -> None:
+                if len(sizes) == len(most):
+                    emit(builder, given, *sizes)
+                else:
+                    name, limit = list(most.items())[len(sizes)]
+                    switch(builder, given[name], {size: partial(choose, *sizes, size) for size in range(1, limit + 1)})
+
+            choose()
+            builder.ret_void()
+
+        return vector_code(types.void, *[types.int64] * len(names))(call)
+
+    return wrap
+
+
+def switch(builder: ir.IRBuilder, value: ir.Value, cases: dict[int, Callable[[], None]]) -> None:
+    after = builder.function.append_basic_block()
+    switching = builder.switch(value, after)
+    for number, emit in cases.items():
+        block = builder.function.append_basic_block()
+        switching.add_case(INT(number), block)
+        builder.position_at_end(block)
+        emit()
+        builder.branch(after)
+    builder.position_at_end(after)
+
+
+@by_size("butfor_block", PRODUCT, height=HEIGHT, wide=WIDE)
+def _block(builder: ir.IRBuilder, given: Given, height: int, wide: int) -> None:
+    """One block of `product`: Σ_k a[r, k] · b[k, :] for all its rows and vectors, then the finish."""
+    sums = [[cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)] for _ in range(height)]
+    with cgutils.for_range(builder, given["steps"], intp=INT) as loop:
+        a, b = (builder.add(given[x], builder.mul(given[f"{x}_step"], loop.index)) for x in "ab")
+        operands = [load(builder, b, INT(0), v) for v in range(wide)]
+        for r, row in enumerate(sums):
+            at = builder.add(a, builder.mul(given["a_row"], INT(r)))
+            factor = spread(builder, builder.load(builder.inttoptr(at, FLOAT.as_pointer())))
+            for total, operand in zip(row, operands, strict=True):
+                builder.store(plus_product(builder, builder.load(total), factor, operand), total)
+    _store_block(builder, given, [[builder.load(total) for total in row] for row in sums])
+
+
+def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
+    """Finish a block as `product` says."""
+
+    def store(finish: int) -> None:
+        for r, row in enumerate(sums):
+            c_row, start_row = (builder.mul(given[name], INT(r)) if r else INT(0) for name in ("c_row", "start_row"))
+            for v, total in enumerate(row):
+                c = pointer(builder, given["c"], c_row, v)
+                if finish >= SLOPE:
+                    value = _times_slope(builder, finish - SLOPE, total, builder.load(c, align=4))
+                else:
+                    value = builder.fadd(total, load(builder, given["start"], start_row, v))
+                if finish == ADD_RELU:
+                    # Compared this way round, NaN stays NaN.
+                    value = builder.select(builder.fcmp_ordered("<", value, ZERO), ZERO, value)
+                builder.store(value, c, align=4)
+
+    finishes = (ADD, ADD_RELU, SLOPE + RELU, SLOPE + TANH, SLOPE + SIGMOID)
+    switch(builder, given["finish"], {finish: partial(store, finish) for finish in finishes})
+
+
+def _times_slope(builder: ir.IRBuilder, activation: int, error: ir.Value, output: ir.Value) -> ir.Value:
+    """An error times the activation's slope, computed from its output."""
+    if activation == RELU:
+        return builder.select(builder.fcmp_ordered("<=", output, ZERO), ZERO, error)
+    if activation == TANH:
+        return builder.fmul(error, builder.fsub(ONE, builder.fmul(output, output)))
+    return builder.fmul(error, builder.fmul(output, builder.fsub(ONE, output)))
+
+
+@vector_code(types.void, *[types.int64] * 5, types.float32)
+def dots(builder: ir.IRBuilder, results: Any, a: Any, a_row: Any, b: Any, vectors: Any, plus: Any) -> None:
+    """results[r] = plus + Σ_j a[r, j] · b[j] for LANES rows r."""
+    rows = [cgutils.alloca_once_value(builder, ZERO) for _ in range(LANES)]
+    with cgutils.for_range(builder, vectors, intp=INT) as loop:
+        offset = builder.mul(loop.index, INT(4 * LANES))
+        operand = load(builder, b, offset)
+        for r, row in enumerate(rows):
+            numbers = load(builder, a, builder.add(offset, builder.mul(a_row, INT(r))))
+            builder.store(plus_product(builder, builder.load(row), numbers, operand), row)
+    sums = [builder.load(row) for row in rows]
+    # Add neighbouring lanes of two rows at a time, until lane r holds the sum of row r.
+    even, odd = ([which + 2 * lane for lane in range(LANES)] for which in (0, 1))
+    while len(sums) > 1:
+        sums = [
+            builder.fadd(shuffle(builder, x, y, even), shuffle(builder, x, y, odd))
+            for x, y in zip(sums[0::2], sums[1::2], strict=True)
+        ]
+    builder.store(builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4)
+
+
+def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
+    """The offset of the row of weights of the index-th input that is not 0, and its value in every lane."""
+    offset = builder.mul(index, INT(4))
+    place = builder.load(builder.inttoptr(builder.add(given["places"], offset), INDEX.as_pointer()))
+    value = builder.load(builder.inttoptr(builder.add(given["values"], offset), FLOAT.as_pointer()))
+    return builder.mul(builder.sext(place, INT), given["row"]), spread(builder, value)
+
+
+@by_size("butfor_sum_entries", ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"), wide=FEW)
+def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+    """c = start + Σ value · b[place] over the entries of a row."""
+    sums = [cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)]
+    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
+        offset, value = _entry(builder, given, loop.index)
+        for v, total in enumerate(sums):
+            there = load(builder, given["b"], offset, v)
+            builder.store(plus_product(builder, builder.load(total), value, there), total)
+    _store_block(builder, given, [[builder.load(total) for total in sums]])
+
+
+@by_size("butfor_add_entries", ("gradient", "errors", "places", "values", "count", "row", "wide"), wide=FEW)
+def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+    """gradient[place] += value · errors for every entry of a row."""
+    errors = [load(builder, given["errors"], INT(0), v) for v in range(wide)]
+    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
+        offset, value = _entry(builder, given, loop.index)
+        for v in range(wide):
+            there = pointer(builder, given["gradient"], offset, v)
+            builder.store(plus_product(builder, builder.load(there, align=4), value, errors[v]), there, align=4)
+
+
+@vector_code(types.float32, types.int32)
+def float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
+    return builder.bitcast(bits, FLOAT)
+
+
+# Called through its address (`call`): numba optimises a called function again with every caller, and this is by far
+# the largest part of the code.
+@cfunc(types.void(*[types.int64] * len(PRODUCT)), cache=OPTIONS["cache"], error_model="numpy")
+def product(c, c_row, start, start_row, a, a_row, a_step, b, b_step, rows, steps, vectors, finish):  # type: ignore[no-untyped-def]
+    """c[r, :] = start[r, :] + Σ_k a[r, k] · b[k, :] for `rows` rows r, `steps` steps k and `vectors`.
+
+    `finish` ADD stores that, ADD_RELU its positive part. SLOPE + activation stores the sum alone, times the
+    activation's slope at the output that c has now. Every number is summed over k in order, in any block."""
+    blocks = -(-rows // HEIGHT)
+    height, taller = rows // blocks, rows % blocks
+    for first in range(0, vectors, WIDE):
+        beside, wide = 4 * LANES * first, min(WIDE, vectors - first)
+        row = 0
+        for index in range(blocks):
+            tall = height + (index < taller)
+            c_at, start_at, a_at = c + row * c_row + beside, start + row * start_row + beside, a + row * a_row
+            _block(c_at, c_row, start_at, start_row, a_at, a_row, a_step, b + beside, b_step, steps, tall, wide, finish)
+            row += tall
+
+
+@vector_code(types.void, *[types.int64] * (1 + len(PRODUCT)))
+def call(builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
+    kind = ir.FunctionType(ir.VoidType(), [INT] * len(PRODUCT))
+    builder.call(builder.inttoptr(address, kind.as_pointer()), values)
+
+
+@compiled()
+def address_of(array: Floats, index: int) -> np.int64:
+    """The address of array[index] as a signed number: numba makes a float of unsigned plus signed."""
+    return np.int64(array.ctypes.data) + 4 * index
+
+
+@compiled(fastmath=CONTRACT)
+def _exp(x: f32) -> f32:
+    """e^x within 2 ulp, x clipped to ±87, NaN kept: 2^n · e^r with |r| ≤ ln 2 / 2 (after Cephes)."""
+    x = f32(87) if x > f32(87) else x
+    x = f32(-87) if x < f32(-87) else x
+    n = np.floor(x * f32(1.44269504) + f32(0.5))
+    r = x - n * f32(0.693359375) + n * f32(2.12194440e-4)
+    p = (f32(1.9875691500e-4) * r + f32(1.3981999507e-3)) * r + f32(8.3334519073e-3)
+    p = ((p * r + f32(4.1665795894e-2)) * r + f32(1.6666665459e-1)) * r + f32(5.0000001201e-1)
+    p = p * r * r + r + f32(1)
+    return p * float_of_bits((np.int32(n) + np.int32(127)) << np.int32(23))
+
+
+@compiled(fastmath=CONTRACT)
+def sigmoid(x: f32) -> f32:
+    return f32(1) / (f32(1) + _exp(-x))
+
+
+@compiled(fastmath=CONTRACT)
+def _tanh(x: f32) -> f32:
+    """A polynomial (after Cephes) near 0, where the quotient would cancel."""
+    s = x * x
+    p = (f32(-5.70498872745e-3) * s + f32(2.06390887954e-2)) * s + f32(-5.37397155531e-2)
+    p = (p * s + f32(1.33314422036e-1)) * s + f32(-3.33332819422e-1)
+    near = x + x * s * p
+    far = f32(1) - f32(2) / (f32(1) + _exp(f32(2) * x))
+    return near if s < f32(0.390625) else far
+
+
+@compiled(fastmath=CONTRACT)
+def cross_entropy(z: f32, y: f32) -> f32:
+    """Binary cross-entropy of a logit: max(z, 0) − zy + log(1 + e^−|z|).
+
+    The logarithm is 2·artanh(s), s = u / (2 + u) ≤ 1/3, by its series.
+    """
+    u = _exp(-abs(z))
+    s = u / (f32(2) + u)
+    q = s * s
+    p = ((f32(1 / 15) * q + f32(1 / 13)) * q + f32(1 / 11)) * q + f32(1 / 9)
+    p = (((p * q + f32(1 / 7)) * q + f32(1 / 5)) * q + f32(1 / 3)) * q + f32(1)
+    positive = z if z > f32(0) else f32(0)
+    return positive - z * y + f32(2) * s * p
+
+
+@compiled()
+def _activate(outputs: Floats, activation: int) -> None:
+    rows, width = outputs.shape
+    for r in range(rows):
+        if activation == TANH:
+            for j in range(width):
+                outputs[r, j] = _tanh(outputs[r, j])
+        else:
+            for j in range(width):
+                outputs[r, j] = sigmoid(outputs[r, j])
+
+
+@compiled()
+def sparse_layer(plan: Plan, numbers: Floats, tile: Floats, ids: Ints, sparse: Entries, rows: int, finish: int) -> None:
+    """The first layer's outputs for the rows `ids`; or, with GRADIENT, add to its gradient."""
+    vectors = plan.vectors[0]
+    row, first_row, bias = 4 * LANES * vectors, address_of(tile, plan.tiles[0]), address_of(numbers, plan.weights[0])
+    all_places, all_values = np.int64(sparse.places.ctypes.data), address_of(sparse.values, 0)
+    for r in range(rows):
+        at = sparse.starts[ids[r]]
+        count, places, values = sparse.starts[ids[r] + 1] - at, all_places + 4 * at, all_values + 4 * at
+        for first in range(0, vectors, FEW):
+            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
+            outputs, start = first_row + r * 4 * plan.strides[0] + beside, bias + beside
+            if finish == GRADIENT:
+                add_to_entries(start + row, outputs, places, values, count, row, wide)
+            else:
+                sum_entries(outputs, start, places, values, count, start + row, row, wide, finish)
+
+
+@compiled()
+def forward(plan: Plan, weights: Floats, room: Room, sparse: Entries, source: int, source_row: int, rows: int) -> None:
+    """The logits of the rows at `source`, or of the sparse rows `room.ids`; hidden outputs stay in the tile."""
+    last, at = len(plan.into) - 1, plan.product
+    relu = plan.activation == RELU
+    finish = ADD_RELU if relu else ADD
+    for layer in range(last):
+        t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
+        outputs, bias, row = address_of(room.tile, t), address_of(weights, plan.weights[layer]), 4 * LANES * vectors
+        if layer == 0 and len(sparse.starts) > 1:
+            sparse_layer(plan, weights, room.tile, room.ids, sparse, rows, finish)
+        else:
+            call(at, outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
+        if not relu:
+            tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
+            _activate(tile[:, LANES:], plan.activation)
+        source, source_row = outputs, 4 * stride
+    w, vectors = plan.weights[last], plan.vectors[last]
+    bias = weights[w + LANES * vectors]
+    for r in range(0, rows, LANES):
+        results = address_of(room.logits, r)
+        dots(results, source + r * source_row, source_row, address_of(weights, w), vectors, bias)
+
+
+@compiled()
+def backward(plan: Plan, room: Room, sparse: Entries, source: int, source_row: int, rows: int) -> None:
+    """Add the gradient of the rows of the last `forward`; `room.logits` now has their errors.
+
+    Once the gradient above has used a layer's outputs, its errors replace them.
+    """
+    last, at = len(plan.into) - 1, plan.product
+    errors, errors_row, outputs = address_of(room.logits, 0), 4, 1
+    for layer in range(last, -1, -1):
+        into, vectors, w = plan.into[layer], plan.vectors[layer], plan.weights[layer]
+        if layer:
+            below, below_row = address_of(room.tile, plan.tiles[layer - 1]), 4 * plan.strides[layer - 1]
+        else:
+            below, below_row = source, source_row
+        sums, row = address_of(room.gradient, w), 4 * LANES * vectors
+        back = address_of(room.transposed, plan.transposed[layer])
+        if layer == last:
+            call(at, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
+            _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
+            back = address_of(room.weights, w)
+        elif layer == 0 and len(sparse.starts) > 1:
+            # The bias has an entry in every row: the 4 bytes before each row of outputs hold a 1.
+            call(at, sums, 0, sums, 0, errors - 4, 0, errors_row, errors, errors_row, 1, rows, vectors, ADD)
+            sparse_layer(plan, room.gradient, room.tile, room.ids, sparse, rows, GRADIENT)
+        else:
+            call(at, sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
+        if layer:
+            vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
+            row = 4 * LANES * vectors
+            call(at, below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope)
+        errors, errors_row, outputs = below, below_row, into
+
+
+@compiled(fastmath=SUMS)
+def _last_bias(gradient: Floats, padding: int, bias: int, errors: Floats, rows: int) -> None:
+    """The gradient of the last layer's bias, and none for the padding before it."""
+    for i in range(padding, bias):
+        gradient[i] = f32(0)
+    total = f32(0)
+    for r in range(rows):
+        total += errors[r]
+    gradient[bias] += total
+
+
+@compiled(fastmath=CONTRACT)
+def adam_step(room: Room, step: int, learning_rate: float) -> None:
+    """One step as `torch.optim.Adam` takes it: bias corrections in double, the rest in float32.
+
+    The gradient is cleared for the next batch. Moments too small to move a weight are dropped:
+    those of dead neurons would decay into denormal numbers, which cost a hundred cycles each.
+    """
+    weights, gradient, mean, square = room.weights, room.gradient, room.mean, room.square
+    rate = f32(-learning_rate / (1 - BETA1**step))
+    root = f32(1 / math.sqrt(1 - BETA2**step))
+    for i in range(len(weights)):
+        g = gradient[i]
+        m = mean[i] + f32(1 - BETA1) * (g - mean[i])
+        v = f32(BETA2) * square[i] + f32(1 - BETA2) * g * g
+        m = f32(0) if abs(m) < f32(1e-30) else m
+        v = f32(0) if v < f32(1e-36) else v
+        weights[i] += rate * m / (np.sqrt(v) * root + f32(EPSILON))
+        mean[i] = m
+        square[i] = v
+        gradient[i] = f32(0)
+
+
+@compiled()
+def transpose(plan: Plan, weights: Floats, transposed: Floats) -> None:
+    """Copy the weights of every hidden layer but the first to `[outputs × inputs]`."""
+    for layer in range(1, len(plan.into) - 1):
+        row, transposed_row = LANES * plan.vectors[layer], LANES * plan.vectors[layer - 1]
+        for i in range(plan.into[layer]):
+            at, to = plan.weights[layer] + row * (1 + i), plan.transposed[layer] + i
+            for o in range(plan.into[layer + 1]):
+                transposed[to + o * transposed_row] = weights[at + o]
+
+
+@compiled()
+def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> np.int64:
+    """Set the tile's rows to order[first : first + rows], without an order to rows from `first` on; copy their labels
+    and, if they are dense and in an order, the rows. Returns the address of the rows."""
+    X = table.X
+    for r in range(rows):
+        row = order[first + r] if len(order) else first + r
+        room.ids[r], room.labels[r] = row, table.y[row]
+    if len(table.sparse.starts) > 1 or not len(order):
+        return address_of(X, first * X.shape[1] + 1)
+    for r in range(rows):
+        whole, to = X[room.ids[r]], room.gathered[r]
+        for j in range(len(whole)):
+            to[j] = whole[j]
+    return address_of(room.gathered, 1)
+
+
+@compiled()
+def add_gradient(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int) -> None:
+    """Add the gradient of the mean loss of one batch, order[first : first + size], or of all rows without an order."""
+    row, scale, logits = 4 * table.X.shape[1], f32(1) / f32(size), room.logits
+    for begin in range(first, first + size, TILE):
+        rows = min(TILE, first + size - begin)
+        source = take_rows(room, table, order, begin, rows)
+        forward(plan, room.weights, room, table.sparse, source, row, rows)
+        for r in range(rows):
+            logits[r] = (sigmoid(logits[r]) - room.labels[r]) * scale
+        backward(plan, room, table.sparse, source, row, rows)
+
+
+@compiled()
+def train_step(
+    plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int, step: int, rate: float
+) -> None:
+    """One step of Adam on one batch."""
+    add_gradient(plan, room, table, order, first, size)
+    adam_step(room, step, rate)
+    transpose(plan, room.weights, room.transposed)
+
+
+@compiled(fastmath=SUMS)
+def _total_loss(logits: Floats, labels: Floats) -> f32:
+    """The sum of the losses, which overwrite the logits."""
+    for r in range(len(labels)):
+        logits[r] = cross_entropy(logits[r], labels[r])
+    total = f32(0)
+    for r in range(len(labels)):
+        total += logits[r]
+    return total
+
+
+@compiled()
+def mean_loss(plan: Plan, room: Room, table: Table) -> f32:
+    """The mean loss on a table."""
+    total = 0.0
+    for first in range(0, len(table.y), TILE):
+        rows = min(TILE, len(table.y) - first)
+        source = take_rows(room, table, room.ids[:0], first, rows)
+        forward(plan, room.weights, room, table.sparse, source, 4 * table.X.shape[1], rows)
+        total += _total_loss(room.logits, room.labels[:rows])
+    return f32(total / len(table.y))
+
+
+@compiled(entry=True)
+def run_epochs(plan, room, training, validation, orders, epochs, batch, learning_rate, patience, history, best_loss):  # type: ignore[no-untyped-def]
+    """Train on for at most `epochs` epochs; True once patience has run out.
+
+    `history` counts the epochs done, the kept one, and the steps done.
+    """
+    transpose(plan, room.weights, room.transposed)
+    for epoch in range(epochs):
+        for first in range(0, len(training.y), batch):
+            size = min(batch, len(training.y) - first)
+            history[2] += 1
+            train_step(plan, room, training, orders[epoch], first, size, history[2], learning_rate)
+        history[0] += 1
+        loss = mean_loss(plan, room, validation)
+        if loss < best_loss[0]:
+            best_loss[0] = loss
+            history[1] = history[0]
+            for i in range(len(room.weights)):
+                room.kept[i] = room.weights[i]
+        if history[0] - history[1] >= patience:
+            return True
+    return False
+
+
+@compiled(entry=True)
+def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
+    """The kept network's logits for the table's rows."""
+    for first in range(0, len(logits), TILE):
+        rows = min(TILE, len(logits) - first)
+        source = take_rows(room, table, room.ids[:0], first, rows)
+        forward(plan, room.kept, room, table.sparse, source, 4 * table.X.shape[1], rows)
+        for r in range(rows):
+            logits[first + r] = room.logits[r]
+
+
+@compiled(entry=True)
+def walk_epoch(do, plan, room, walk, table, order, batch, rate, steps_before, first, stop, every, states):  # type: ignore[no-untyped-def]
+    """All that a walk needs in one function: each of several would be compiled with everything it calls.
+
+    LOSS: the mean loss. LOSS_GRADIENT: its derivative by the weights, in `room`. TRAIN: the steps `first` to `stop` of
+    an epoch; `states [… × 3 × parameters]` gets the state before every `every`-th. BACK: the same steps backwards, from
+    the states before each."""
+    transpose(plan, room.weights, room.transposed)
+    if do == LOSS:
+        return mean_loss(plan, room, table)
+    if do == LOSS_GRADIENT:
+        add_gradient(plan, room, table, order, 0, len(table.y))
+        return f32(0)
+    for index in range(stop - first):
+        k = first + index if do == TRAIN else stop - 1 - index
+        size = min(batch, len(table.y) - k * batch)
+        if do == TRAIN:
+            if index % every == 0:
+                kept = states[index // every]
+                for i in range(len(room.weights)):
+                    kept[0, i], kept[1, i], kept[2, i] = room.weights[i], room.mean[i], room.square[i]
+            train_step(plan, room, table, order, k * batch, size, steps_before + k + 1, rate)
+            continue
+        state = states[k - first]
+        for i in range(len(room.weights)):
+            room.weights[i], room.mean[i], room.square[i] = state[0, i], state[1, i], state[2, i]
+        transpose(plan, room.weights, room.transposed)
+        add_gradient(plan, room, table, order, k * batch, size)
+        _factors(room, walk.factors, steps_before + k + 1, rate)
+        for begin in range(k * batch, k * batch + size, TILE):
+            rows = min(TILE, k * batch + size - begin)
+            source = take_rows(room, table, order, begin, rows)
+            forward(plan, room.weights, room, table.sparse, source, 4 * table.X.shape[1], rows)
+            _deltas(plan, room, walk, rows, size)
+            for d in np.flatnonzero(walk.begun):
+                if begin == k * batch:
+                    _by_moments(walk, d)
+                _curve(plan, room, walk, d, table.sparse, source, 4 * table.X.shape[1], rows)
+                for r in range(rows):
+                    walk.by_labels[room.ids[r], d] -= walk.rows[2, r] / f32(size)
+    return f32(0)
+
+
+@compiled(fastmath=CONTRACT)
+def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> None:
+    """Set the factors of Adam's step at the gradient in `room`, and clear the gradient."""
+    rate, scale = f32(learning_rate / (1 - BETA1**step)), f32(math.sqrt(1 - BETA2**step))
+    for i in range(len(room.weights)):
+        g = room.gradient[i]
+        m = room.mean[i] + f32(1 - BETA1) * (g - room.mean[i])
+        v = f32(BETA2) * room.square[i] + f32(1 - BETA2) * g * g
+        root = np.sqrt(v)
+        denominator = root / scale + f32(EPSILON)
+        # If v is 0, the weight never had a gradient (a dead neuron): nothing flows.
+        by_square = rate * m / (f32(2) * denominator * denominator * scale * root)
+        factors[0, i] = -rate / denominator
+        factors[1, i] = by_square if root > f32(0) else f32(0)
+        factors[2, i] = f32(2 * (1 - BETA2)) * g
+        room.gradient[i] = f32(0)
+
+
+@compiled(fastmath=CONTRACT)
+def _by_moments(walk: Walk, d: int) -> None:
+    """Outcome d: from the derivatives after Adam's step to those by the moments before it and by the gradient."""
+    w, m, v, g = walk.by_weights[d], walk.by_mean[d], walk.by_square[d], walk.by_gradient[d]
+    to_mean, to_square, to_gradient = walk.factors[0], walk.factors[1], walk.factors[2]
+    for i in range(len(w)):
+        by_mean, by_square = m[i] + to_mean[i] * w[i], v[i] + to_square[i] * w[i]
+        g[i] = f32(1 - BETA1) * by_mean + to_gradient[i] * by_square
+        m[i], v[i] = f32(BETA1) * by_mean, f32(BETA2) * by_square
+
+
+@compiled()
+def _stop_at_kinks(tile: Floats, outputs: Floats, at: int, stride: int, width: int, rows: int) -> None:
+    """Set to 0 where the ReLU's output is 0."""
+    for r in range(rows):
+        for j in range(at + r * stride, at + r * stride + width):
+            tile[j] = f32(0) if outputs[j] <= f32(0) else tile[j]
+
+
+@compiled()
+def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
+    """∂loss/∂outputs of each layer for the rows of the last `forward`."""
+    last, at, zeros = len(plan.into) - 1, plan.product, address_of(walk.zeros, 0)
+    for r in range(rows):
+        p = sigmoid(room.logits[r])
+        walk.rows[0, r], walk.rows[1, r] = (p - room.labels[r]) / f32(size), p * (f32(1) - p) / f32(size)
+    errors, errors_row, outputs = address_of(walk.rows, 0), 4, 1
+    for layer in range(last - 1, -1, -1):
+        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
+        if layer + 1 == last:
+            back = address_of(room.weights, plan.weights[last])
+        else:
+            back = address_of(room.transposed, plan.transposed[layer + 1])
+        to, row = address_of(walk.deltas, t), 4 * LANES * vectors
+        call(at, to, 4 * stride, zeros, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, ADD)
+        _stop_at_kinks(walk.deltas, room.tile, t, stride, LANES * vectors, rows)
+        errors, errors_row, outputs = to, 4 * stride, plan.into[layer + 1]
+
+
+@compiled()
+def _curve(
+    plan: Plan, room: Room, walk: Walk, d: int, sparse: Entries, source: int, source_row: int, rows: int
+) -> None:
+    """Outcome d: add the Hessian times its direction to the derivative by weights. Pearlmutter's R-operator: the change
+    of outputs along the direction forwards, the change of errors backwards."""
+    last, at, by_entries = len(plan.into) - 1, plan.product, len(sparse.starts) > 1
+    direction, sums, zeros = walk.by_gradient[d], walk.by_weights[d], address_of(walk.zeros, 0)
+    below, below_row, moved, moved_row = source, source_row, 0, 0
+    for layer in range(last):
+        t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
+        to, to_row, row = address_of(walk.tangents, t), 4 * stride, 4 * LANES * vectors
+        w, u = address_of(room.weights, plan.weights[layer]), address_of(direction, plan.weights[layer])
+        if layer == 0 and by_entries:
+            sparse_layer(plan, direction, walk.tangents, room.ids, sparse, rows, ADD)
+        else:
+            call(at, to, to_row, u, 0, below, below_row, 4, u + row, row, rows, into, vectors, ADD)
+        if layer:
+            call(at, to, to_row, to, to_row, moved, moved_row, 4, w + row, row, rows, into, vectors, ADD)
+        _stop_at_kinks(walk.tangents, room.tile, t, stride, LANES * vectors, rows)
+        below, below_row, moved, moved_row = address_of(room.tile, t), to_row, to, to_row
+    w, vectors, into = plan.weights[last], plan.vectors[last], plan.into[last]
+    bias = w + LANES * vectors
+    for r in range(0, rows, LANES):
+        there, logits, parts = r * below_row, address_of(walk.rows, 2 * TILE + r), address_of(walk.rows, 3 * TILE + r)
+        dots(logits, below + there, below_row, address_of(direction, w), vectors, direction[bias])
+        dots(parts, moved + there, moved_row, address_of(room.weights, w), vectors, f32(0))
+    total = f32(0)
+    for r in range(rows):
+        walk.rows[2, r] += walk.rows[3, r]
+        walk.rows[4, r] = walk.rows[2, r] * walk.rows[1, r]
+        total += walk.rows[4, r]
+    sums[bias] += total
+    delta, error, here = address_of(walk.rows, 0), address_of(walk.rows, 4 * TILE), address_of(sums, w)
+    call(at, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
+    call(at, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
+    delta_row, error_row, outputs = 4, 4, 1
+    transpose(plan, direction, walk.transposed)
+    for layer in range(last - 1, -1, -1):
+        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
+        to, to_row, row = address_of(walk.errors, t), 4 * stride, 4 * LANES * vectors
+        if layer + 1 == last:
+            back, back_along = address_of(room.weights, w), address_of(direction, w)
+        else:
+            w = plan.transposed[layer + 1]
+            back, back_along = address_of(room.transposed, w), address_of(walk.transposed, w)
+        call(at, to, to_row, zeros, 0, delta, delta_row, 4, back_along, row, rows, outputs, vectors, ADD)
+        call(at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD)
+        _stop_at_kinks(walk.errors, room.tile, t, stride, LANES * vectors, rows)
+        delta, delta_row, error, error_row = address_of(walk.deltas, t), to_row, to, to_row
+        here, into, outputs = address_of(sums, plan.weights[layer]), plan.into[layer], plan.into[layer + 1]
+        if layer:
+            t, stride = plan.tiles[layer - 1], plan.strides[layer - 1]
+            below, moved, below_row = address_of(room.tile, t), address_of(walk.tangents, t), 4 * stride
+            call(at, here, row, here, row, below - 4, 4, below_row, error, error_row, into + 1, rows, vectors, ADD)
+            call(at, here + row, row, here + row, row, moved, 4, below_row, delta, delta_row, into, rows, vectors, ADD)
+        elif by_entries:
+            ones = address_of(room.tile, t) - 4
+            call(at, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
+            sparse_layer(plan, sums, walk.errors, room.ids, sparse, rows, GRADIENT)
+        else:
+            call(at, here, row, here, row, source - 4, 4, source_row, error, error_row, into + 1, rows, vectors, ADD)

@@ -1,0 +1,146 @@
+"""The CUDA kernel without a GPU: compiled for the CPU, its threads taking turns, against the reference."""
+
+import ctypes
+import hashlib
+import shutil
+import subprocess
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+
+from benchmarks.work import packed, reference_fits
+from butfor.nets import Recipe, Rows, onelaunch, train_one
+from butfor.nets.onelaunch import MOST_BITS, Inputs, Plan, inputs_of
+from butfor.nets.recipe import Job, count
+
+HERE = Path(__file__).parent
+needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the kernel for the CPU")
+FLIPS = [(), (1, 5, 150)]
+
+
+def one_hot(rng, rows, sizes):
+    return np.concatenate([np.eye(size)[rng.integers(0, size, rows)] for size in sizes], axis=1)
+
+
+def table(kind, n=200, more=70):
+    """Rows whose inputs are `dense`, one-hot (`hot`), 0 or 1 (`binary`), or some of each."""
+    rng = np.random.default_rng(0)
+    parts = {
+        "dense": lambda: [rng.standard_normal((n + more, 5))],
+        "many": lambda: [rng.standard_normal((n + more, 90))],
+        "hot": lambda: [one_hot(rng, n + more, [9] * 10)],
+        "binary": lambda: [rng.random((n + more, 70)) < 0.4],
+        "mixed": lambda: [
+            rng.standard_normal((n + more, 6)),
+            one_hot(rng, n + more, [9] * 9),
+            rng.standard_normal((n + more, 1)),
+            one_hot(rng, n + more, [6, 7]) * (rng.random((n + more, 1)) < 0.8),
+        ],
+    }
+    X = np.concatenate(parts[kind](), axis=1)
+    score = X @ rng.standard_normal(X.shape[1]) + rng.standard_normal(len(X))
+    y = score > np.median(score)
+    return Rows(X[:n], y[:n], X[n:], y[n:])
+
+
+def emulated(recipe, rows, flips, people, warps, directory):
+    """What one block of the kernel trains: logits, packed weights in the kernel's order, and epochs."""
+    inputs = inputs_of(rows, people)
+    plan = Plan(
+        rows.widths(recipe),
+        len(inputs.hot),
+        recipe.activation,
+        recipe.batch_size is not None,
+        warps,
+        1,
+        1,
+    )
+    source = f'#include "{HERE}/emulated.h"\n{plan.source()}\n#include "{HERE}/emulated_main.h"\n'
+    name = directory / hashlib.sha256(source.encode()).hexdigest()[:16]
+    name.with_suffix(".cpp").write_text(source, encoding="utf-8")
+    library = name.with_suffix(".so")
+    subprocess.run(
+        ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", library, name.with_suffix(".cpp")], check=True
+    )
+    job = Job(recipe, rows, flips, [recipe.seed] * len(flips), people)
+    work, kept = onelaunch.prepare(job, plan, inputs, torch.device("cpu"))
+    ctypes.CDLL(str(library)).run(ctypes.byref(work))
+    return plan, kept["logits"].numpy(), kept["weights"], kept["epochs"].tolist()
+
+
+@needs_compiler
+@pytest.mark.parametrize(
+    ("kind", "hidden", "batch_size", "warps", "activation"),
+    [
+        ("dense", (32, 32), None, 2, "relu"),
+        ("hot", (32, 32), None, 3, "relu"),
+        ("binary", (16,), None, 2, "relu"),
+        ("mixed", (9,), 48, 1, "tanh"),
+        ("mixed", (40, 64, 33), 150, 2, "sigmoid"),
+        ("many", (100,), 64, 1, "relu"),
+    ],
+)
+def test_the_kernel_trains_what_the_reference_trains(kind, hidden, batch_size, warps, activation, tmp_path):
+    rows = table(kind)
+    recipe = Recipe(hidden, activation, batch_size=batch_size, max_epochs=6, patience=3, seed=3)
+    plan, logits, weights, epochs = emulated(recipe, rows, FLIPS, rows.X_val, warps, tmp_path)
+    assert (plan.hot > 0) == (kind in ("hot", "binary", "mixed"))
+    expected = reference_fits(recipe, rows, FLIPS, rows.X_val)
+    assert epochs == expected.epochs.tolist()
+    np.testing.assert_allclose(logits, expected.logits, atol=5e-6)
+    networks = [torch.from_numpy(packed(train_one(recipe, rows, flips))) for flips in FLIPS]
+    ordered = inputs_of(rows, rows.X_val).kernel_order(torch.stack(networks), hidden[0])
+    np.testing.assert_allclose(weights, ordered, atol=5e-6)
+    assert not np.allclose(logits[0], logits[1], atol=5e-6)  # the flips were made
+
+
+def test_inputs_of_0_and_1_become_bits():
+    rows = table("mixed")
+    inputs = Inputs.of(rows.X, rows.X_val)
+    assert inputs.dense.tolist() == [*range(6), 87]
+    bits = inputs.bits(rows.X).numpy()
+    assert bits.shape == (rows.n, 4)
+    spread = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")
+    assert (spread[:, : len(inputs.hot)] == rows.X[:, inputs.hot]).all()
+    assert not spread[:, len(inputs.hot) :].any()
+
+
+def test_few_inputs_are_taken_as_they_are():
+    X = one_hot(np.random.default_rng(0), 50, [8] * 8).astype(np.float32)
+    assert len(Inputs.of(X).dense) == 64
+    few = np.concatenate([np.random.default_rng(0).random((50, 60)), X[:, :31]], axis=1).astype(np.float32)
+    assert len(Inputs.of(few).dense) == 91
+
+
+@needs_compiler
+def test_the_most_bits_that_are_let_in_find_room(tmp_path):
+    rng = np.random.default_rng(0)
+    X = (rng.random((90, MOST_BITS)) < 0.1).astype(np.float32)
+    rows = Rows(X[:70], X[:70, 0], X[70:], X[70:, 0])
+    recipe = Recipe((5,), batch_size=None, max_epochs=1, seed=3)
+    _, logits, _, _ = emulated(recipe, rows, [()], rows.X_val, 1, tmp_path)
+    np.testing.assert_allclose(logits, reference_fits(recipe, rows, [()], rows.X_val).logits, atol=5e-6)
+
+
+def test_people_unlike_the_table_change_what_is_a_bit():
+    rows = table("hot")
+    usual = inputs_of(rows, rows.X_val)
+    assert usual.hot.tolist() == list(range(90))
+    odd = rows.X_val[:1].copy()
+    odd[0, :9] = 0.5
+    assert inputs_of(rows, odd).dense.tolist() == list(range(9))
+    assert inputs_of(rows, rows.X_val) is usual
+
+
+def test_inputs_of_the_first_layer_are_reordered():
+    rows, recipe = table("mixed"), Recipe((4,))
+    inputs, size = inputs_of(rows, rows.X_val), 4 * rows.d
+    packed = torch.arange(3 * count(rows.widths(recipe)), dtype=torch.float32).reshape(3, -1)
+    moved = inputs.kernel_order(packed, 4)
+    assert torch.equal(moved[:, size:], packed[:, size:])
+    first = moved[:, :size].unflatten(1, (4, rows.d))
+    assert torch.equal(
+        first, packed[:, :size].unflatten(1, (4, rows.d))[:, :, [*range(6), 87, *range(6, 87), *range(88, 101)]]
+    )

@@ -1,0 +1,201 @@
+"""What stands beside the rows in Python: clusters, weights, references, labels of other rows, missing labels, dates."""
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import FunctionTransformer, StandardScaler
+
+import butfor
+from butfor.errors import SettingError, TableError
+from butfor.progress import Progress
+from recorded import LABELS, TABLE
+
+HOMES = np.repeat(np.arange(200), 2)
+
+
+class Notes(Progress):
+    def __init__(self):
+        self.lines = []
+
+    def note(self, line):
+        self.lines.append(line)
+
+
+def fitted(X=TABLE, y=LABELS, model=None, **how):
+    audit = butfor.LabelAudit(model or LogisticRegression(), n_jobs=1, fresh_seeds=0, budget=3, members=1)
+    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no"} | how)
+
+
+def compared(X=TABLE, y=LABELS, **how):
+    return butfor.compare_standards(
+        X, y, **{"sensitive_features": "group", "adverse": "no", "draws": 0, "n_jobs": 1} | how
+    )
+
+
+# --- clusters and weights ---------------------------------------------------------------------------------
+
+
+def test_an_audit_compares_clusters_and_weights_as_a_comparison_does():
+    weight = np.where(np.arange(400) % 4, 0.5, 2.0)
+    audit = fitted(TABLE.assign(home=HOMES), cluster="home", sample_weight=weight)
+    whole = compared(cluster=HOMES, sample_weight=weight, draws=20)
+    assert audit.standards().clusters == 200
+    assert audit.standards().comparisons == whole.comparisons
+    assert "home" not in audit.table_.X
+    people = TABLE.assign(home=HOMES).iloc[:4]
+    assert (audit.predict(people) == audit.predict(TABLE.iloc[:4])).all(), "people may have the column or not"
+    verdict = audit.explain(people.iloc[[0]])
+    assert "home" not in verdict.values
+    assert butfor.replay(verdict)
+    assert "cluster: given in Python" in verdict.run.not_rebuildable
+
+
+def test_labels_of_a_cluster_go_together_in_worlds_too():
+    """Pairs of rows with the same label: in a world both are flipped, or neither, more often than apart."""
+    pairs = TABLE.iloc[::2].loc[lambda t: t.index.repeat(2)].reset_index(drop=True)
+    labels = LABELS.iloc[::2].loc[lambda y: y.index.repeat(2)].reset_index(drop=True)
+    spread, rows = {}, int((pairs["group"] == "b").sum())
+    for name, cluster in (("alone", None), ("together", HOMES)):
+        (found,) = fitted(pairs, labels, cluster=cluster).one_standard(pairs.iloc[:60])
+        spread[name] = np.std([world.flips - world.shortfall * rows for world in found.worlds])
+    assert spread["together"] > 1.15 * spread["alone"]
+
+
+def test_our_network_takes_weights_for_the_comparison_alone():
+    notes, weight = Notes(), np.where(np.arange(400) % 4, 0.5, 2.0)
+    net = butfor.MLP(hidden=(4,), max_epochs=5)
+    audit = fitted(model=net, sample_weight=weight, cluster=HOMES, progress=notes)
+    assert any("takes no weights: they serve the comparison of groups alone" in line for line in notes.lines)
+    assert audit.standards().of_group("b").effective_rows < 0.8 * audit.standards().of_group("b").rows
+    plain = fitted(model=net)
+    assert (audit.model_.logits(TABLE) == plain.model_.logits(TABLE)).all()
+    assert butfor.replay(audit.explain(TABLE.iloc[[0]]))
+
+
+@pytest.mark.parametrize(
+    ("weight", "sentence"),
+    [
+        (np.zeros(400), "sample_weight is 0 in every row; give"),
+        (np.where(TABLE["group"] == "b", 0.0, 1.0), "sample_weight is 0 in every row of group = b"),
+        (np.where(np.arange(400) == 7, 1e300, 1.0), r"that of row 7 is 1e\+300"),
+    ],
+)
+def test_weights_that_say_nothing_are_refused(weight, sentence):
+    for door in (compared, fitted):
+        with pytest.raises(TableError, match=sentence):
+            door(sample_weight=weight)
+
+
+# --- references -------------------------------------------------------------------------------------------
+
+
+def test_references_of_attributes_that_share_values_are_given_by_attribute():
+    rng = np.random.default_rng(0)
+    X = TABLE.assign(black=rng.choice(["no", "yes"], 400), married=rng.choice(["no", "yes"], 400))
+    both = {"sensitive_features": ["black", "married"]}
+    for reference in (["no", "yes"], "no"):
+        for door in (compared, fitted):
+            with pytest.raises(SettingError, match=r"a group of 'black', 'married'; say of which: reference=\{'black'"):
+                door(X, reference=reference, **both)
+    with pytest.raises(SettingError, match="reference names 'a' and 'b', both groups of 'group'"):
+        compared(reference=["a", "b"])
+    found = compared(X, reference={"black": "no", "married": "yes"}, **both)
+    wanted = {"black": "no", "married": "yes", "black × married": "no · yes"}
+    assert {c.attribute: c.reference for c in found.comparisons} == wanted
+    beside = {"sensitive_features": X[["black", "married"]].add_suffix("!")}  # the model does not see them
+    audit = fitted(TABLE, reference={"black!": "no", "married!": "yes"}, **beside)
+    wanted = {f"{' × '.join(f'{n}!' for n in name.split(' × '))}": group for name, group in wanted.items()}
+    assert {c.attribute: c.reference for c in audit.standards().comparisons} == wanted
+
+
+# --- other rows -------------------------------------------------------------------------------------------
+
+
+def test_labels_of_other_rows_that_training_does_not_know_are_refused():
+    for labels in (LABELS[:9].str.title(), pd.Series([1] * 9)):
+        with pytest.raises(TableError, match=r"The labels of also_labelled include '.*', which no training row has"):
+            fitted(also_labelled=(TABLE[:9], labels))
+    with pytest.raises(SettingError, match="The training rows have cluster, so also_labelled needs it too"):
+        fitted(cluster=HOMES, also_labelled=(TABLE[:9], LABELS[:9]))
+
+
+@pytest.mark.parametrize("given", ["the other rows alone", "the validation rows too"])
+def test_worlds_of_a_network_do_not_depend_on_how_rows_are_numbered(given):
+    parts, found = np.split(np.arange(400), [240, 320]), []
+    for begin in (0, 0, 0), (0, 1000, 2000), (0, 300, 600):
+        numbered = [(TABLE.iloc[at], LABELS.iloc[at]) for at in parts]
+        new = [pd.RangeIndex(first, first + len(at)) for first, at in zip(begin, parts, strict=True)]
+        train, val, test = ([each.set_axis(i) for each in part] for part, i in zip(numbered, new, strict=True))
+        more = tuple(map(pd.concat, zip(val, test, strict=True))) if "too" in given else test
+        net = butfor.MLP(hidden=(4,), max_epochs=30, batch_size=32)
+        audit = fitted(*train, model=net, validation=val, also_labelled=more)
+        worlds = audit.one_standard(test[0])[0]
+        found.append((worlds.rates, [world.rates for world in worlds.worlds]))
+        steering = audit.standards().validation
+        assert list(steering.groups) == val[0]["group"].tolist()
+        assert list(steering.is_favourable) == (val[1] == "yes").tolist()
+    assert found[0] == found[1] == found[2]
+
+
+# --- labels and dates -------------------------------------------------------------------------------------
+
+
+def test_rows_without_a_label_are_left_out_and_counted():
+    holes = LABELS.mask(np.arange(400) % 10 == 3)
+    known, weight = holes.notna().to_numpy(), np.linspace(1, 2, 400)
+    for door in (compared, fitted):
+        notes = Notes()
+        one = door(y=holes, sample_weight=weight, cluster=HOMES.tolist(), progress=notes)
+        other = door(TABLE[known], LABELS[known], sample_weight=weight[known], cluster=HOMES[known])
+        assert "40 rows without a label left out." in notes.lines
+        one, other = (x.standards() if door is fitted else x for x in (one, other))
+        assert one.comparisons == other.comparisons
+    numbers = (LABELS == "yes").astype(float).where(known)
+    assert fitted(y=numbers, adverse=0).classes_.tolist() == [0, 1]
+    with pytest.raises(TableError, match="All labels are missing"):
+        fitted(y=[None] * 400)
+
+
+def test_dates_are_days_for_the_model_and_dates_for_people():
+    days = pd.Series(pd.to_datetime("2021-03-04") + pd.to_timedelta(np.arange(400) % 90, unit="D"), TABLE.index)
+    as_text = TABLE.assign(on=days.dt.strftime("%Y-%m-%d"))
+    as_days = TABLE.assign(on=(days - pd.Timestamp(0)).dt.days)
+    logits = [[v.logit for v in fitted(X).explain_all(X[:4])] for X in (TABLE.assign(on=days), as_text, as_days)]
+    assert logits[0] == logits[1] == logits[2]
+    audit, notes = fitted(as_text), Notes()
+    verdict = audit.explain(as_text.iloc[3])
+    assert verdict.person["on"] == "2021-03-07"
+    assert butfor.replay(verdict)
+    found = compared(TABLE.assign(on=days), draws=2, progress=notes)
+    assert "Column 'on' holds dates: they count as days since 1970-01-01." in notes.lines
+    assert {value[:4] for value in found.slices.query("column == 'on'")["value"]} <= {"2021", "unde"}
+
+    def months(frame):
+        return frame[["income"]].assign(month=frame["on"].dt.month)
+
+    own = make_pipeline(FunctionTransformer(months), StandardScaler(), LogisticRegression())
+    assert fitted(TABLE.assign(on=days), model=own).predict(TABLE.assign(on=days)).shape == (400,)
+
+
+# --- what is no label, and no group -----------------------------------------------------------------------
+
+
+def test_numbers_as_labels_are_to_be_compared_first():
+    for door in (compared, fitted):
+        with pytest.raises(TableError, match=r"Make two labels of the numbers by comparing them: y >= "):
+            door(y=TABLE["income"], adverse=0)
+
+
+def test_a_column_of_probabilities_is_no_group():
+    chance = np.random.default_rng(0).random(400)
+    for door in (compared, fitted):
+        with pytest.raises(SettingError, match="holds numbers from 0 to 1, like probabilities"):
+            door(sensitive_features=chance)
+        assert door(sensitive_features=chance, sensitive_bands=[0.5])
+
+
+def test_a_comparison_notes_what_a_check_of_the_table_notes():
+    found = compared(TABLE.assign(copy=LABELS))
+    assert any("Column 'copy' is a copy of the label" in note for note in found.notes())

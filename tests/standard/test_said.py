@@ -1,0 +1,181 @@
+"""What a comparison of groups says: the same in the terminal, in `print`, on both pages and in the notebook."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from html import unescape
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import butfor
+from butfor.cli.printing import print_population, print_standards
+from butfor.report.page import population_fragment
+from butfor.result.population import Population
+from butfor.result.run import Data, RecordedStandards, Run
+from butfor.standard import ASSUMPTION, GroupStandard, SecondOpinion
+from butfor.standard.slices import Slice
+
+RUN = Run(
+    butfor="0",
+    data=Data(table="t.csv", sha256="", training_rows=100),
+    sensitive="sex",
+    attributes=("sex",),
+    label_names=("no", "yes"),
+    adverse=("no",),
+    learner={},
+    seeded=False,
+    members=1,
+    budget=3,
+    rank="r",
+    strategy="s",
+    phi="everyone",
+    psi="published",
+    fresh_seeds=0,
+)
+
+
+@pytest.fixture(scope="module")
+def plain():
+    """A comparison whose figures the tests replace."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"sex": rng.choice(["f", "m"], 200), "income": rng.normal(size=200)})
+    y = np.where(rng.random(200) < 0.5, "yes", "no")
+    return butfor.compare_standards(X, y, sensitive_features="sex", adverse="no", draws=0, n_jobs=1)
+
+
+def group(name, gap, p, second=None, disagrees=False, rows=300):
+    interval = (gap - 0.01, gap + 0.01)
+    opinion = None if second is None else SecondOpinion(second, (second - 0.01, second + 0.01), disagrees)
+    figures = {"interval": interval, "p": p, "p_adjusted": p, "second_opinion": opinion, "draws": 999}
+    return GroupStandard("sex", name, rows, 0.5, 0.5 + gap, gap, **figures)
+
+
+def everywhere(plain, capsys, groups, left_out=(), parts=()):
+    """What each place says about these groups, as plain text."""
+    found = replace(plain, comparisons=tuple(groups), left_out=tuple(left_out), parts=tuple(parts), draws=99)
+    population = Population([], replace(RUN, standard=RecordedStandards.of(found)))
+    texts = {"print": str(found), "population": str(population), "notebook": found._repr_html_()}
+    texts |= {"page": found.to_html(), "audit's page": population.to_html()}
+    texts["audit's notebook"] = population_fragment(population)
+    for name, show in (
+        ("terminal", lambda: print_standards(found)),
+        ("audit", lambda: print_population(population, None)),
+    ):
+        show()
+        texts[name] = capsys.readouterr().out
+    return {
+        name: " ".join(unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.S)).split()).replace(
+            "\u2019", "'"
+        )
+        for name, text in texts.items()
+    }
+
+
+GONE = "sex = {} is not compared: {} rows, and a comparison needs 30."
+CASES = {
+    "a large table, on which two estimates differ a little": (
+        [group("f", 0.054, 4.2e-173, 0.052, True)],
+        [],
+        "People with sex = f were labelled 'yes' 5.4 points less often than comparable people in other groups (95 %",
+        ["second opinion 5.2; adjusted p"],
+        ["may be chance", "is not called"],
+    ),
+    "a gap that the second opinion does not see": (
+        [group("f", 0.054, 0.001, -0.003, True)],
+        [],
+        "No group counts as labelled 'yes' less often than comparable people: two estimates disagree about sex = f",
+        ["It is not called: the second opinion, 0.3 points more often (−1 to 1), disagrees."],
+        ["may be chance", "was labelled 'yes' less"],
+    ),
+    "groups too small to compare": (
+        [group("m", 0.001, 0.9, rows=40)],
+        [GONE.format("x", 27), GONE.format("y", 23)],
+        "Not compared: sex = x (27 rows), sex = y (23 rows); it takes 30. No other group was labelled 'yes' less",
+        [],
+        ["No group was"],
+    ),
+    "a called group beside one near 0.05": (
+        [group("f", 0.1, 0.001), group("x", 0.07, 0.052, 0.095), group("y", 0.01, 0.6)],
+        [GONE.format("z", 27)],
+        "People with sex = f were labelled 'yes' 10.0 points less often",
+        [
+            "Not compared: sex = z (27 rows); it takes 30.",
+            "adjusted p = 0.052). That may be chance. If it is real, about 21 of the group's 300 labels are wrong",
+            "May be chance: sex = y (1.0 points less often, adjusted p = 0.6; if real, about 3 of 300 labels are",
+        ],
+        ["No group"],
+    ),
+    "a favoured group alone": (
+        [group("f", 0.002, 0.8, rows=200), group("m", -0.057, 0.02)],
+        [],
+        "No group was labelled 'yes' less often than comparable people by more than chance; sex = m 5.7 points more",
+        ["People with sex = m were labelled 'yes' 5.7 points more often than comparable people in other groups (95 %"],
+        [],
+    ),
+    "several groups": (
+        [group("f", 0.1, 0.001), group("x", 0.07, 0.01)],
+        [],
+        "Labelled 'yes' less often than comparable people in other groups: sex = f by 10.0 points, sex = x by 7.0",
+        ["People with sex = x were labelled 'yes' 7.0 points less often"],
+        ["No group", "may be chance"],
+    ),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_every_place_says_the_verdict_and_one_sentence_per_group_that_matters(plain, capsys, case):
+    groups, left_out, answer, said, unsaid = CASES[case]
+    texts = everywhere(plain, capsys, groups, left_out)
+    assert texts["print"].startswith(answer)
+    assert texts["terminal"].startswith(answer)
+    for place, text in texts.items():
+        for sentence in (answer, *said):
+            assert sentence in text, place
+        for sentence in unsaid:
+            assert sentence.lower() not in text.lower(), place
+
+
+def test_a_second_opinion_that_agrees_in_direction_and_excludes_zero_supports_a_gap():
+    assert group("f", 0.054, 1e-9, 0.052, True).differs
+    assert not group("f", 0.054, 1e-9, 0.005, True).differs, "its interval covers zero"
+    assert not group("f", 0.054, 1e-9, -0.05, True).differs
+    assert group("f", 0.054, 0.04, 0.0).differs, "it does not disagree"
+    assert not group("f", 0.054, 0.06, 0.05).differs
+
+
+def test_only_slices_that_say_something_are_shown(plain, capsys):
+    figures = {"rows": 90, "recorded": 0.4, "expected": 0.7, "low": 0.0, "high": 0.4, "share": 0.95, "called": True}
+    says = Slice("sex", "f", "office", "south", **figures, difference=0.3, elsewhere=0.04, excess=0.2, z=5.0)
+    nothing = Slice("sex", "f", "gain", "under 213", **figures, difference=0.05, elsewhere=0.09, excess=0.003, z=5.0)
+    quiet = replace(says, value="north", called=False)
+    texts = everywhere(plain, capsys, [group("f", 0.1, 0.001)], parts=(nothing, quiet, says))
+    for place, text in texts.items():
+        assert "Where office = south, the gap of sex = f is 30 points, 26 more than elsewhere; almost all" in text, (
+            place
+        )
+        assert "of the shortfall is there" in text
+        for unsaid in ("under 213", "office = north", "missing labels"):
+            assert unsaid not in text, place
+
+
+def test_that_labels_were_given_is_said_in_the_same_breath_as_the_assumption(plain, capsys):
+    texts = everywhere(plain, capsys, [group("f", 0.1, 0.001)])
+    for place in ("print", "terminal", "page", "notebook", "audit's page"):
+        assert texts[place].count("This compares labels that somebody gave. It assumes that people of different") >= 1
+    assert texts["terminal"].count("labels that somebody gave") == 1
+    assert "no label is wrong" in ASSUMPTION
+    assert ASSUMPTION in plain.to_dict()["notes"]
+
+
+def test_pages_and_records_give_back_the_path_they_were_written_to(plain, tmp_path):
+    population = Population([], RUN)
+    for thing in (plain, population):
+        assert thing.to_html(tmp_path / "a.html") == tmp_path / "a.html"
+        assert thing.to_json(str(tmp_path / "a.json")) == str(tmp_path / "a.json")
+        assert (tmp_path / "a.html").read_text(encoding="utf-8") == thing.to_html()
+        assert (tmp_path / "a.json").read_text(encoding="utf-8") == thing.to_json()
+    assert plain.plot().svg() in plain.to_html()
+    assert plain.plot().to_svg(tmp_path / "a.svg") == tmp_path / "a.svg"
