@@ -106,6 +106,14 @@ def in_reviews(some: pd.DataFrame) -> Row:
 
 
 BY: Columns = {"labels  ": "{base}", "by    ": "{by}", "of                        ": "{of}", "tables": "{tables}"}
+BESIDE: Columns = {
+    "         n/4": "{quarter:.2f} ± {quarter_error:.2f}",
+    "           n": "{whole:.2f} ± {whole_error:.2f}",
+}
+BESIDE.update(
+    (f"{kind} {heading}", f"{{{kind}_{name}:.2f}}")
+    for kind, (name, heading) in product(PLANTED, zip(PARTS, ("n/4", "n"), strict=True))
+)
 TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[Row]], Columns]] = {
     "comparison": (
         "The comparison. On drawn labels: the difference less the true one, in points; the 95 % interval covers it",
@@ -145,12 +153,7 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         "Which labels, beside published ways. Wrong among the first n/4 and n, by kind",
         ("way",),
         in_rivals,
-        {"       n/4": "{quarter:.2f} ± {quarter_error:.2f}", "         n": "{whole:.2f} ± {whole_error:.2f}"}
-        | {
-            f"{kind} {heading}": f"{{{kind}_{name}:.2f}}"
-            for kind in PLANTED
-            for name, heading in zip(PARTS, ("n/4", "n"), strict=True)
-        },
+        BESIDE,
     ),
     "whose": (
         "Whose decisions. In more than half of the worlds; in more than 0.9 of them; nothing planted: % of the group's "
