@@ -51,6 +51,8 @@ def schedule(
     returned: dict[Person, FlipSet] = {}
     """Sets that searches returned without having them confirmed."""
     restarted: set[Person] = set()
+    trial = set[FlipSet]() if strategy.shares else set(trainer.known_sets)
+    """Sets that a search may yet ask for and that a trial has trained."""
     budget = max((person.budget for person in searches), default=0)
     by_number = {person.number: person for person in searches}
 
@@ -170,7 +172,8 @@ def schedule(
                 trainer.flag.check()
                 for person, asked in tries.items():
                     step(person, answer(person, asked, single=isinstance(asked, _One)))
-                trainer.release(keep=_any_working(known))
+                pending = {flips for q in questions.values() if isinstance(q, Try) for flips in q.sets}
+                trainer.release(keep=_any_working(known), again=pending | trial)
                 after_round()
             rankings = {person: q for person, q in questions.items() if isinstance(q, Rank)}
             claims = {person: q.flips for person, q in questions.items() if isinstance(q, Confirm)}

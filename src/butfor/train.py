@@ -62,8 +62,6 @@ class Trainer:
         """The answers of single members, by seed."""
         self._means: dict[FlipSet, Floats] = {}
         """The mean answers of all members, from which the table computes logits and decisions."""
-        self._partial: set[FlipSet] = set()
-        """Sets of which only some members were trained at the last `release`."""
         self._recalled: set[FlipSet] = set()
         self._confirmed: dict[FlipSet, Floats] = {}
 
@@ -137,14 +135,11 @@ class Trainer:
         self.fit(flip_sets)
         return self.table.decisions(np.array([self._means[flips] for flips in flip_sets]))
 
-    def release(self, keep: Container[FlipSet]) -> None:
-        """Forget the members' answers, and the mean except of sets in `keep`: answers to many sets about many people
-        would fill the memory. A set of which only some members were trained is kept once."""
-        partial = {flips for flips, answers in self._members.items() if len(answers) < self.members}
-        stay = partial - self._partial
-        self._members = {flips: answers for flips, answers in self._members.items() if flips in stay}
-        self._means = {flips: mean for flips, mean in self._means.items() if flips in keep}
-        self._partial = partial
+    def release(self, keep: Container[FlipSet], again: Container[FlipSet] = ()) -> None:
+        """Forget the members' answers except of sets in `again`, which may be asked for, and the mean except of sets in
+        `keep`: answers to many sets about many people would fill the memory."""
+        self._members = {flips: answers for flips, answers in self._members.items() if flips in again}
+        self._means = {flips: mean for flips, mean in self._means.items() if flips in keep or flips in again}
 
     # --- other seeds ----------------------------------------------------------------------------------
 
