@@ -77,12 +77,16 @@ def test_an_index_takes_both(built):
 
 
 def test_one_version_is_released():
-    """Named alike by the package, the citation and the changelog, with one date."""
+    """Named alike by the package, the citation and the changelog, with one date; between releases the changelog begins
+    with what the package's development version will be."""
     cited = yaml.safe_load((ROOT / "CITATION.cff").read_text())
-    heading = re.search("^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)[1]
-    assert cited["version"] == __version__
-    assert heading == f"{__version__} ({cited['date-released']})"
-    assert re.fullmatch(r"\d+\.\d+\.\d+", __version__)
+    headings = re.findall("^## (.+)$", (ROOT / "CHANGELOG.md").read_text(), re.MULTILINE)
+    version, development = re.fullmatch(r"(\d+\.\d+\.\d+)(\.dev0)?", __version__).groups()
+    if development:
+        assert headings.pop(0) == f"{version} (unreleased)"
+    else:
+        assert cited["version"] == version
+    assert headings[0] == f"{cited['version']} ({cited['date-released']})"
 
 
 def test_the_workflow_publishes_what_was_tested_and_holds_no_secret():

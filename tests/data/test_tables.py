@@ -411,12 +411,13 @@ def test_dates_become_days(capsys, tmp_path):
     table.assign(seen=days).to_parquet(tmp_path / "t.parquet")
     typed = loaded(tmp_path / "t.parquet").X_train
     assert typed["born_on"].tolist() == typed["born"].tolist() == typed["seen"].tolist()
-    record, _ = audited(capsys, tmp_path / "t.csv", *LOGISTIC, "--budget", "8", "--psi", "everything")
+    adverse = ("--adverse", "no", "--budget", "8", "--psi", "everything")
+    record, _ = audited(capsys, tmp_path / "t.csv", *LOGISTIC, *adverse)
     again(capsys, record, tmp_path)
     shown = as_dates(rows["born"].iloc[:2]), as_dates(rows["seen"].iloc[:2])
     assert [one.iloc[1] for one in shown] == ["2019-12-31", "2019-12-31 12:00:00"]
     assert data.dates == ("born", "seen")
-    assert main(["review", str(tmp_path / "audit.json"), "--out", str(tmp_path / "tasks")]) == 0
+    assert main(["review", str(tmp_path / "audit.json"), "--out", str(tmp_path / "tasks"), "--anyway"]) == 0
     assert pd.read_csv(tmp_path / "tasks" / "tasks.csv")["born"].str.fullmatch(r"20[12]\d-\d\d-\d\d").all()
 
 

@@ -176,7 +176,7 @@ def test_a_key_that_somebody_changed_is_refused(folder, tmp_path, bent, seal):
     ("change", "sentence"),
     [
         ({"position": 10**6}, "labels[1], training row 1000000, has no label 'granted = no' in the table"),
-        ({"position": -1}, "training row -1, has no label"),
+        ({"position": -1}, "labels[1].position is -1, but must be from 0"),
         ({"label": "yes"}, "has no label 'yes' in the table"),
         ({"label": "maybe"}, "has no label 'maybe' in the table"),
         (None, "occurs twice"),

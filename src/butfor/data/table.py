@@ -99,7 +99,8 @@ def load_table(
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
     learned_or_protected = list(dict.fromkeys([*inputs, *protected]))
-    check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, *(c for c in named.values() if c)]))])
+    kept = [column for name, column in named.items() if column and name != "--id"]
+    check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, *kept]))])
     frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):

@@ -125,7 +125,8 @@ def fit(
 
 def _without_dates(X: pd.DataFrame, model: Any, encoder: Any, notes: list[str]) -> pd.DataFrame:
     """The table with dates and decimals as numbers, unless the model does its own preprocessing."""
-    raw = isinstance(model, Learner) or isinstance(encoder, str)
+    raw = isinstance(model, Learner) or isinstance(encoder, str) or not hasattr(model, "get_params")
+    raw = raw or isinstance(model, type)  # refused later, with a sentence
     if raw or (encoder is None and not isinstance(model, MakesLearner) and preprocesses(model)):
         return X.copy(deep=False)
     return as_numbers(X, X.columns, notes.append)
