@@ -12,18 +12,19 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Sequence
-from typing import ClassVar
+from functools import partial
+from typing import Any
 
 from benchmarks.network_influence import as_ranking
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
-from benchmarks.work import EMBEDDED, WrappedEngine, explain, fit, mean, network, refuse_below_one
+from benchmarks.work import EMBEDDED, explain, fit, mean, network, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.learn.engines import choose_engine
 from butfor.models.network import MLPLearner
 from butfor.run.explain import eligible_cases
-from butfor.search import Algorithm1, GuidedSearch, Strategy
+from butfor.search import guided
 from butfor.stopping import Stop, max_retrainings
 
 RANKS = (
@@ -32,12 +33,6 @@ RANKS = (
 )
 RIVALS = ("combined", "distance")
 """Whose retrainings the guided search is given, those of the one that finds more."""
-
-
-class StepByStep(WrappedEngine):
-    """An engine that is never given attempts ahead of time, so that each retraining teaches the next one."""
-
-    facts: ClassVar = {"width": 1}
 
 
 class Contest:
@@ -52,11 +47,10 @@ class Contest:
         self.base = fit(audit, self.data)
         self.cases = eligible_cases(self.base.fitted_, self.data.X_test, people)
 
-    def row(self, rank: str | None, strategy: str | Strategy, note: str = "", stop: Stop | None = None) -> Row:
+    def row(self, rank: str | None, strategy: Any, note: str = "", stop: Stop | None = None) -> Row:
         """One line of the table."""
         started = time.perf_counter()
         audit = self.base.with_search(None if rank is None else as_ranking(rank), strategy)
-        audit.engine = StepByStep(self.engine)  # nothing is trained ahead of time, so that counts compare
         population = explain(audit, self.data.X_test, cases=self.cases, stop=stop)
         sizes = {v.case: len(v.positions) for v in population.found}
         return {
@@ -82,7 +76,7 @@ class Contest:
             return
         rivals = []
         for rank in ranks:
-            row = self.row(rank, Algorithm1(share=False))
+            row = self.row(rank, "algorithm1")
             rivals += [row] if rank in RIVALS else []
             yield row
         if not rivals:
@@ -91,7 +85,7 @@ class Contest:
         caps = (("a quarter of the retrainings", max(1, cost // 4), 0.8), ("as many retrainings", cost, 0.6))
         for note, cap, searching in caps:
             tries = max(1, round(searching * cap / len(self.cases)))
-            yield self.row(None, GuidedSearch(tries), note, max_retrainings(cap))
+            yield self.row(None, partial(guided, tries=tries), note, max_retrainings(cap))
 
 
 def effectiveness(

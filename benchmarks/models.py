@@ -21,11 +21,10 @@ from butfor.audit import LabelAudit
 from butfor.data import load_dataset
 from butfor.learn.named import model_named
 from butfor.run.explain import eligible_cases
-from butfor.search import Algorithm1
 
 PREFIX = "influence prefix"
 SEARCHES: dict[str, dict[str, Any]] = {
-    PREFIX: {"rank": "influence", "strategy": Algorithm1(share=False)},
+    PREFIX: {"rank": "influence", "strategy": "algorithm1"},
     "guided": {"rank": None, "strategy": "guided"},
 }
 

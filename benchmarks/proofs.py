@@ -31,7 +31,7 @@ from butfor.learn.joblib_engine import JoblibEngine
 from butfor.learn.named import model_named
 from butfor.learn.protocols import Training
 from butfor.prove import Bracket
-from butfor.search import GuidedSearch
+from butfor.search import STRATEGIES
 from butfor.stopping import max_retrainings
 
 PARTS = {"salary": 3, "student": 9, "german": 11, "compas": 51, "default": 101, "adult": 151}
@@ -107,10 +107,8 @@ def _row(data: Dataset, model: str, people: int) -> dict[str, float | None]:
     }
 
 
-class Unknowing(GuidedSearch):
-    """The guided search as if there were no proofs."""
-
-    proves = False
+UNKNOWING = replace(STRATEGIES["guided"], proves=False)
+"""The guided search as if there were no proofs."""
 
 
 def refute(datasets: Sequence[str], models: Sequence[str], people: int, retrainings: int) -> Iterator[Row]:
@@ -126,7 +124,7 @@ def refute(datasets: Sequence[str], models: Sequence[str], people: int, retraini
             budget = max([proven[k].at_least for k in cases], default=1)
             audit.fitted_ = replace(audit.fitted_, budget=min(budget, audit.table_.n // 4))
             started = time.perf_counter()
-            searched = audit.with_search(None, Unknowing())
+            searched = audit.with_search(None, UNKNOWING)
             population = explain(searched, data.X_test, cases=cases, stop=max_retrainings(retrainings))
             sizes = {v.case: len(v.positions) for v in population.found if v.case is not None}
             yield {

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from pathlib import Path
 from statistics import median
 from typing import Any, ClassVar
@@ -38,7 +39,8 @@ from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix
 from butfor.result.fresh import LEANING, SEED_BOUND
 from butfor.result.population import Population
-from butfor.search import GuidedSearch, SolidSearch
+from butfor.search import MARGIN
+from butfor.search import solid as solid_search
 
 BUDGETS = {"german": 0.05, "compas": 0.01, "adult": 0.001}
 """The share of labels each set is measured with; others with the usual 1 %."""
@@ -52,19 +54,24 @@ ENOUGH = 0.85
 SIDE_BY_SIDE = 64
 """Flip sets judged in one call."""
 
-TOP = SolidSearch(margin=math.inf, second=False)
+TOP = partial(solid_search, margin=math.inf, second=False)
 """The whole budget from the top of a ranking, and nothing else."""
 SEARCHES: dict[str, dict[str, Any]] = {
     "published": {"members": 1, "published": True},
-    "guided, one seed": {"members": 1, "strategy": GuidedSearch()},
+    "guided, one seed": {"members": 1, "strategy": "guided"},
     "top of gradient": {"rank": "gradient", "strategy": TOP},
     "top of combined": {"rank": "combined", "strategy": TOP},
     "top of both": {"rank": "both", "strategy": TOP},
-    "solid, whole": {"strategy": SolidSearch(margin=math.inf, second=True)},
-    "solid, margin 1.65": {"strategy": SolidSearch(margin=1.65, second=True)},
-    "solid, margin 2": {"strategy": SolidSearch(margin=2.0, second=True)},
-    "solid": {"strategy": SolidSearch()},
+    "solid, whole": {"strategy": partial(solid_search, margin=math.inf, second=True)},
+    "solid, margin 1.65": {"strategy": partial(solid_search, margin=1.65, second=True)},
+    "solid, margin 2": {"strategy": partial(solid_search, margin=2.0, second=True)},
+    "solid": {"strategy": "solid"},
 }
+
+
+def margin_of(strategy: Any) -> float:
+    """The margin that a search keeps; infinite if it has none."""
+    return MARGIN if strategy == "solid" else float(getattr(strategy, "keywords", {}).get("margin", math.inf))
 
 
 class Believed(WrappedEngine):
@@ -118,7 +125,7 @@ class Scene:
         seconds = time.perf_counter() - started
         found = population.found
         sizes, distances = [len(v.positions) for v in found], [v.distance for v in found if v.distance]
-        margin = getattr(wanted.get("strategy"), "margin", math.inf)
+        margin = margin_of(wanted.get("strategy"))
         keeping = [v for v in found if v.fresh and (v.clearance or 0) >= margin]
         holding = [v for v in found if v.fresh and v.fresh.hold >= 0.9 and v.fresh.base < 0.5]
         further = self._further(audit, population)

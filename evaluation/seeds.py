@@ -18,7 +18,7 @@ from butfor.learn.protocols import Table
 from butfor.models.network import MLP, MLPLearner
 from butfor.result.fresh import WORDS, FreshSeeds
 from butfor.run.fresh_seeds import Find, check_finds, logits_without_flips
-from butfor.search.trainer import Trainer
+from butfor.train import Trainer
 from evaluation.results import PersonResult, Result
 from evaluation.runs import Machinery
 

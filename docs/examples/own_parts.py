@@ -76,25 +76,24 @@ ask(butfor.LabelAudit(logistic, rank=doubtful_first, strategy="algorithm1", psi=
 # %% [markdown]
 # ## A strategy
 #
-# Derive from `butfor.Strategy`, which turns one person's ranked labels into attempts. `person.order` holds the
-# flippable rows, best first, `person.budget` how many labels may flip. A person's search ends with the first attempt
-# that the model's own `fit` confirms. As class attributes, `shares = True` asks every trained model about everyone, and
-# `shrinks = True` makes finds smaller.
+# A generator function of a person. `yield` a flip set, or a list of them, and get the gains: the logit towards the
+# other decision after training on these flips, above 0 if the decision changes. `person.order` holds the flippable
+# rows, best first, `person.best(k)` the first k of them, `person.budget` how many labels may flip, and `person.gains`
+# everything known so far, also from models that were trained for other people. Return the set that was found: it counts
+# once the model's own `fit` confirms it.
 
 
 # %%
-class Pairs(butfor.Strategy):
-    name = "pairs"
-
-    def attempts(self, person):
-        for k in range(0, min(10, len(person.order) - 1), 2):
-            yield tuple(sorted(int(row) for row in person.order[k : k + 2]))
-
-    def count(self, flippable, budget):
-        return 5  # attempts of one person at the most
+def pairs(person):
+    """The best two labels, then the next two, and so on."""
+    for k in range(0, min(10, len(person.order) - 1), 2):
+        flips = tuple(person.order[k : k + 2])
+        gain = yield flips
+        if gain > 0:
+            return flips
 
 
-ask(butfor.LabelAudit(logistic, strategy=Pairs(), budget=2))
+ask(butfor.LabelAudit(logistic, strategy=pairs, budget=2))
 
 # %% [markdown]
 # ## An engine

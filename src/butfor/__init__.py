@@ -40,9 +40,6 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.result.population import Population as Population
     from butfor.result.verdict import Verdict as Verdict
     from butfor.review.replay import replay as replay
-    from butfor.search import GuidedSearch as GuidedSearch
-    from butfor.search import SolidSearch as SolidSearch
-    from butfor.search import Strategy as Strategy
     from butfor.standard.compare import compare_standards as compare_standards
     from butfor.standard.groups import Standards as Standards
     from butfor.stopping import max_retrainings as max_retrainings
@@ -63,7 +60,6 @@ _HOMES = {
     "result.population": ("Population",),
     "result.verdict": ("Verdict",),
     "review.replay": ("replay",),
-    "search": ("GuidedSearch", "SolidSearch", "Strategy"),
     "standard.groups": ("Standards",),
     "standard.compare": ("compare_standards",),
     "stopping": ("max_retrainings", "max_seconds"),

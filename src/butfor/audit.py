@@ -75,9 +75,9 @@ class LabelAudit(BaseEstimator):
     rank : str, Ranking, callable or None, default=None
         Which labels to try first: a name of `butfor.rank.NAMES`, an object with `score`, or a function. None takes the
         strategy's own.
-    strategy : str, butfor.Strategy or None, default=None
+    strategy : str, generator function or None, default=None
         How to search: "solid" (the default for an ensemble), "guided" (for a single model), or a published one:
-        "algorithm1", "singles", "attempts", "exhaustive".
+        "algorithm1", "singles", "attempts", "exhaustive". A search of your own is a generator function of a person.
     phi : rule, str, callable, mask or None, default=None
         Who is eligible. None takes people whose decision stays the same when the protected attribute is switched and,
         if `fit` knows the adverse label, who get that decision.

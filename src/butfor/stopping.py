@@ -134,11 +134,6 @@ class StopFlag:
         if self.requested:
             raise Stopped(by_hand=self._signals.end_work)
 
-    def room(self, trained: int, members: int) -> float:
-        """How many flip sets may still be trained, at `members` trainings each."""
-        most = self.limits.retrainings
-        return math.inf if most is None else max(0, (most - trained) // members)
-
     @contextmanager
     def grace(self) -> Iterator[None]:
         """Time to confirm finds: unlimited when the time is up, `GRACE` seconds after Ctrl-C."""

@@ -16,11 +16,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import SGDClassifier
 
 import butfor
+from butfor import ledger as module
 from butfor.errors import SettingError
 from butfor.learn.protocols import Training
+from butfor.ledger import APPLICATION, NETWORKS, SCHEMA, Ledger, Page, _checksum
 from butfor.progress import Progress
-from butfor.search import ledger as module
-from butfor.search.ledger import APPLICATION, NETWORKS, SCHEMA, Ledger, Page, _checksum
 
 PEOPLE = 3
 
@@ -359,7 +359,7 @@ def test_two_processes_share_a_ledger(tmp_path):
     code = f"""
 import sys, numpy as np
 from butfor.learn.protocols import Training
-from butfor.search.ledger import Ledger, Page
+from butfor.ledger import Ledger, Page
 ledger = Ledger({str(tmp_path / "l.db")!r}, print)
 page = Page(ledger, "key", 3)
 first = int(sys.argv[1])

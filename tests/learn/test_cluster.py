@@ -25,8 +25,8 @@ from butfor.learn.ensemble import fresh_seeds
 from butfor.learn.learners import as_learner
 from butfor.learn.protocols import Training
 from butfor.learn.workers import Pace, run_chunk, versions_here
+from butfor.ledger import Ledger
 from butfor.progress import Progress
-from butfor.search.ledger import Ledger
 from butfor.stopping import listen
 from conftest import odd_table, press
 

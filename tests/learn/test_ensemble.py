@@ -1,8 +1,7 @@
 """Ensembles of seeds: what they are, how they are trained and ranked for, and the search among their members."""
 
 import json
-import time
-from types import SimpleNamespace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -18,16 +17,12 @@ from butfor.learn.learners import learner_of
 from butfor.learn.protocols import Training, flip_direction
 from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
 from butfor.progress import Progress
-from butfor.rank import Ranking, as_ranking, checked_scores, refuse_unaccepted
+from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
 from butfor.rank.gradient import Gradient
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.result.run import SeedRanges
-from butfor.search import SolidSearch, as_strategy
-from butfor.search.solid import PersonPrefixes, PrefixSearch
-from butfor.search.task import Task
-from butfor.search.trainer import Trainer
-from butfor.stopping import StopFlag, listen
+from butfor.search import MARGIN, as_strategy, solid
 from conftest import fitted, press
 
 MEMBERS, FRESH = 5, 31
@@ -111,12 +106,12 @@ def test_solid_means_that_single_networks_hold(german):
 def test_the_margin_is_kept_by_no_shorter_prefix(german):
     audit, data, population = german
     assert audit.fitted_.strategy.name == "solid"
-    kept = [v for v in population.found if v.clearance >= audit.fitted_.strategy.margin]
+    kept = [v for v in population.found if v.clearance >= MARGIN]
     assert kept
     assert any(len(v.positions) < v.budget for v in kept)
     assert all(len(v.positions) <= v.budget for v in population.found)
     cases = [v.case for v in kept[:3]]
-    loose = audit.with_search(strategy=SolidSearch(margin=1.0)).explain_all(data.X_test, cases=cases)
+    loose = audit.with_search(strategy=partial(solid, margin=1.0)).explain_all(data.X_test, cases=cases)
     for wide, narrow in zip(loose, kept[:3], strict=True):
         assert wide.found
         assert len(wide.positions) <= len(narrow.positions)
@@ -214,113 +209,6 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     equal_but_for_ties(leaders.score_at(model, table, people, flips), expected + published / 4)
 
 
-class Made:
-    """A trainer whose members say what a table says: gains per flip, with a spread that does not change."""
-
-    members, width, n_jobs, trained = 4, 1, 1, 0
-
-    def __init__(self, gains, spread):
-        self.progress, self.flag, self.table = Progress(), StopFlag(), SimpleNamespace(n=len(gains))
-        self.bound = SimpleNamespace(width=1)
-        self.gains, self.noise = np.asarray(gains, float), spread * np.array([-1.2, -0.4, 0.4, 1.2])
-        self.asked, self.confirmed, self.released = [], [], set()
-
-    def holds(self, flips):
-        return flips in self.asked and flips not in self.released
-
-    def release(self, sets, keep):
-        self.released.update(sets)
-
-    def room(self, members=None):
-        return float("inf")
-
-    def fit(self, sets, members=None):
-        self.asked += sets
-        self.trained += len(sets) * (members or self.members)
-
-    def member_logits(self, flips):
-        return (-1.0 + self.gains[list(flips)].sum() + self.noise)[:, None].astype(np.float32)
-
-    def expect_confirmations(self, sets):
-        self.expected = sets
-
-    def confirm(self, sets):
-        self.confirmed += sets
-
-    def confirmed_logits(self, flips):
-        return self.member_logits(flips).mean(axis=0)
-
-
-def prefix_search(trainer, margin):
-    """The solid search of one trainer, by its first ranking alone."""
-    task = Task(None, trainer, Ranking(), budget=trainer.table.n)
-    return PrefixSearch(task, None, SolidSearch(margin, second=False))
-
-
-@pytest.mark.parametrize("width", [1, 3, 50])
-@pytest.mark.parametrize("margin", [0.0, 1.0, 2.0])
-def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin, width):
-    trainer = Made([0.21] * 20, 0.3)
-    trainer.width = width
-    hunt = PersonPrefixes(0, 1.0, order=np.arange(20), cap=20)
-    prefix_search(trainer, margin).run([hunt])
-    sd = np.std(trainer.noise, ddof=1)
-    needed = next(k for k in range(1, 21) if -1 + 0.21 * k > margin * sd)
-    assert len(hunt.found) == needed
-    assert hunt.complete
-    assert trainer.confirmed == [hunt.found]
-    if width == 50:
-        assert len(trainer.asked) <= 22
-    else:
-        assert len(trainer.asked) <= 2 + 20 // (width + 1) + 5
-
-
-GROWTH = {
-    "evenly": np.full(400, 0.01),
-    "ever more slowly": np.diff(np.sqrt(np.arange(401)) / 5),
-    "ever faster": np.diff(np.arange(401) ** 3 / 1e7),
-    "all at once": np.where(np.arange(400) == 361, 4.0, 1e-5),
-    "at once, soon": np.where(np.arange(400) == 3, 4.0, 1e-5),
-}
-
-
-@pytest.mark.parametrize("growth", GROWTH)
-def test_one_size_at_a_time_is_guessed_and_never_takes_more_steps_than_halving(growth):
-    trainer = Made(GROWTH[growth], 0.3)
-    hunt = PersonPrefixes(0, 1.0, order=np.arange(400), cap=400)
-    prefix_search(trainer, 2.0).run([hunt])
-    sd = np.std(trainer.noise, ddof=1)
-    reached = -1 + np.cumsum(trainer.gains) >= 2.0 * sd
-    assert len(hunt.found) == 1 + int(np.argmax(reached))
-    halving = 2 + (400 - 1).bit_length()  # the data as they are, the whole cap, then sizes
-    assert len(trainer.asked) <= (halving - 3 if growth == "evenly" else halving)
-
-
-def test_who_does_not_reach_the_margin_keeps_the_whole_set():
-    short, far = PersonPrefixes(0, 1.0, order=np.arange(6), cap=6), PersonPrefixes(0, 1.0, order=np.arange(1), cap=1)
-    search = prefix_search(Made([0.2] * 6, 0.3), 2.0)
-    search.run([short, far])
-    assert short.found == (0, 1, 2, 3, 4, 5)
-    assert 0 < short.clearance < 2
-    assert far.found is None
-    assert far.closest == pytest.approx(-0.8)
-
-
-def test_what_the_definition_does_not_turn_is_not_found():
-    trainer = Made([0.2] * 8, 0.1)
-    refused = []
-
-    def confirmed(flips):
-        refused.append(flips)
-        return np.array([1.0 if len(flips) == 8 else -1.0])
-
-    trainer.confirmed_logits = confirmed
-    hunt = PersonPrefixes(0, 1.0, order=np.arange(8), cap=8)
-    prefix_search(trainer, 1.0).run([hunt])
-    assert hunt.found == tuple(range(8))
-    assert len(refused) > 1
-
-
 def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     monkeypatch.setattr("butfor.stopping.GRACE", 60.0)  # the machine may be busy
     audit, data, _ = german
@@ -339,41 +227,6 @@ def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
     assert all(v.solidity == "not checked" for v in stopped.found)
     assert not any(v.complete for v in stopped.eligible)
     assert "were not tested under fresh seeds" in stopped.sentence
-
-
-def test_ctrl_c_does_not_wait_for_confirmations_and_what_lacks_one_is_not_complete(monkeypatch):
-    heard = []
-
-    class Tells(Progress):
-        def note(self, line):
-            heard.append(line)
-
-    hunts = [PersonPrefixes(0, 1.0, order=np.arange(8 * k, 8 * k + 8), cap=8) for k in range(3)]
-    slow, ended = [], []
-
-    def confirm(flip_sets):
-        slow.append(flip_sets)
-        if len(slow) > 1:  # the first one is there at once
-            for _ in range(3000):
-                time.sleep(0.01)
-                trainer.flag.check()
-            ended.append(flip_sets)
-
-    def stop(*_):
-        press()
-        trainer.flag.check()
-
-    with listen():
-        trainer = Made([0.2] * 24, 0.1)
-        trainer.confirm = confirm
-        trainer.progress = Tells()
-        search = prefix_search(trainer, 1.0)
-        monkeypatch.setattr(search, "_bisect", stop)
-        search.run(hunts)
-    assert not ended
-    assert [hunt.found is not None for hunt in hunts] == [True, False, False]
-    assert not any(hunt.complete for hunt in hunts)
-    assert "2 sets that change decisions were confirmed" in heard[-1]
 
 
 def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
@@ -477,14 +330,3 @@ def test_limited_retrainings_end_the_search():
     population = audit.explain_all(data.X_test, stop=butfor.max_retrainings(20))
     assert population.run.retrainings <= 20
     assert not any(v.complete for v in population.eligible)
-
-
-def test_people_far_away_are_looked_at_by_a_few_members_only():
-    audit, data = fitted("german", members=10, budget=1, phi="everyone", fresh_seeds=0, rank="distance")
-    trainer = Trainer(FusedEngine(), audit.learner_, audit.table_, data.X_test.iloc[:30])
-    directions = flip_direction(audit.model_.logits(data.X_test[:30]))
-    hunts = [PersonPrefixes(k, float(out), order=np.array([k]), cap=1) for k, out in enumerate(directions)]
-    near = prefix_search(trainer, 2.5).open(hunts)
-    assert 0 < len(near) < 30
-    assert {len(h.gains[h.prefix(1)]) for h in hunts if h not in near} <= {4, 10}
-    assert any(len(h.gains[h.prefix(1)]) == 4 for h in hunts)

@@ -6,6 +6,7 @@ import sys
 import textwrap
 import warnings
 from dataclasses import replace
+from functools import partial
 
 import joblib
 import numpy as np
@@ -49,7 +50,7 @@ from butfor.result.record import builtins_of
 from butfor.review.replay import replay
 from butfor.run.explain import eligible_cases
 from butfor.run.verdicts import run_of
-from butfor.search import Algorithm1
+from butfor.search import guided
 from conftest import odd_table
 
 ROWS, ASKED = 160, 25
@@ -733,10 +734,12 @@ def test_parameters_are_recorded():
     from butfor.rank.named import Combined, Distance, Surrogate
 
     X, y = loans()
-    audit = butfor.LabelAudit(LogisticRegression(), rank=Surrogate(ridge=50), strategy=butfor.GuidedSearch(3), budget=2)
+    audit = butfor.LabelAudit(
+        LogisticRegression(), rank=Surrogate(ridge=50), strategy=partial(guided, tries=3), budget=2
+    )
     run = run_of(audit.fit(X[:60], y[:60], sensitive_features="région").fitted_)
     assert run.rank_parameters == {"ridge": 50, "signed": False}
-    assert run.strategy_parameters == {"tries": 3, "share": True}
+    assert run.strategy_parameters == {"tries": 3}
     assert run.learner["estimator"]["params"]["C"] == 1.0
     assert run.not_rebuildable == ("data: the table was given in Python",)
     parts = butfor.LabelAudit(LogisticRegression(), rank=Combined([Surrogate(7), Distance()]), budget=2)
@@ -813,7 +816,7 @@ def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
 
     audit, people = fitted_model(GaussianNB())
     audit.engine = Counting(1)
-    audit = audit.with_search("distance", Algorithm1(share=False))
+    audit = audit.with_search("distance", "algorithm1")
     population = audit.explain_all(people[:4])
     assert len(counted) == population.run.retrainings
 
@@ -1002,22 +1005,15 @@ def test_an_engine_a_ranking_and_a_strategy_of_ones_own():
         def score(self, model, table, people):
             return np.tile(np.arange(table.n, dtype=float), (len(people), 1))
 
-    class Pairs(butfor.Strategy):
-        name = "pairs"
-
-        def attempts(self, person):
-            for k in range(0, min(6, len(person.order) - 1), 2):
-                yield tuple(sorted(int(row) for row in person.order[k : k + 2]))
-
-        def count(self, flippable, budget):
-            return 3
-
-        def depth(self, flippable, budget):
-            return 6
+    def pairs(person):
+        for k in range(0, min(6, len(person.order) - 1), 2):
+            flips = person.order[k : k + 2]
+            if (yield flips) > 0:
+                return flips
 
     X, y = loans()
     audit = butfor.LabelAudit(
-        GaussianNB(), engine=Slow(), rank=LastFirst(), strategy=Pairs(), budget=2, members=1, fresh_seeds=2
+        GaussianNB(), engine=Slow(), rank=LastFirst(), strategy=pairs, budget=2, members=1, fresh_seeds=2
     )
     audit.fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     population = audit.explain_all(X[ROWS:], y[ROWS:])

@@ -24,8 +24,8 @@ from butfor.cli import main
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.joblib_engine import JoblibEngine
+from butfor.ledger import Ledger
 from butfor.run.worlds import draw_world
-from butfor.search.ledger import Ledger
 
 
 def wine() -> tuple[pd.DataFrame, pd.Series]:

@@ -20,16 +20,16 @@ from butfor import machine, stopping
 from butfor.cli import main
 from butfor.errors import Stopped
 from butfor.learn.protocols import Bound, Training
+from butfor.ledger import Ledger
 from butfor.models import network
 from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
 from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
-from butfor.search.ledger import Ledger
-from butfor.search.trainer import Trainer
 from butfor.standard.draws import Work
 from butfor.standard.model import TwoModels
 from butfor.stopping import STOPPING, StopFlag, listen, postponed
+from butfor.train import Trainer
 from conftest import fitted, press
 
 
@@ -301,7 +301,7 @@ def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
     assert len(done) == 2
     trainer.seconds_each(1.0)
     assert len(done) == 2, "it is known by now"
-    monkeypatch.setattr("butfor.search.trainer.PATIENCE", 0.0)
+    monkeypatch.setattr("butfor.train.PATIENCE", 0.0)
     for by_definition, times in ((100.0, 1), (1e-9, 2)):
         again = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
         again.bound, naps = Bound(train, "napping"), iter((0.01, 0.0))

@@ -19,7 +19,7 @@ from butfor.run import worlds
 from butfor.run.explain import flippable_labels
 from butfor.run.trial import FlipTrial
 from butfor.run.worlds import draw_world
-from butfor.search.trainer import Trainer
+from butfor.train import Trainer
 from conftest import press
 from recorded import changed
 

@@ -11,8 +11,8 @@ import pytest
 from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
 from butfor.learn.protocols import Training
+from butfor.ledger import Ledger, _checksum
 from butfor.models.network import MLPLearner
-from butfor.search.ledger import Ledger, _checksum
 from conftest import fitted
 
 
@@ -90,7 +90,7 @@ def test_other_data_people_settings_or_engine_are_another_page(tmp_path, monkeyp
         {"engine": elsewhere},
     ):
         assert ledger.page(**subject(**changed)).recall([ONE]) == {}
-    monkeypatch.setattr("butfor.search.ledger.versions", lambda: {"torch": "another"})
+    monkeypatch.setattr("butfor.ledger.versions", lambda: {"torch": "another"})
     assert ledger.page(**subject()).recall([ONE]) == {}
 
 
@@ -107,7 +107,7 @@ def test_a_killed_writer_leaves_whole_records(tmp_path):
     code = f"""
 import os, numpy as np
 from butfor.learn.protocols import Training
-from butfor.search.ledger import Ledger, Page
+from butfor.ledger import Ledger, Page
 ledger = Ledger({str(tmp_path / "l.sqlite")!r})
 Page(ledger, "key", 3).write({{Training((1,)): np.ones(3)}})
 ledger._db.execute("BEGIN IMMEDIATE")

@@ -10,8 +10,7 @@ from butfor.cli import main
 from butfor.cli.parse import seconds_in
 from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
-from butfor.search.guided import GuidedSearch
-from butfor.search.strategy import FOUND
+from butfor.run import runner
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
 from conftest import fitted, press
 
@@ -37,9 +36,6 @@ def test_limits_join_and_a_deadline_ends_work():
     flag.set_deadline(time.monotonic() + 60)
     flag.check()
     assert flag.out_of_time  # it was
-    assert flag.room(trained=18, members=16) == 2
-    assert flag.room(trained=60, members=1) == 0
-    assert StopFlag().room(trained=10**9, members=1) == float("inf")
 
 
 class Slow(butfor.Engine):
@@ -87,16 +83,15 @@ def test_the_search_stops_in_time_nearest_people_first(members, protocol):
 
 def test_with_a_limit_those_nearest_to_the_other_decision_come_first(monkeypatch):
     audit, data = fitted("salary", strategy="algorithm1", phi="everyone")
-    strategy, asked = type(audit.fitted_.strategy), []
-    real = strategy.search
+    asked, real = [], runner.schedule
 
-    def search(self, task, people, psi):
-        asked.append(list(people))
-        return real(self, task, people, psi)
+    def schedule(searches, *given):
+        asked.append([person.number for person in searches])
+        return real(searches, *given)
 
-    monkeypatch.setattr(strategy, "search", search)
+    monkeypatch.setattr(runner, "schedule", schedule)
     population = audit.explain_all(data.X_test, stop=max_seconds(600))
-    distances = [abs(population[int(person)].logit) for person in asked[0]]
+    distances = [abs(population[person].logit) for person in asked[0]]
     assert len(distances) == len(population) > 2
     assert distances == sorted(distances)
 
@@ -181,9 +176,3 @@ def test_a_quick_trial_comes_before_the_announcement_and_times_it(monkeypatch, q
     assert progress.heard.count("announcement") == 1
     assert progress.seconds > 0
     assert [v.positions for v in found] == [v.positions for v in audit.explain_all(data.X_test, cases=range(12))]
-
-
-def test_a_guided_search_is_expected_to_need_the_fewest_attempts():
-    assert GuidedSearch().expected_sets([500] * 10, 64, 1) == 10 * GuidedSearch.LEAST + FOUND * 10 * 64
-    assert GuidedSearch(tries=30).expected_sets([500] * 10, 64, 1) == 10 * 30 + FOUND * 10 * 64
-    assert GuidedSearch().expected_sets([500] * 10, 1, 1) == 5000

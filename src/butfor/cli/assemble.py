@@ -101,7 +101,7 @@ def refuse(concerns: Sequence[object]) -> None:
 def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> LabelAudit:
     """An audit as the options say, its model trained."""
     from butfor import LabelAudit
-    from butfor.search.ledger import Ledger
+    from butfor.ledger import Ledger
 
     if o.ledger is not None:
         Ledger(o.ledger, progress.note).close()  # one that cannot be used is said before anything is trained

@@ -32,8 +32,7 @@ from butfor.run.fitted import Fitted
 from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of
 from butfor.run.worlds import in_worlds
-from butfor.search import as_strategy
-from butfor.search.published import Recorded
+from butfor.search import as_strategy, recorded
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
@@ -150,7 +149,7 @@ def replay_all(
         with as_recorded("run.learner cannot be asked again"):
             sets = {k: v.positions for k, v in enumerate(block) if v.found}
             sets |= _overlooked(fitted, block, X, groups) if proves else {}
-            recorded_sets = Recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
+            recorded_sets = recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
             asked = with_settings(fitted, replace(fitted.settings, strategy=recorded_sets))
             again = explain_all(asked, X, sensitive_features=groups, towards=run.towards, standards=standards)[0]
             allowed = flippable_labels(fitted, X, sensitive_features=groups)

@@ -18,6 +18,7 @@ from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.learn.capabilities import Scored
 from butfor.learn.ensemble import ledger_gaps, single_learner
 from butfor.learn.protocols import Engine
+from butfor.ledger import Ledger
 from butfor.machine import single_threaded
 from butfor.progress import Progress
 from butfor.prove import Bracket, prove
@@ -36,12 +37,10 @@ from butfor.run.runner import Runner
 from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of, verdicts_of
 from butfor.run.worlds import WORLDS, falling_short, one_standard
-from butfor.search.ledger import Ledger
-from butfor.search.published import Recorded
-from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, listen
+from butfor.train import Trainer
 from butfor.validate import as_positions
 
 STANDARDS_SHARE = 0.2
@@ -72,7 +71,7 @@ def explain_all(
     concerns = [*fitted.concerns, *note_concerns(check_people(fitted.table.X, everyone.people), progress)]
     at_half = fitted.table.cut is None  # elsewhere fewer right decisions may be what is wanted
     concerns += [performance.concern] if performance and performance.concern and at_half else []
-    searches = not isinstance(fitted.strategy, Recorded)
+    searches = fitted.strategy.name != "recorded"
     with listen() as flag:
         if searches and standards is None:
             standards = _compare(fitted, progress, stop, draws=DRAWS if len(cases) > 1 else 0)

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from butfor.learn.decision_split import decides_one
 from butfor.learn.protocols import FlipSet, Floats, Training
 from butfor.result.fresh import Collateral, FreshSeeds
-from butfor.search.trainer import Trainer
+from butfor.train import Trainer
 
 
 @dataclass(frozen=True, eq=False)

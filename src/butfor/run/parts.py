@@ -12,14 +12,14 @@ from numpy.typing import NDArray
 
 from butfor.learn.decision_split import DecisionSplit
 from butfor.learn.protocols import Engine
+from butfor.ledger import Ledger
 from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import Fitted
 from butfor.run.runner import Runner
-from butfor.search.ledger import Ledger
-from butfor.search.trainer import Trainer
 from butfor.situation import Situation
 from butfor.stopping import Stop, StopFlag
+from butfor.train import Trainer
 
 LEAST_TIME = 0.1
 """The least share of the time limit for the search."""
@@ -100,8 +100,8 @@ def run_parts(
         )
         runner = Runner(
             fitted,
-            fitted.strategy.for_people(part.people),
             asked,
+            part.people,
             [cases[k] for k in part.people],
             part.allowed(psi, situation),
             np.flatnonzero(admitted[part.people]),

@@ -18,22 +18,24 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import Stopped
-from butfor.learn.protocols import flip_direction
-from butfor.progress import Progress, announcement
+from butfor.learn.capabilities import person_keys
+from butfor.learn.protocols import FlipSet, flip_direction
+from butfor.progress import PEOPLE, Progress, announcement
 from butfor.prove import Bracket, prove
+from butfor.rank import checked_scores
 from butfor.rank.mix import leader_words
 from butfor.result.fresh import FIRST_LOOK
 from butfor.rules import Allowed
 from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import Find, changes_decision, check_finds, logits_without_flips, side_effects
-from butfor.search.loop import AttemptSearch
-from butfor.search.state import FixedPlan, PersonSearch
-from butfor.search.strategy import FOUND, Strategy
-from butfor.search.task import BLOCK, Task
-from butfor.search.trainer import Trainer
+from butfor.schedule import schedule
+from butfor.search import FOUND, LEAST_FOR_SECOND, NEAR, Gains, Known, Person, witness
 from butfor.situation import Situation
 from butfor.stopping import StopFlag
+from butfor.train import Trainer
 
+BLOCK, SCORES = 256, 2**23
+"""The most people scored at once, and the most scores: one per person and training row must fit in memory."""
 SEARCH_SHARE = 2 / 3
 """The search's share of the time limit; the rest is for confirmations and fresh seeds."""
 QUICK = 3.0
@@ -44,12 +46,12 @@ RANKING_COST = 3.0
 
 @dataclass(eq=False)
 class Runner:
-    """Audits the people of a situation, who are at `cases` of the given table. `strategy` is the audit's own for these
-    people, `psi` says which labels may be flipped for whom, `eligible` who is audited."""
+    """Audits the people of a situation, who are at `cases` of the given table, and at `positions` of those asked about.
+    `psi` says which labels may be flipped for whom, `eligible` who is audited."""
 
     fitted: Fitted
-    strategy: Strategy
     situation: Situation
+    positions: NDArray[np.int64]
     cases: Sequence[int]
     psi: Allowed
     eligible: NDArray[np.int64]
@@ -60,7 +62,7 @@ class Runner:
     """Trainings that come after the search."""
     proven: dict[int, Bracket] = field(default_factory=dict)
     agreement: dict[str, Any] | None = None
-    searches: list[PersonSearch] = field(default_factory=list)
+    searches: list[Person] = field(default_factory=list)
     extra: dict[int, dict[str, Any]] = field(default_factory=dict)
     """More fields of a person's verdict."""
     interrupted: bool = False
@@ -68,8 +70,7 @@ class Runner:
     """Seconds per training of the trial, with all that came with it."""
 
     def __post_init__(self) -> None:
-        audit = self.fitted
-        self.task = Task(self.situation, self.trainer, audit.ranking, audit.budget, audit.settings.random_state)
+        self.known = Known(flip_direction(self.situation.logits))
 
     def run(self, X: pd.DataFrame, labels: NDArray[np.int64] | None) -> None:
         """All steps, as far as the time allows; the people are rows of the table X."""
@@ -101,16 +102,15 @@ class Runner:
     @property
     def finds(self) -> list[Find]:
         decisions = self.situation.predictions
-        return [Find(s.person, s.found, int(decisions[s.person])) for s in self.searches if s.found]
+        return [Find(s.number, s.found, int(decisions[s.number])) for s in self.searches if s.found]
 
     def note(self, person: int, **known: Any) -> None:
         self.extra.setdefault(person, {}).update(known)
 
     def _leave_open(self) -> None:
         """Give everyone without a search an incomplete one."""
-        begun, directions = {search.person for search in self.searches}, flip_direction(self.situation.logits)
-        left = [int(person) for person in self.eligible if int(person) not in begun]
-        self.searches += [PersonSearch(person, float(directions[person])) for person in left]
+        begun = {search.number for search in self.searches}
+        self.searches += [self._unranked(int(person)) for person in self.eligible if int(person) not in begun]
 
     # --- proofs and search --------------------------------------------------------------------------
 
@@ -135,38 +135,86 @@ class Runner:
             self.flag.set_deadline(begun + seconds)
 
     def _search(self) -> None:
-        """Confirm proven sets and search for the other people; with a time limit, those closest to the other decision
-        first."""
-        proven = [search for person, bracket in self.proven.items() if (search := self._proven(person, bracket))]
-        people = np.setdiff1d(self.eligible, [search.person for search in proven])
+        """Search for everyone, with a limit of time those closest to the other decision first. What is proven replaces
+        a search."""
+        strategy, proven = self.fitted.strategy, dict[Person, Any]()
+        for number, bracket in self.proven.items() if strategy.proves else ():
+            # No set within the budget, or none at all.
+            beyond = bracket.at_least > min(self.fitted.budget, int(self.psi[number].sum()))
+            if beyond or bracket.witness is not None:
+                person = self._unranked(number)
+                proven[person] = witness(person, None if beyond else bracket.witness)
+        people = np.setdiff1d(self.eligible, [person.number for person in proven])
         if self._trial_is_quick(people):
             self._hold_trial(people)
             self._announce(people)
         else:
             self._announce(people)
             self._hold_trial(people)
-        if proven:
-            self.searches = self.strategy.confirm(self.task, self.psi, proven)
         if self.flag.limits.seconds is not None:
             people = people[np.argsort(np.abs(self.situation.logits[people]), kind="stable")]
-        self.searches += self.strategy.search(self.task, people, self.psi)
+        ranked = self._ranked(people)
+        self.searches = [*proven, *ranked]
+        searches = proven | {person: strategy.search(person) for person in ranked}
+        schedule(searches, strategy, self.known, self.trainer, self.psi, self._rank_again)
 
-    def _proven(self, person: int, bracket: Bracket) -> AttemptSearch | None:
-        """A search with one attempt, the set proven to be smallest, or with none if the bound exceeds the budget or the
-        number of allowed labels."""
-        beyond = bracket.at_least > min(self.fitted.budget, int(self.psi[person].sum()))
-        if not self.strategy.proves or (bracket.witness is None and not beyond):
-            return None
-        attempts = [] if beyond or bracket.witness is None else [bracket.witness]
-        direction = -1.0 if self.situation.predictions[person] else 1.0
-        return AttemptSearch(person, direction, plan=FixedPlan(attempts), proven=True)
+    def _unranked(self, number: int, order: NDArray[np.int64] | None = None, **more: Any) -> Person:
+        """A person as a search sees them."""
+        start = float(self.known.away[number]) * float(self.situation.logits[number])
+        return Person(
+            number=number,
+            position=int(self.positions[number]),
+            budget=self.fitted.budget,
+            order=np.empty(0, np.int64) if order is None else order,
+            flippable=int(self.psi[number].sum()),
+            start=start,
+            gains=Gains(self.known, number),
+            known=self.known,
+            members=self.trainer.members,
+            **{"rng": np.random.default_rng(0)} | more,
+        )
+
+    def _ranked(self, people: NDArray[np.int64]) -> list[Person]:
+        """People with the rows that ψ allows them, best first."""
+        situation, ranking, strategy = self.situation, self.fitted.ranking, self.fitted.strategy
+        keys = person_keys(situation.model, situation.people)
+        ranked: list[Person] = []
+        self.progress.phase("ranking", len(people), PEOPLE)
+        size = max(1, min(BLOCK, SCORES // situation.table.n))
+        for first in range(0, len(people), size):
+            self.flag.check()
+            block = people[first : first + size]
+            asked = situation.people.iloc[block]
+            scores = checked_scores(ranking, situation.model, situation.table, asked)
+            predicted = ranking.predictions(situation.model, situation.table, asked)
+            for k, (number, score) in enumerate(zip(block, scores, strict=True)):
+                allowed = np.flatnonzero(self.psi[number])
+                depth = None if ranking.is_random else strategy.depth(len(allowed), self.fitted.budget)
+                order = allowed[np.argsort(-score[allowed], kind="stable")][:depth]
+                ranked.append(
+                    self._unranked(
+                        int(number),
+                        order,
+                        rng=np.random.default_rng([self.fitted.settings.random_state, keys[number]]),
+                        random_order=ranking.is_random,
+                        ranks_again=ranking.scores_after_flips,
+                        predicted=None if predicted is None else np.asarray(predicted[k][order], np.float64),
+                        gain_limit=ranking.gain_limit,
+                    )
+                )
+            self.progress.advance(len(block))
+        return ranked
+
+    def _rank_again(self, people: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
+        asked = self.situation.people.iloc[[person.number for person in people]]
+        return self.fitted.ranking.score_at(self.situation.model, self.situation.table, asked, flips)
 
     def _hold_trial(self, people: NDArray[np.int64]) -> None:
         """Let the ranking learn from a few retrainings first, if it can and enough trainings and time remain for the
         search."""
         ranking, trainer, seconds = self.fitted.ranking, self.trainer, self.flag.limits.seconds
         sets = ranking.trial(len(people)) if len(people) else 0
-        if not sets or 2 * sets > trainer.room():
+        if not sets or 2 * sets * trainer.members > trainer.left:
             return
         if seconds is not None and sets * trainer.members * self._seconds_each() > SEARCH_SHARE * seconds / 4:
             return
@@ -198,7 +246,7 @@ class Runner:
             return
         self.progress.phase("fresh seeds", len(seeds))
         try:
-            without = logits_without_flips(self.trainer, seeds, [search.person for search in self.searches])
+            without = logits_without_flips(self.trainer, seeds, [search.number for search in self.searches])
             for person, logits in without.items():
                 decision = int(self.situation.predictions[person])
                 self.note(person, without_flips=int(changes_decision(logits, decision).sum()))
@@ -248,16 +296,18 @@ class Runner:
         if not len(self.eligible):
             self.progress.note(announcement(0, 0.0))
             return
-        fitted, strategy, trainer, limits = self.fitted, self.strategy, self.trainer, self.flag.limits
+        fitted, strategy, trainer, limits = self.fitted, self.fitted.strategy, self.trainer, self.flag.limits
         budget, ranking = fitted.budget, fitted.ranking
         sizes = [int(size) for size in self.psi.of_people(people).counts]
         finds = FOUND * len(people) + len(self.eligible) - len(people)
-        searched = strategy.expected_sets(sizes, budget, trainer.members) if sizes else 0
+        searched = sum(strategy.usual(size, budget, trainer.members) for size in sizes)
         sets = ranking.trial(len(people)) + searched + finds
         trainings = sets * trainer.members + len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds
         if limits.retrainings is not None:
             trainings = min(trainings, limits.retrainings)
-        again = strategy.expected_rankings(len(people), budget) * ranking.scores_after_flips
+        again = (
+            NEAR * len(people) * (strategy.name == "solid" and budget >= LEAST_FOR_SECOND) * ranking.scores_after_flips
+        )
         rankings = trainer.members * (-(-len(people) // BLOCK) + again / trainer.n_jobs)
         by_definition = 0.0 if trainer.bound.by_definition else finds * trainer.members / trainer.n_jobs
         seconds = trainings * self._seconds_each() + (RANKING_COST * rankings + by_definition) * fitted.fit_seconds

@@ -18,8 +18,8 @@ from butfor.result.labels import ChangedDecision
 from butfor.result.record import plain
 from butfor.run.fitted import Fitted
 from butfor.run.fresh_seeds import changes_decision
-from butfor.search.trainer import Trainer
 from butfor.situation import Situation
+from butfor.train import Trainer
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from functools import cache
 from typing import Any
@@ -22,7 +23,7 @@ from butfor.result.run import Data, Run, SeedRanges, agreement_of
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.run.fitted import Fitted
 from butfor.run.runner import Runner
-from butfor.search.state import PersonSearch
+from butfor.search import Person as Searched
 from butfor.situation import changed_by_switch
 
 DECIMALS = 6
@@ -32,7 +33,7 @@ DECIMALS = 6
 def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = None) -> list[Verdict]:
     """One verdict per person, in their order; a person without a search is not eligible. `doubt`: of each label."""
     situation, table = runner.situation, runner.situation.table
-    searches = {search.person: search for search in runner.searches}
+    searches = {search.number: search for search in runner.searches}
     dates = table.X.attrs.get(DATES, ())
     pulled, switched = pulls_of(situation.model, situation.people), changed_by_switch(situation)
 
@@ -57,13 +58,13 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
             eligible=search is not None,
             flip_set=tuple(map(flip, positions)),
             counterfactual_logit=search.found_logit if search and positions else None,
-            minimal=len(positions) == 1 or bool(positions and search and search.minimal),
-            clearance=plain(search.clearance) if search and positions else None,
+            minimal=bool(positions and search and _minimal(runner, search)),
+            clearance=_clearance(search) if search and positions else None,
             at_least=at_least,
             proof=proof,
             pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
             switch_changes=None if switched is None else bool(switched[k]),
-            **(_course(search) if search else {}),
+            **(_course(runner, search) if search else {}),
             **_classes(runner, k, positions),
             **_scores(runner, k, positions, run.label_names.index(run.favourable) if run.threshold else 1),
             **runner.extra.get(k, {}),
@@ -99,7 +100,7 @@ def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
     return known
 
 
-def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int | None, str | None]:
+def _at_least(runner: Runner, k: int, search: Searched | None) -> tuple[int | None, str | None]:
     """How many labels it takes at least, and the name of the proof. After a failed training an enumeration is not
     complete."""
     if search is None:
@@ -108,21 +109,49 @@ def _at_least(runner: Runner, k: int, search: PersonSearch | None) -> tuple[int 
         return runner.proven[k].at_least, runner.proven[k].how
     if search.found is not None and len(search.found) == 1:
         return 1, ONE_LABEL
-    allowed, budget = int(runner.psi.counts[k]), runner.fitted.budget
-    if runner.strategy.enumerates(allowed, budget) and not search.failed:
-        if search.found is not None:
-            return len(search.found), ENUMERATION
-        if search.complete and allowed:
-            return budget + 1, ENUMERATION
+    singles = [(int(row),) for row in np.flatnonzero(runner.psi[k])]
+    tries_all = runner.fitted.strategy.enumerates and runner.fitted.budget == 1 and bool(singles)
+    if tries_all and search.complete and search.found is None:
+        through = all(math.isfinite(search.gains.get(flips, math.nan)) for flips in singles)
+        return (2, ENUMERATION) if through else (None, None)
     return None, None
 
 
-def _course(search: PersonSearch) -> dict[str, Any]:
-    """How the search went."""
-    return {name: getattr(search, name) for name in ("failed", "complete", "shared", "first_size")} | {
-        "attempts": search.spent,
-        "closest_logit": plain(search.closest),
-        "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in search.course),
+def _minimal(runner: Runner, search: Searched) -> bool:
+    """Whether every set with one flip fewer was tried and does not change the decision."""
+    flips = search.found or ()
+    if len(flips) == 1 or not runner.fitted.strategy.shares:
+        return len(flips) == 1
+    fewer = [tuple(row for row in flips if row != out) for out in flips]
+    return all(each in search.gains and not search.works(each) for each in fewer)
+
+
+def _clearance(search: Searched) -> float | None:
+    """The members' mean gain in standard deviations."""
+    if search.spread is None or search.found is None:
+        return None
+    gain = search.gains[search.found]
+    return plain(gain / search.spread if search.spread else float(np.sign(gain)) * math.inf)
+
+
+def _course(runner: Runner, search: Searched) -> dict[str, Any]:
+    """How the search went, up to the first set that worked; where members were looked at one by one, to its end."""
+    own = [flips for flips, _ in search.asked]
+    asked = search.asked if search.spread is not None else search.asked[: search.tried if search.first else None]
+    if search.first in own and search.spread is None:
+        asked = search.asked[: own.index(search.first) + 1]
+    known = [(len(flips), gain * search.away) for flips, gain in asked if math.isfinite(gain)]
+    gains = [logit * search.away for _, logit in known]
+    if runner.fitted.strategy.shares and np.isfinite(runner.known.closest[search.number]):
+        gains.append(float(runner.known.closest[search.number]))
+    return {
+        "attempts": len(asked),
+        "failed": len(asked) - len(known),
+        "complete": search.complete,
+        "shared": search.found is not None and search.first not in own,
+        "first_size": len(search.first or ()) if search.found else 0,
+        "closest_logit": plain(max(gains) * search.away) if gains else None,
+        "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in known),
     }
 
 
@@ -179,7 +208,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         rank=fitted.ranking.name,
         rank_parameters=builtins_of(parameters(fitted.ranking)),
         strategy=fitted.strategy.name,
-        strategy_parameters=builtins_of(parameters(fitted.strategy)),
+        strategy_parameters=builtins_of(dict(fitted.strategy.parameters)),
         phi=fitted.phi.text,
         psi=fitted.psi.text,
         members=fitted.members,
@@ -221,10 +250,9 @@ def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
     for name, rule in (("phi", fitted.phi), ("psi", fitted.psi)):
         if not rule.rebuildable:
             lost.append(f"{name}: {rule.text}, which is a function or a mask")
-    for name, thing, own in (
-        ("rank", fitted.ranking, not fitted.ranking.rebuildable),
-        ("strategy", fitted.strategy, False),
-    ):
-        if own or type(thing).__module__.split(".")[0] != "butfor":
-            lost.append(f"{name}: {thing.name}, which is the user's own code")
+    ranking, strategy = fitted.ranking, fitted.strategy
+    if not ranking.rebuildable or type(ranking).__module__.split(".")[0] != "butfor":
+        lost.append(f"rank: {ranking.name}, which is the user's own code")
+    if strategy.own:
+        lost.append(f"strategy: {strategy.name}, which is the user's own code")
     return lost

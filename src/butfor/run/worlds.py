@@ -29,8 +29,8 @@ from butfor.learn.protocols import FlipSet, Floats, Table, Training
 from butfor.result.record import plain
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.run.trial import FlipTrial
-from butfor.search.trainer import Trainer
 from butfor.standard.groups import GroupStandard, Standards
+from butfor.train import Trainer
 
 WORLDS, LEAST = 20, 5
 """Worlds of a group, and the fewest if a training is slow."""

@@ -1,0 +1,311 @@
+"""Runs everybody's search at once.
+
+In every round the sets that people ask for are trained side by side, equal ones once, and everyone is told of every
+set that ψ allows them. Confirmations and rankings wait until nothing else is asked, or until there are many. Rounds
+depend on the searches alone, not on the engine's width or the number of cores.
+
+At a limit or Ctrl-C the searches are closed and each person's smallest set that works is confirmed.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError, Stopped
+from butfor.learn.protocols import FlipSet
+from butfor.rules import Allowed
+from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
+from butfor.train import Trainer
+
+SEARCH, CONFIRMATION = "search", "confirmation"
+"""Phases of a search, as progress names them."""
+MEASURED, NEAR = 8, 10
+"""Sets on which the engine's distance from the model's own `fit` is measured, and how many times that distance a gain
+must be below 0 for "no set changes the decision" to be said without that `fit`."""
+CLAIMS_AT_ONCE = 16
+"""Sets that wait for confirmation before they are confirmed side by side."""
+
+RankAgain = Callable[[Sequence[Person], Sequence[FlipSet]], NDArray[np.floating[Any]]]
+"""People and their flips → scores after these flips, `[people × rows]`."""
+
+
+def schedule(
+    searches: Mapping[Person, Search],
+    strategy: Strategy,
+    known: Known,
+    trainer: Trainer,
+    psi: Allowed,
+    rank_again: RankAgain,
+    after_round: Callable[[], None] = lambda: None,
+) -> None:
+    """Run the searches of the strategy to their end; what they find is noted in the persons. `psi`: which labels may be
+    flipped for whom."""
+    open_, progress = dict(searches), trainer.progress
+    questions: dict[Person, Try | Confirm | Rank] = {}
+    returned: dict[Person, FlipSet] = {}
+    """Sets that searches returned without having them confirmed."""
+    restarted: set[Person] = set()
+    trial = set[FlipSet]() if strategy.shares else set(trainer.known_sets)
+    """Sets that a search may yet ask for and that a trial has trained."""
+    budget = max((person.budget for person in searches), default=0)
+    by_number = {person.number: person for person in searches}
+
+    def step(person: Person, answer: Any = None) -> None:
+        """Give a search the answer to its question and take the next one."""
+        try:
+            asked = open_[person].send(answer)
+            questions[person] = _question(person, asked, strategy, psi)
+        except StopIteration as end:
+            flips = None if end.value is None else flip_set(end.value)
+            if flips is not None and flips != person.found:
+                returned[person] = flips
+                questions[person] = Confirm(flips)
+            else:
+                finish(person)
+
+    def finish(person: Person) -> None:
+        del open_[person]
+        questions.pop(person, None)
+        # Complete, unless a set that works was left unconfirmed.
+        person.complete = person.found is not None or not person.working
+
+    def tell(flips: FlipSet, askers: Sequence[Person]) -> None:
+        """Tell the people of a trained set: those who asked, and with sharing everyone whom ψ allows it."""
+        told = np.zeros(len(known.away), bool)
+        told[[person.number for person in askers]] = True
+        if strategy.shares and flips and len(flips) <= budget:
+            told |= psi.permits(flips)
+        if flips in known.place:
+            known.tell(flips, told)
+        else:
+            known.add(flips, trainer.logits(flips), told)
+
+    def note_first() -> None:
+        """Note for each person the first set that works."""
+        for person in by_number.values():
+            if person.first is None and (working := known.working[person.number]):
+                own = [flips for flips, _ in person.asked if person.works(flips)]
+                person.first = own[0] if own else next((f for f in working if f not in person.rejected), None)
+                person.tried = len(person.asked)
+        progress.found(sum(person.first is not None for person in by_number.values()))
+
+    def note(person: Person, flips: FlipSet, members: int | None) -> None:
+        """Note what a person asked for, if it was trained."""
+        if members is None and flips in person.gains:
+            person.asked.append((flips, person.gains[flips]))
+        elif flips and members is not None and trainer.holds(flips, members):
+            gains = trainer.member_logits(flips)[:members, person.number]
+            gain = float(gains.mean(dtype=np.float64)) * person.away
+            person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
+            if members >= trainer.members:
+                person.gains.own[flips] = gain
+                known.note(flips, person.number, gain)
+
+    def confirm(claims: Mapping[Person, FlipSet]) -> None:
+        progress.phase(CONFIRMATION)
+        trainer.confirm(list(dict.fromkeys(claims.values())))
+        progress.phase(SEARCH)
+        for person, flips in claims.items():
+            logit = float(trainer.confirmed_logits(flips)[person.number])
+            if not math.isnan(logit) and (logit > 0) == (person.away > 0):
+                if person.found is None or len(flips) < len(person.found):
+                    person.found, person.found_logit = flips, logit
+            else:
+                person.rejected.add(flips)
+                person.first = None if person.first == flips else person.first
+
+    def train(tries: Mapping[Person, Try]) -> None:
+        """Train the sets of one round as far as trainings are left, and tell everyone."""
+        askers: dict[tuple[FlipSet, int | None], list[Person]] = {}
+        for person, question in tries.items():
+            for flips in question.sets:
+                askers.setdefault((flips, question.members), []).append(person)
+        left, short = trainer.left, False
+        wanted: dict[int | None, list[FlipSet]] = {}
+        for flips, members in askers:
+            cost = 0 if members is None and flips in known.place else len(trainer.missing(flips, members))
+            short = short or cost > left
+            if cost and not short:
+                wanted.setdefault(members, []).append(flips)
+                left -= cost
+        try:
+            for members, sets in wanted.items():
+                trainer.fit(sets, members)
+        finally:  # what was trained before a stop counts
+            for (flips, members), people in askers.items():
+                if members is None and (trainer.known(flips) or flips in known.place):
+                    tell(flips, people)
+            for person, question in tries.items():
+                for flips in question.sets:
+                    note(person, flips, question.members)
+            note_first()
+        if short:
+            raise Stopped(by_hand=False)
+
+    def answer(person: Person, question: Try, single: bool) -> Any:
+        if question.members is not None:
+            own = [trainer.member_logits(f)[: question.members, person.number] * person.away for f in question.sets]
+            return np.array(own, np.float64)
+        gains = [person.gains[flips] for flips in question.sets]
+        return gains[0] if single else gains
+
+    progress.phase(SEARCH)
+    try:
+        if strategy.shares:
+            for flips in trainer.known_sets:
+                tell(flips, [])
+            note_first()
+        for person in searches:
+            step(person)
+        while open_:
+            tries = {person: q for person, q in questions.items() if isinstance(q, Try)}
+            if trainer.left < math.inf:  # finding comes before shrinking
+                tries = {person: q for person, q in tries.items() if person.first is None} or tries
+            if tries:
+                train(tries)
+                trainer.flag.check()
+                for person, asked in tries.items():
+                    step(person, answer(person, asked, single=isinstance(asked, _One)))
+                pending = {flips for q in questions.values() if isinstance(q, Try) for flips in q.sets}
+                trainer.release(keep=_any_working(known), again=pending | trial)
+                after_round()
+            rankings = {person: q for person, q in questions.items() if isinstance(q, Rank)}
+            claims = {person: q.flips for person, q in questions.items() if isinstance(q, Confirm)}
+            if rankings and not tries:
+                scores = rank_again(list(rankings), [question.flips for question in rankings.values()])
+                for (person, question), score in zip(rankings.items(), scores, strict=True):
+                    others = np.setdiff1d(np.flatnonzero(psi[person.number] & np.isfinite(score)), question.flips)
+                    step(person, others[np.argsort(-score[others], kind="stable")])
+            elif claims and (not tries or len(set(claims.values())) >= CLAIMS_AT_ONCE):
+                confirm(claims)
+                note_first()
+                for person, flips in claims.items():
+                    if person not in returned:
+                        step(person, flips not in person.rejected)
+                    else:
+                        finish(person)
+            # Somebody who gave up may have been told since then of a set that works: the search goes on from there.
+            again = [p for p in searches if p not in open_ and p.found is None and p.working and p not in restarted]
+            for person in again if strategy.shares and not open_ else ():
+                restarted.add(person)
+                open_[person] = strategy.search(person)
+                step(person)
+        if strategy.enumerates and budget == 1 and not trainer.bound.by_definition:
+            none = [p for p in searches if p.complete and p.found is None and len(p.order)]
+            _rule_out(none, known, trainer)
+    except Stopped:
+        pass
+    for search in open_.values():
+        search.close()
+    for person in open_:
+        person.complete = False
+    _confirm_rest([person for person in searches if not person.complete], trainer, confirm)
+    for person in searches:
+        person.complete |= person.found is not None and len(person.found) == 1  # there is nothing smaller
+    note_first()
+
+
+def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
+    """Before "no label changes the decision" is said: labels that come close by the engine are trained by the model's
+    own `fit`. Its distance from the engine is measured for each person, first on the labels nearest to anybody's other
+    decision. Until that is done, and if such a training failed, the searches are not complete."""
+    numbers = [person.number for person in people]
+    at = [k for k, flips in enumerate(known.sets) if len(flips) == 1]
+    if not people or not at:
+        return
+    for person in people:
+        person.complete = False
+    sets, away = [known.sets[k] for k in at], known.away[numbers].astype(np.float64)
+    engine = np.array([known.gains[k][numbers] for k in at], np.float64)
+    allowed = np.array([known.told[k][numbers] for k in at]) & ~np.isnan(engine)
+    gains = np.where(allowed, engine, -np.inf)
+    closest = gains.argmax(axis=0)[np.argsort(-gains.max(axis=0), kind="stable")]
+    new, trained = list(dict.fromkeys(closest.tolist()))[:MEASURED], list[int]()
+    trainer.progress.phase(CONFIRMATION)
+    while new:
+        trainer.confirm([sets[k] for k in new])
+        trained += new
+        logits = np.array([trainer.confirmed_logits(sets[k])[numbers] for k in trained], np.float64)
+        distance = np.fmax.reduce(np.abs(logits * away - engine[trained]))  # of sets that could be trained
+        near = allowed & (gains >= -NEAR * np.nan_to_num(distance, nan=np.inf))
+        new = np.setdiff1d(np.flatnonzero(near.any(axis=1)), trained).tolist()
+    changes = allowed[trained] & ((logits > 0) == (away > 0)) & ~np.isnan(logits)
+    for k, person in enumerate(people):
+        if changes[:, k].any():
+            best = int(np.argmax(np.where(changes[:, k], logits[:, k] * away[k], -np.inf)))
+            person.found, person.found_logit = sets[trained[best]], float(logits[best, k])
+            person.first = person.found
+        person.complete = person.found is not None or not np.isnan(logits[near[trained, k], k]).any()
+
+
+class _One(Try):
+    """A question about one set, which gets a number for an answer."""
+
+
+def _question(person: Person, asked: Any, strategy: Strategy, psi: Allowed) -> Try | Confirm | Rank:
+    """What a search yielded, as a question with sorted sets."""
+    if isinstance(asked, Rank):
+        return Rank(flip_set(asked.flips))
+    question: Try | Confirm
+    if isinstance(asked, Confirm):
+        sets = [flip_set(asked.flips)]
+        question = Confirm(sets[0])
+    elif isinstance(asked, Try):
+        sets = [flip_set(flips) for flips in asked.sets]
+        question = Try(sets, asked.members)
+    else:
+        one = isinstance(asked, (tuple, np.ndarray))
+        sets = [flip_set(asked)] if one else [flip_set(flips) for flips in asked]
+        question = _One(sets) if one else Try(sets)
+    if strategy.own:
+        for flips in sets:
+            if len(flips) > person.budget or not psi[person.number][list(flips)].all():
+                raise SettingError(
+                    f"strategy '{strategy.name}' asked for the flips {flips}, but the budget is {person.budget} labels "
+                    "and ψ allows the rows of person.order only."
+                )
+    return question
+
+
+def _any_working(known: Known) -> set[FlipSet]:
+    """Sets that may still be confirmed."""
+    return {flips for working in known.working for flips in working}
+
+
+def _confirm_rest(
+    people: Sequence[Person], trainer: Trainer, confirm: Callable[[Mapping[Person, FlipSet]], None]
+) -> None:
+    """Confirm each person's smallest set that works: as long as it takes after a limit, one by one for a moment after
+    Ctrl-C."""
+
+    def claims() -> dict[Person, FlipSet]:
+        smallest = {person: person.smallest() for person in people}
+        return {
+            person: flips
+            for person, flips in smallest.items()
+            if flips is not None and (person.found is None or len(flips) < len(person.found))
+        }
+
+    with suppress(Stopped), trainer.flag.grace():
+        trainer.expect_confirmations(len(claims()))
+        while left := claims():
+            one_by_one = trainer.flag.interrupted
+            for some in [{person: flips} for person, flips in left.items()] if one_by_one else [left]:
+                confirm(some)
+    unconfirmed = sum(person.found is None for person in claims())
+    if unconfirmed:
+        sets = (
+            "1 set that changes a decision was"
+            if unconfirmed == 1
+            else f"{unconfirmed} sets that change decisions were"
+        )
+        trainer.progress.note(
+            f"Stopped before {sets} confirmed by retraining: not reported. With a ledger (--ledger) the next run "
+            "continues from here."
+        )

@@ -1,0 +1,241 @@
+"""The trainer: trains flip sets on one table, remembers the answers, confirms by the model's own `fit`."""
+
+from __future__ import annotations
+
+import math
+import time
+from collections.abc import Container, Iterator, Sequence
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.learn.engines import own_fit_engine
+from butfor.learn.ensemble import mean_answers, member_seeds, single_learner
+from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
+from butfor.ledger import Ledger, Page
+from butfor.progress import Progress
+from butfor.stopping import StopFlag
+
+PATIENCE = 15.0
+"""A first training that takes longer, in seconds, is not repeated to measure its time."""
+COMPILED = 10
+"""A first training that takes this many times as long as the model's own `fit` was mostly compiling."""
+PIECE = 64
+"""Trainings between two looks at what is done, more if the engine is wider: a stop or a crash loses no more."""
+
+
+class Trainer:
+    """Trains flip sets with an engine, remembers the models' answers about the people, and counts trainings. For an
+    ensemble every flip set is trained once per member, side by side.
+
+    With a ledger, known answers are read from it and new ones written. Confirmations always retrain with the model's
+    own `fit`."""
+
+    def __init__(
+        self,
+        engine: Engine,
+        learner: Learner,
+        table: Table,
+        people: pd.DataFrame,
+        *,
+        ledger: Ledger | None = None,
+        n_jobs: int | None = None,
+        progress: Progress | None = None,
+        flag: StopFlag | None = None,
+    ) -> None:
+        self.engine, self.table, self.people = engine, table, people
+        self.progress, self.flag = progress or Progress(), flag or StopFlag()
+        self.single, self.seeds = single_learner(learner), member_seeds(learner)
+        self.members = len(self.seeds)
+        """Trainings per flip set."""
+        self._asked = table.with_pool(people)
+        self.bound: Bound = bind(engine, self.single, table, self._asked)
+        self._own_fit = own_fit_engine(engine, n_jobs)
+        self.n_jobs: int = self._own_fit.n_jobs
+        self._page: Page | None = ledger.page(self.single, table, self._asked, self.bound) if ledger else None
+        self.trained = self.recalled = self.confirmations = 0
+        self._seconds_each: float | None = None
+        self._members: dict[FlipSet, dict[int | None, Floats]] = {}
+        """The answers of single members, by seed."""
+        self._means: dict[FlipSet, Floats] = {}
+        """The mean answers of all members, from which the table computes logits and decisions."""
+        self._recalled: set[FlipSet] = set()
+        self._confirmed: dict[FlipSet, Floats] = {}
+
+    def on(self, table: Table) -> Trainer:
+        """A single member of the learner on another table, without a ledger."""
+        if table is self.table:
+            return self
+        how: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": self.progress, "flag": self.flag}
+        return Trainer(self.engine, self.single, table, self.people, **how)
+
+    # --- flip sets ------------------------------------------------------------------------------------
+
+    @property
+    def left(self) -> float:
+        """How many more trainings the limit allows."""
+        most = self.flag.limits.retrainings
+        return math.inf if most is None else max(0, most - self.trained)
+
+    def missing(self, flips: FlipSet, members: int | None = None) -> list[Training]:
+        """The trainings that it takes until the first `members` of a set are known; None: the mean of all."""
+        if members is None and flips in self._means:
+            return []
+        known = self._members.get(flips, ())
+        return [Training(flips, seed) for seed in self.seeds[:members] if seed not in known]
+
+    def fit(self, flip_sets: Sequence[FlipSet], members: int | None = None) -> None:
+        """Train the flip sets with the engine: all members, or the first `members`. What was trained before a stop is
+        kept."""
+        wanted = [training for flips in dict.fromkeys(flip_sets) for training in self.missing(flips, members)]
+        for answers, recalled in self._pieces(wanted):
+            self.trained += len(answers)
+            self.recalled += len(answers) if recalled else 0
+            for (flips, seed), answer in answers.items():
+                if recalled:
+                    self._recalled.add(flips)
+                self._members.setdefault(flips, {})[seed] = answer
+                if len(self._members[flips]) == self.members:
+                    self._means[flips] = mean_answers(self._answers_of(flips))
+
+    def known(self, flips: FlipSet) -> bool:
+        """Whether the mean of all members is known."""
+        return flips in self._means
+
+    def holds(self, flips: FlipSet, members: int | None = None) -> bool:
+        """Whether the answers of each of the first members are remembered."""
+        return all(seed in self._members.get(flips, ()) for seed in self.seeds[:members])
+
+    @property
+    def known_sets(self) -> list[FlipSet]:
+        return list(self._means)
+
+    def logits(self, flips: FlipSet) -> Floats:
+        """Each person's logit under the model trained on a flip set."""
+        return self.table.margins(self._means[flips])
+
+    def member_logits(self, flips: FlipSet) -> Floats:
+        """The logits of each member trained so far, `[members × people]`."""
+        return self.table.margins(self._answers_of(flips))
+
+    def _answers_of(self, flips: FlipSet) -> Floats:
+        answers = self._members[flips]
+        return np.array([answers[seed] for seed in self.seeds if seed in answers], np.float32)
+
+    def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
+        """The logits of models trained on the flip sets, `[sets × people]`; each set is trained once."""
+        self.fit(flip_sets)
+        return self.table.margins(np.array([self._means[flips] for flips in flip_sets]))
+
+    def decided(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
+        """Their decisions, by number, `[sets × people]`."""
+        self.fit(flip_sets)
+        return self.table.decisions(np.array([self._means[flips] for flips in flip_sets]))
+
+    def release(self, keep: Container[FlipSet], again: Container[FlipSet] = ()) -> None:
+        """Forget the members' answers except of sets in `again`, which may be asked for, and the mean except of sets in
+        `keep`: answers to many sets about many people would fill the memory."""
+        self._members = {flips: answers for flips, answers in self._members.items() if flips in again}
+        self._means = {flips: mean for flips, mean in self._means.items() if flips in keep or flips in again}
+
+    # --- other seeds ----------------------------------------------------------------------------------
+
+    def seed_logits(self, trainings: Sequence[Training]) -> Floats:
+        """The logits of single models, each with its own seed, `[trainings × people]`, by the engine. They confirm
+        nothing."""
+        return self.table.margins(self._answers(trainings))
+
+    def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
+        """The mean answers of each ensemble, `[ensembles × answers]`, by the engine."""
+        trainings = list(dict.fromkeys(training for each in ensembles for training in each))
+        answers = dict(zip(trainings, self._answers(trainings), strict=True))
+        return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
+
+    # --- confirmation ---------------------------------------------------------------------------------
+
+    def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
+        """Train the flip sets with the model's own `fit`, each once. If the engine used it in this run, its answers
+        stand."""
+        for flips in flip_sets:
+            if self.bound.by_definition and flips in self._means and flips not in self._recalled:
+                self._confirmed[flips] = self._means[flips]
+        missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
+        if not missing:
+            return
+        self.flag.check()
+        trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
+        by_set = self._by_definition(trainings, self._progress).reshape(len(missing), self.members, -1)
+        self._confirmed.update((flips, mean_answers(answer)) for flips, answer in zip(missing, by_set, strict=True))
+        self.confirmations += len(trainings)
+
+    def expect_confirmations(self, flip_sets: int) -> None:
+        """Announce the number of sets to confirm, a few at a time: starting processes may pay for all of them but not
+        for a few."""
+        self._by_definition.expect(flip_sets * self.members)
+
+    def confirmed_logits(self, flips: FlipSet) -> Floats:
+        return self.table.margins(self._confirmed[flips])
+
+    def confirmed_cut(self, flips: FlipSet) -> float:
+        """The confirmed model's answer at its cut."""
+        assert self.table.cut is not None
+        return float(self.table.cut.answer_at_cut(self._confirmed[flips][len(self.people) :]))
+
+    def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
+        """The confirmed decisions, by number."""
+        return self.table.decisions(self._confirmed[flips])
+
+    @cached_property
+    def _by_definition(self) -> Bound:
+        by_engine = self.bound.by_definition
+        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self._asked)
+
+    # --- trainings ------------------------------------------------------------------------------------
+
+    def seconds_each(self, by_definition: float) -> float:
+        """Seconds per training, side by side, once everything is loaded and compiled; measured on up to two trainings.
+        `by_definition`: seconds of the model's own `fit`."""
+        if self._seconds_each is None:
+            times: list[float] = []
+            # Far longer than the model's own `fit`: that was compiling, not training.
+            while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
+                started = time.perf_counter()
+                self.bound([Training(())])
+                times.append(time.perf_counter() - started)
+            # A second process may still have been cold: no engine is slower than the model's own `fit`.
+            each = min(times[-1], by_definition or times[-1])
+            self._seconds_each = each / min(self.bound.at_once, self.n_jobs)
+        return self._seconds_each
+
+    def _answers(self, trainings: Sequence[Training]) -> Floats:
+        """The models' answers, `[trainings × answers]`."""
+        known: dict[Training, Floats] = {}
+        for answers, _ in self._pieces(trainings):
+            known |= answers
+        return np.array([known[training] for training in trainings], np.float32).reshape(len(trainings), -1)
+
+    def _pieces(self, trainings: Sequence[Training]) -> Iterator[tuple[dict[Training, Floats], bool]]:
+        """The models' answers as they come, in order, and whether they were read from the ledger."""
+        if not trainings:
+            return
+        self.flag.check()
+        trainings = list(dict.fromkeys(trainings))
+        known = {} if self._page is None else self._page.recall(trainings)
+        missing = [training for training in trainings if training not in known]
+        size = max(PIECE, self.bound.width)
+        self.bound.expect(len(missing))
+        if known:
+            self._progress(len(known))
+            yield known, True
+        for chunk, answers in self.bound.pieces(missing, self._progress, size) if missing else ():
+            fitted = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
+            if self._page is not None:
+                self._page.write(fitted)
+            yield fitted, False
+
+    def _progress(self, count: int) -> None:
+        self.progress.advance(count)
+        self.flag.check()

@@ -1,0 +1,401 @@
+"""Searches are asked what they want trained, and get made-up gains for answers: nothing is trained here."""
+
+import math
+from functools import partial
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from butfor.errors import SettingError
+from butfor.search import (
+    CLAIMS,
+    STRATEGIES,
+    Confirm,
+    Effects,
+    Gains,
+    Known,
+    Person,
+    Rank,
+    Try,
+    algorithm1,
+    as_strategy,
+    attempts,
+    budget_in_labels,
+    exhaustive,
+    guided,
+    singles,
+    solid,
+)
+
+
+def someone(order, budget, seed=0, start=-1.0, away=1.0, **more):
+    """A person of whom nothing is known."""
+    known, order = Known(np.array([away])), np.asarray(order)
+    return Person(
+        number=0, position=0, budget=budget, order=order, flippable=len(order), start=start,
+        rng=np.random.default_rng(seed), gains=Gains(known, 0), known=known, **more,
+    )  # fmt: skip
+
+
+def tell(person, flips, gain):
+    """What a scheduler does when a set was trained."""
+    if flips not in person.known.place:
+        person.known.add(flips, np.array([gain * person.away]), np.ones(1, bool))
+
+
+def play(search, person, gain, confirms=lambda flips: True, again=None):
+    """Answer a search until it ends: the sets that it asked for, the sets it had confirmed, and what it found."""
+    asked, claimed, answer = [], [], None
+    while True:
+        try:
+            question = search.send(answer)
+        except StopIteration as end:
+            return asked, claimed, end.value
+        if isinstance(question, Confirm):
+            claimed.append(question.flips)
+            answer = confirms(question.flips)
+            if not answer:
+                person.rejected.add(question.flips)
+        elif isinstance(question, Rank):
+            answer = again
+        elif isinstance(question, Try):
+            asked += question.sets
+            answer = np.array([gain(flips)[: question.members] for flips in question.sets])
+            for flips, gains in zip(question.sets, answer, strict=True):
+                if len(gains) == person.members:
+                    person.gains.own[flips] = float(gains.mean())
+                    person.known.note(flips, 0, float(gains.mean()))
+        else:
+            sets = [question] if isinstance(question, tuple) else question
+            asked += sets
+            for flips in sets:
+                tell(person, flips, gain(flips))
+            gains = [person.gains[flips] for flips in sets]
+            answer = gains[0] if isinstance(question, tuple) else gains
+
+
+def never(flips):
+    return -1.0
+
+
+# --- published ----------------------------------------------------------------------------------------
+
+
+def sets_of(search, flippable, budget, drawn=False, seed=0):
+    """All sets of a search that finds nothing; the best row is 1000."""
+    person = someone(1000 - np.arange(flippable), budget, seed, random_order=drawn)
+    return play(search(person), person, never)[0]
+
+
+def test_algorithm_1_flips_the_top_k_together():
+    assert sets_of(algorithm1, 50, 3) == [(1000,), (999, 1000), (998, 999, 1000)]
+    assert len(sets_of(algorithm1, 2, 5)) == 2
+
+
+def test_singles_walk_down_a_tenth_of_the_ranking():
+    assert sets_of(singles, 47, 1) == [(1000,), (999,), (998,), (997,)]
+    assert sets_of(singles, 5, 1) == [(1000,)]
+    draws = {flips for seed in range(20) for flips in sets_of(singles, 40, 1, drawn=True, seed=seed)}
+    assert len(draws) > 20  # by chance any flippable row can come, not only the top ones
+
+
+def test_attempts_try_ten_sets_per_size():
+    sets = sets_of(attempts, 500, 3)
+    assert [len(flips) for flips in sets] == [1] * 10 + [2] * 10 + [3] * 10
+    for k, reach in ((1, 11), (2, 6), (3, 6)):  # the smallest a·k with more than ten choices of k rows
+        own = sets[10 * (k - 1) : 10 * k]
+        assert own[0] == tuple(range(1001 - k, 1001))
+        assert math.comb(reach, k) > 10 >= math.comb(reach - k, k)
+        assert all(set(flips) <= set(1000 - np.arange(reach)) for flips in own)
+
+
+def test_exhaustive_leaves_nothing_untried():
+    assert sorted(sets_of(exhaustive, 30, 1)) == [(row,) for row in range(971, 1001)]
+    with pytest.raises(SettingError, match="the budget is 2 labels"):
+        sets_of(exhaustive, 30, 2)
+
+
+@given(st.sampled_from(["algorithm1", "singles", "attempts"]), st.integers(0, 60), st.integers(1, 8), st.booleans())
+def test_no_published_search_oversteps_its_budget_or_its_count(name, flippable, budget, drawn):
+    strategy = STRATEGIES[name]
+    depth = flippable if drawn else strategy.depth(flippable, budget)
+    person = someone(np.arange(flippable)[:depth], budget, random_order=drawn)
+    person.flippable = flippable
+    sets, _, found = play(strategy.search(person), person, never)
+    assert found is None
+    assert len(sets) <= strategy.usual(flippable, budget, 1)
+    for flips in sets:
+        assert 1 <= len(flips) <= max(1, budget)
+        assert list(flips) == sorted(set(flips))
+
+
+@pytest.mark.parametrize("name", ["algorithm1", "singles", "attempts", "exhaustive"])
+def test_a_published_search_ends_with_the_first_set_that_is_confirmed(name):
+    budget = 1 if name == "exhaustive" else 4
+    person = someone(range(90), budget)
+    works = {flips for flips in sets_of_rows(name, budget) if max(flips) >= 2}
+    refused = next(flips for flips in sets_of_rows(name, budget) if flips in works)
+    _, claimed, found = play(
+        STRATEGIES[name].search(person), person, lambda f: 1.0 if f in works else -1.0, lambda f: f != refused
+    )
+    assert claimed[0] == refused
+    assert found == claimed[-1] != refused
+    assert len(claimed) == 2 or found in works
+
+
+def sets_of_rows(name, budget):
+    person = someone(range(90), budget)
+    return play(STRATEGIES[name].search(person), person, never)[0]
+
+
+@pytest.mark.parametrize("away", [-1.0, 1.0])
+def test_a_training_that_diverged_changes_no_decision_and_a_logit_of_zero_is_class_0(away):
+    person = someone(range(4), 2, away=away)
+    tell(person, (1,), float("nan"))
+    tell(person, (2,), 2.0)
+    tell(person, (3,), 0.0)
+    assert [person.works((row,)) for row in (1, 2, 3)] == [False, True, away < 0]
+    assert person.smallest() == (2,)
+
+
+# --- guided -------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60)
+@given(st.integers(2, 20), st.integers(0, 2**20), st.integers(1, 6))
+def test_shrinking_ends_where_nothing_can_be_left_out(size, seed, needed):
+    rng = np.random.default_rng(seed)
+    rows = rng.permutation(100)[:size]
+    core = set(rng.choice(rows, min(needed, size), replace=False).tolist())
+    person = someone(rows, size, seed)
+    found = play(guided(person), person, lambda flips: 0.5 if core <= set(flips) else -1.0)[2]
+    assert set(found) == core
+
+
+@settings(max_examples=40)
+@given(st.integers(2, 14), st.integers(0, 2**20))
+def test_shrinking_is_minimal_even_where_effects_do_not_add_up(size, seed):
+    rng, gains = np.random.default_rng(seed), {}
+
+    def gain(flips):
+        return 1.0 if len(flips) == size else gains.setdefault(flips, 0.5 if rng.random() < 0.4 else -0.5)
+
+    person = someone(range(size), size, seed)
+    asked, _, found = play(guided(person), person, gain)
+    assert gain(found) > 0
+    for out in found if len(found) > 1 else ():
+        assert gain(tuple(row for row in found if row != out)) < 0
+    assert len(asked) == len(set(asked))
+
+
+def test_guided_takes_a_smaller_set_from_somebody_else():
+    person = someone([5, 6, 7, 8], 4)
+    search = guided(person)
+    assert next(search) == (5, 6, 7, 8)
+    tell(person, (1, 2), 0.3)
+    tell(person, (5, 6, 7, 8), 0.1)
+    assert next(search) in [(1,), (2,)]
+
+
+def test_guided_spends_the_budget_first_and_never_repeats_itself():
+    person = someone(range(200), 10)
+    tried, claimed, found = play(guided(person, tries=8), person, lambda flips: -sum(flips) / 100)
+    assert tried[0] == tuple(range(10))
+    assert len(tried) == len(set(tried)) >= 8
+    assert all(len(flips) == 10 and list(flips) == sorted(set(flips)) for flips in tried)
+    assert (claimed, found) == ([], None)
+
+
+def test_guided_learns_what_works():
+    effects = np.linspace(1, -0.5, 60) + np.random.default_rng(9).normal(0.3, 1, 60)  # the ranking knows half of it
+
+    def best(seed, learns):
+        person = someone(range(60), 10, seed, start=-99.0)
+        search, gains = guided(person, tries=100), []
+        flips = next(search)
+        for _ in range(28):
+            gains.append(effects[list(flips)].sum())
+            tell(person, flips, (gains[-1] if learns else 0.0) - 99.0)
+            flips = search.send(person.gains[flips])
+        return max(gains) - gains[0]
+
+    learned, blind = ([best(seed, learns) for seed in range(20)] for learns in (True, False))
+    assert np.mean(learned) > 1.2 * np.mean(blind)
+
+
+@pytest.mark.parametrize(("first", "ends"), [(-0.9, True), (-0.4, False)])
+def test_who_is_out_of_reach_by_believed_effects_is_tried_once(first, ends):
+    person = someone(range(60), 10, start=-2.0, predicted=np.linspace(1, 0, 60), gain_limit=1.5)
+    tried = play(guided(person), person, lambda flips: first)[0]
+    assert (len(tried) == 1) == ends  # 2.0 are needed: 1.5 × 1.1 is less
+
+
+def test_few_labels_leave_little_to_try():
+    person = someone([4, 9], 5)
+    assert play(guided(person), person, never)[0] == [(4, 9)]
+    one = someone(range(40), 1)
+    assert play(guided(one), one, never)[0] == [(row,) for row in range(40)]
+
+
+def test_guided_goes_on_from_what_is_not_confirmed_and_gives_up_in_the_end():
+    def gain(flips):
+        return len(flips) - 1.5
+
+    picky = someone(range(8), 6)  # the model's own fit wants three flips where the engine is content with two
+    assert len(play(guided(picky), picky, gain, lambda flips: len(flips) > 2)[2]) == 3
+    hopeless = someone(range(8), 6)
+    _, claimed, found = play(guided(hopeless), hopeless, gain, lambda flips: False)
+    assert (len(claimed), found) == (CLAIMS, None)
+    assert hopeless.working  # so the search counts as incomplete
+
+
+def test_effects_are_learned_through_noise():
+    rng = np.random.default_rng(3)
+    true = np.exp(-np.arange(40) / 30) * 0.05 + rng.normal(0, 0.03, 40)
+    effects = Effects(list(range(100, 140)), 10, -1.0)
+    seen = [tuple(int(100 + r) for r in rng.choice(40, 10, replace=False)) for _ in range(300)]
+
+    def gain(flips):
+        return -1.0 + true[[row - 100 for row in flips]].sum()
+
+    for flips in seen:
+        effects.observe([flips], [gain(flips) + rng.normal(0, 0.05)])
+    assert np.corrcoef(effects.expected_effects(), true)[0, 1] > 0.9
+    unseen = [tuple(int(100 + r) for r in rng.choice(40, 10, replace=False)) for _ in range(200)]
+    forecasts = np.array([effects.forecast(flips) for flips in unseen])
+    errors = np.array([gain(flips) + rng.normal(0, 0.05) for flips in unseen]) - forecasts[:, 0]
+    assert np.abs(errors).mean() < 0.06
+    assert 0.8 < errors.std() / forecasts[:, 1].mean() < 1.25  # as unsure as it should be
+
+
+def test_before_anything_is_seen_the_ranking_is_all_there_is():
+    effects = Effects([5, 3, 8, 1], 2, -0.5)
+    effects.observe([(3, 5)], [-0.1])
+    assert list(np.argsort(-effects.expected_effects())) == [0, 1, 2, 3]
+    assert effects.forecast((3, 5))[0] == pytest.approx(-0.1, abs=0.02)
+    assert effects.forecast(())[0] == pytest.approx(-0.5, abs=0.02)
+
+
+# --- solid --------------------------------------------------------------------------------------------
+
+NOISE = np.array([-1.2, -0.4, 0.4, 1.2])
+
+
+def members(gains, spread):
+    """Members of whom each says what the labels give, with a spread that does not change."""
+    gains = np.asarray(gains, float)
+    return lambda flips: -1.0 + gains[list(flips)].sum() + spread * NOISE
+
+
+def spread_of(spread):
+    return np.std(spread * NOISE, ddof=1)
+
+
+@pytest.mark.parametrize("margin", [0.0, 1.0, 2.0])
+def test_bisection_finds_the_shortest_prefix_that_keeps_the_margin(margin):
+    person = someone(range(20), 20, members=4)
+    asked, claimed, found = play(solid(person, margin, second=False), person, members([0.21] * 20, 0.3))
+    assert len(found) == next(k for k in range(1, 21) if -1 + 0.21 * k > margin * spread_of(0.3))
+    assert claimed == [found]
+    assert len(asked) <= 2 + 5
+    assert person.spread == pytest.approx(spread_of(0.3))
+
+
+GROWTH = {
+    "evenly": np.full(400, 0.01),
+    "ever more slowly": np.diff(np.sqrt(np.arange(401)) / 5),
+    "ever faster": np.diff(np.arange(401) ** 3 / 1e7),
+    "all at once": np.where(np.arange(400) == 361, 4.0, 1e-5),
+    "at once, soon": np.where(np.arange(400) == 3, 4.0, 1e-5),
+}
+
+
+@pytest.mark.parametrize("growth", GROWTH)
+def test_sizes_are_guessed_and_never_take_more_steps_than_halving(growth):
+    person = someone(range(400), 400, members=4)
+    asked, _, found = play(solid(person, 2.0, second=False), person, members(GROWTH[growth], 0.3))
+    reached = -1 + np.cumsum(GROWTH[growth]) >= 2.0 * spread_of(0.3)
+    assert len(found) == 1 + int(np.argmax(reached))
+    halving = 2 + (400 - 1).bit_length()  # the data as they are, the whole cap, then sizes
+    assert len(asked) <= (halving - 3 if growth == "evenly" else halving)
+
+
+def test_who_does_not_reach_the_margin_keeps_the_whole_set():
+    short, far = someone(range(6), 6, members=4), someone(range(1), 1, members=4)
+    assert play(solid(short, 2.0), short, members([0.2] * 6, 0.3))[2] == (0, 1, 2, 3, 4, 5)
+    assert play(solid(far, 2.0), far, members([0.2] * 6, 0.3))[2] is None
+
+
+def test_what_the_definition_does_not_confirm_is_not_found():
+    person = someone(range(8), 8, members=4)
+    _, claimed, found = play(
+        solid(person, 1.0), person, members([0.2] * 8, 0.1), lambda flips: len(flips) == 8, again=np.arange(8)
+    )
+    assert found == tuple(range(8))
+    assert len(claimed) > 1
+
+
+def test_solid_ranks_again_at_half_of_the_labels():
+    gains = np.r_[np.full(2, 0.3), np.full(10, 0.08), np.full(8, 0.3)]  # the ranking does not see the last eight
+    person = someone(range(20), 12, members=4, ranks_again=True)
+    found = play(solid(person, 1.0), person, members(gains, 0.1), again=np.arange(12, 20))[2]
+    assert len(found) == 6 < len(play_without_second(gains)) == 9
+
+
+def play_without_second(gains):
+    person = someone(range(20), 12, members=4, ranks_again=True)
+    return play(solid(person, 1.0, second=False), person, members(gains, 0.1))[2]
+
+
+def test_people_far_away_are_looked_at_by_a_few_members_only():
+    person, seen = someone(range(6), 6, members=16), []
+
+    def gain(flips):
+        return np.full(16, -9.0) + np.arange(16) % 2
+
+    def counted(search):
+        question = next(search)
+        while True:
+            seen.append((question.sets[0], question.members))
+            try:
+                question = search.send(np.array([gain(question.sets[0])[: question.members]]))
+            except StopIteration as end:
+                return end.value
+
+    assert counted(solid(person)) is None
+    assert seen == [((), 16), (tuple(range(6)), 4)]
+
+
+# --- names, budgets -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("budget", "n", "labels"),
+    [(0.001, 600, 1), (0.001, 3702, 4), (0.001, 18000, 18), (0.001, 18292, 19), (0.001, 27132, 28),
+     (3, 600, 3), (3.0, 600, 3), (600, 600, 600)],
+)  # fmt: skip
+def test_budgets_as_published(budget, n, labels):
+    assert budget_in_labels(budget, n) == labels
+
+
+@pytest.mark.parametrize("budget", [0, -1, 601, 2.5, True, "many"])
+def test_budgets_that_make_no_sense_are_refused(budget):
+    with pytest.raises(SettingError, match="budget="):
+        budget_in_labels(budget, 600)
+
+
+def test_strategies_are_known_by_name_and_a_search_of_ones_own_by_its_function():
+    with pytest.raises(SettingError, match="'algorithm1', 'singles', 'attempts', 'exhaustive'"):
+        as_strategy("guess")
+    with pytest.raises(SettingError, match="generator function"):
+        as_strategy(len)
+    assert as_strategy("guided").search is guided
+    tuned = as_strategy(partial(guided, tries=3))
+    assert (tuned.name, tuned.parameters, tuned.shares, tuned.own) == ("guided", {"tries": 3}, True, False)
+
+    def mine(person):
+        yield person.best(1)
+
+    assert (as_strategy(mine).name, as_strategy(mine).own) == ("mine", True)
