@@ -676,6 +676,10 @@ class Strategy:
     own: bool = False
     """Whether it is the user's own."""
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Pickled by its name, or by its search."""
+        return as_strategy, (self.name if STRATEGIES.get(self.name) is self else self.search,)
+
     def check(self, members: int) -> None:
         """Raise an error if it cannot audit a model with `members` members."""
         if self.name == "solid" and members == 1:
