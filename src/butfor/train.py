@@ -63,6 +63,8 @@ class Trainer:
         self._means: dict[FlipSet, Floats] = {}
         """The mean answers of all members, from which the table computes logits and decisions."""
         self._recalled: set[FlipSet] = set()
+        self._counted: set[Training] = set()
+        """What was trained or recalled: what is forgotten and asked for again counts once."""
         self._confirmed: dict[FlipSet, Floats] = {}
 
     def on(self, table: Table) -> Trainer:
@@ -93,7 +95,8 @@ class Trainer:
         wanted = [training for flips in dict.fromkeys(flip_sets) for training in self.missing(flips, members)]
         for answers, recalled in self._pieces(wanted):
             self.trained += len(answers)
-            self.recalled += len(answers) if recalled else 0
+            self.recalled += len(answers.keys() - self._counted) if recalled else 0
+            self._counted.update(answers)
             for (flips, seed), answer in answers.items():
                 if recalled:
                     self._recalled.add(flips)
