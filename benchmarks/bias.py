@@ -19,7 +19,7 @@ ones; restored is the share of the hurt who are accepted then. The order is chos
 
 Ways: `wrong`, the probability that a label is wrong; `even`, the same if the shortfall is spread evenly; `doubt`;
 `self-confidence`, cleanlab's score: one less the audited kind of model's cross-validated probability of the recorded
-label; `FairLabel`, `Fair-OBNC` and `DeCoLe`, from their papers (`benchmarks.rivals`); `chance`. Seeds 1000 to 1099 were
+label; `FairLabel`, `Fair-OBNC` and `DeCoLe`, their main ideas (`benchmarks.rivals`); `chance`. Seeds 1000 to 1099 were
 used to choose between variants; reported are seeds from 20000.
 """
 

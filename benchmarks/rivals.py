@@ -1,4 +1,5 @@
-"""Published ways to find wrong labels, written from their papers: beside `wrong` in `benchmarks.bias`.
+"""Published ways to find wrong labels, beside `wrong` in `benchmarks.bias`: the main idea of each, as abstracts and
+descriptions give it. They have not been compared with the full papers or with the authors' code.
 
 Each takes all training rows: inputs without the protected attribute, which labels are favourable, and everybody's
 group. Each returns one number per label: the higher, the more likely the label is wrong. All use scikit-learn's
