@@ -30,6 +30,7 @@ OF_OUR_NETWORK = ("hidden", "batch_size", "epochs")
 SPELLED = {
     r"\breference=\{'(.*?)': '(.*?)'\}": r"--reference \1=\2",
     r"^reference\b": "--reference",
+    r"^cluster\b": "--cluster",
     r"(?<!')\bsample_weight\b(?!')": "--weight",
     r"\bthreshold=": "--threshold ",
 }
@@ -124,23 +125,20 @@ def fitted_audit(data: Dataset, o: SimpleNamespace, progress: Progress) -> Label
         ledger=o.ledger,
         random_state=o.random_state,
     )
-    try:
-        return labels.fit(
-            data.X_train,
-            data.y_train,
-            sensitive_features=groups_of(data),
-            sensitive_bands=bands_in(o.bands),
-            sample_weight=data.weight and data.weight["train"],
-            cluster=data.cluster and data.cluster["train"],
-            validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-            adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
-            reference=references_in(o.reference, protected(data)),
-            also_labelled=data.not_trained_on,
-            pool=data.X_test,
-            progress=progress,
-        )
-    except SettingError as error:  # the same setting, as it is spelled here
-        raise SettingError(str(error).replace("threshold=", "--threshold ")) from error
+    return labels.fit(
+        data.X_train,
+        data.y_train,
+        sensitive_features=groups_of(data),
+        sensitive_bands=bands_in(o.bands),
+        sample_weight=data.weight and data.weight["train"],
+        cluster=data.cluster and data.cluster["train"],
+        validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+        adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
+        reference=references_in(o.reference, protected(data)),
+        also_labelled=data.not_trained_on,
+        pool=data.X_test,
+        progress=progress,
+    )
 
 
 def stop_of(o: SimpleNamespace) -> Stop:
