@@ -28,9 +28,9 @@ from numpy.typing import NDArray
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import batch_in_words, encoded, network, random_flip_sets, reference_fits
 from butfor.data import catalogue_frame
-from butfor.learn.engines import engine_named
-from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores
+from butfor.models.engines import engine_named
+from butfor.models.learner import FlipSet, Floats
 from butfor.nets import definition, train_one
 from butfor.nets.recipe import Network, Recipe, Rows
 

@@ -46,12 +46,12 @@ from benchmarks.rows import Row, names, numbers, options, parse, run
 from benchmarks.work import network
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, nearest
-from butfor.learn.named import model_named
 from butfor.machine import available_cores, single_threaded
+from butfor.models.named import model_named
 from butfor.result.worlds import spread
-from butfor.run.worlds import draw_world, world_seeds
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum
+from butfor.worlds import draw_world, world_seeds
 
 MODELS = ("logistic", "boosting", "mlp")
 QUESTIONS = ("where", "which", "whose", "reviews")

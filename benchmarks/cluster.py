@@ -27,11 +27,11 @@ from benchmarks.work import network
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.cluster_engine import DaskEngine
-from butfor.learn.engines import engine_named
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.protocols import Bound, Engine, Floats, Table, Training
 from butfor.machine import available_cores, single_threaded
+from butfor.models.cluster_engine import DaskEngine
+from butfor.models.engines import engine_named
+from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.learner import Bound, Engine, Floats, Table, Training
 from butfor.models.network import MLPLearner
 
 

@@ -29,7 +29,7 @@ from numpy.typing import NDArray
 
 from benchmarks.network_influence import hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats, flip_direction
+from butfor.models.learner import Floats, flip_direction
 from butfor.nets.recipe import Network, Rows
 from butfor.rank.ranking import NetworkRanking
 

@@ -21,9 +21,9 @@ from benchmarks.work import EMBEDDED, explain, fit, mean, network, refuse_below_
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
-from butfor.learn.engines import choose_engine
+from butfor.explain import eligible_cases
+from butfor.models.engines import choose_engine
 from butfor.models.network import MLPLearner
-from butfor.run.explain import eligible_cases
 from butfor.search import guided
 from butfor.stopping import Stop, max_retrainings
 

@@ -34,9 +34,9 @@ from benchmarks.work import encoded, network, processor, random_flip_sets
 from butfor import __version__
 from butfor.data.catalogue import Setup
 from butfor.errors import EngineError
-from butfor.learn.engines import engine_named
-from butfor.learn.protocols import FlipSet, Floats
 from butfor.machine import available_cores
+from butfor.models.engines import engine_named
+from butfor.models.learner import FlipSet, Floats
 from butfor.models.loop import Loop
 from butfor.models.network import NetworkEngine
 from butfor.nets.definition import train_one

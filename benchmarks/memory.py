@@ -14,7 +14,7 @@ from benchmarks.work import explain, fit, network
 from butfor.audit import LabelAudit
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
-from butfor.run.explain import eligible_cases
+from butfor.explain import eligible_cases
 from butfor.stopping import max_retrainings
 
 

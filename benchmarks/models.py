@@ -19,8 +19,8 @@ from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import load_dataset
-from butfor.learn.named import model_named
-from butfor.run.explain import eligible_cases
+from butfor.explain import eligible_cases
+from butfor.models.named import model_named
 
 PREFIX = "influence prefix"
 SEARCHES: dict[str, dict[str, Any]] = {

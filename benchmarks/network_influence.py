@@ -27,7 +27,7 @@ from numpy.typing import NDArray
 
 from butfor import rank
 from butfor.errors import SettingError
-from butfor.learn.protocols import Floats, flip_direction
+from butfor.models.learner import Floats, flip_direction
 from butfor.nets.recipe import Network, Rows, count
 from butfor.rank.ranking import NetworkRanking, Ranking
 

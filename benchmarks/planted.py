@@ -24,10 +24,10 @@ from butfor.columns import is_numeric
 from butfor.data import Dataset, load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder
-from butfor.learn.engines import choose_engine
-from butfor.learn.learners import as_learner
-from butfor.learn.named import model_named
-from butfor.learn.protocols import Learner, Table, Training
+from butfor.models.engines import choose_engine
+from butfor.models.learner import Learner, Table, Training
+from butfor.models.learners import as_learner
+from butfor.models.named import model_named
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 

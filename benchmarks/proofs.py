@@ -26,10 +26,10 @@ from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
-from butfor.learn.estimators import PartitionEnsemble
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.named import model_named
-from butfor.learn.protocols import Training
+from butfor.models.estimators import PartitionEnsemble
+from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.learner import Training
+from butfor.models.named import model_named
 from butfor.prove import Bracket
 from butfor.search import STRATEGIES
 from butfor.stopping import max_retrainings

@@ -51,8 +51,8 @@ import pandas as pd
 from benchmarks.memory import end_workers, high_water_mark, in_own_process
 from benchmarks.rows import Columns, Row, numbers, options, parse, run, show
 from benchmarks.work import explain, refuse_below_one
-from butfor.learn.ensemble import single_learner
-from butfor.learn.named import inputs_of, model_named
+from butfor.models.ensemble import single_learner
+from butfor.models.named import inputs_of, model_named
 from butfor.stopping import max_retrainings
 
 if TYPE_CHECKING:
@@ -199,7 +199,7 @@ def audited(point: Point) -> Row:
 def _network(point: Point) -> dict[str, Any]:
     """Our network, the ensemble and the search of a point."""
     from benchmarks.solid import TOP, Believed
-    from butfor.learn.engines import choose_engine
+    from butfor.models.engines import choose_engine
     from butfor.models.network import MLP, MLPLearner
 
     model = MLP((32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs)

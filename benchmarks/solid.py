@@ -31,9 +31,9 @@ from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.engines import choose_engine
-from butfor.learn.ensemble import fresh_seeds, single_learner
-from butfor.learn.protocols import Engine, FlipSet, Training
+from butfor.models.engines import choose_engine
+from butfor.models.ensemble import fresh_seeds, single_learner
+from butfor.models.learner import Engine, FlipSet, Training
 from butfor.models.network import MLPLearner
 from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix

@@ -39,8 +39,8 @@ from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.columns import is_numeric
 from butfor.errors import SettingError, nearest
-from butfor.learn.named import default_model, inputs_of, model_named
-from butfor.run.explain import eligible_cases
+from butfor.explain import eligible_cases
+from butfor.models.named import default_model, inputs_of, model_named
 
 TABLES = ("HMDA", "ResumeNames", "default", "adult")
 MODELS = ("logistic", "boosting", "network")

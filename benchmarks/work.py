@@ -18,7 +18,7 @@ from butfor.data import Dataset, load_dataset
 from butfor.data.catalogue import Setup
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, bind
+from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table, bind
 from butfor.models.network import MLP
 from butfor.nets import Fits, Network, Recipe, Rows, train_one
 from butfor.result.population import Population

@@ -13,7 +13,7 @@ import numpy as np
 
 from butfor.data import load_dataset
 from butfor.errors import plural
-from butfor.learn.protocols import Table
+from butfor.models.learner import Table
 from butfor.report.charts import GOLDEN, Drawing, Point
 from evaluation import parallel
 from evaluation.results import PersonResult, Result

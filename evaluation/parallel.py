@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.learn.protocols import Table
+from butfor.models.learner import Table
 from butfor.report.charts import Drawing, Point
 from butfor.report.text import differs, missing, short, shown
 

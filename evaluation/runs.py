@@ -18,14 +18,14 @@ from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.engines import choose_engine
-from butfor.learn.protocols import Training
+from butfor.explain import eligible_cases, flippable_labels
+from butfor.models.engines import choose_engine
+from butfor.models.learner import Training
 from butfor.models.network import MLP, MLPLearner
 from butfor.progress import Progress
 from butfor.provenance import versions
 from butfor.rank import Ranking
 from butfor.result.record import plain
-from butfor.run.explain import eligible_cases, flippable_labels
 from evaluation.results import PersonResult, RankResult, Result, Run, Setting, Times
 from evaluation.settings import published_setting
 from evaluation.stopwatch import TimedEngine, TimedRanking, machine_in_words

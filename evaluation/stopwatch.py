@@ -10,8 +10,8 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.work import WrappedEngine, processor
-from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Model, Table, Training
 from butfor.machine import available_cores
+from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Model, Table, Training
 from butfor.progress import Progress
 from butfor.rank import Ranking, Scores
 

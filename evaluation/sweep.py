@@ -23,7 +23,7 @@ import pandas as pd
 
 from butfor.data import Dataset, load_dataset
 from butfor.errors import ReplayError
-from butfor.learn.engines import choose_engine
+from butfor.models.engines import choose_engine
 from butfor.models.network import MLP, MLPLearner
 from butfor.progress import Progress
 from butfor.rank.named import Activation, Combined, Surrogate

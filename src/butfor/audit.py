@@ -15,11 +15,13 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
+from butfor import explain, worlds
 from butfor.data.sensitive import Cuts
 from butfor.errors import SettingError, listed
-from butfor.learn.protocols import Learner, Model, Table
-from butfor.learn.threshold import USUAL
+from butfor.fit import fit, with_settings
 from butfor.machine import single_threaded
+from butfor.models.learner import Learner, Model, Table
+from butfor.models.threshold import USUAL
 from butfor.progress import Progress, shown
 from butfor.prove import Bracket
 from butfor.result.population import Population
@@ -29,8 +31,7 @@ from butfor.result.worlds import OneStandards
 from butfor.review.answers import check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
-from butfor.run import explain, trial, worlds
-from butfor.run.fit import fit, with_settings
+from butfor.run import trial
 from butfor.run.fitted import Fitted, Settings
 from butfor.run.labels import labels_frame, labels_to_review
 from butfor.standard.groups import GroupStandard, Standards

@@ -24,8 +24,8 @@ import pandas as pd
 from butfor._version import __version__
 from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
-from butfor.learn.capabilities import Scored
-from butfor.learn.protocols import Bound, Floats, Learner, Table, Training
+from butfor.models.capabilities import Scored
+from butfor.models.learner import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
 
 LOOKUP = 500

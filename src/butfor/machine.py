@@ -178,7 +178,7 @@ def load(path: str) -> Any:
     module, _, name = path.partition(":")
     if module == "butfor.models.network":
         need("torch")
-    if module == "butfor.learn.boosting_engine" or name == "FusedEngine":
+    if module == "butfor.models.boosting_engine" or name == "FusedEngine":
         need("numba")
     found: Any = import_module(module)
     for part in name.split("."):

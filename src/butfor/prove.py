@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.capabilities import Linear, Neighbours, PartVotes, require
-from butfor.learn.linear import ridge_effects
-from butfor.learn.protocols import FlipSet, Model, flip_direction
-from butfor.learn.steps import linear_in_labels
-from butfor.learn.threshold import Cut
+from butfor.models.capabilities import Linear, Neighbours, PartVotes, require
+from butfor.models.learner import FlipSet, Model, flip_direction
+from butfor.models.linear import ridge_effects
+from butfor.models.steps import linear_in_labels
+from butfor.models.threshold import Cut
 from butfor.rules import Allowed
 from butfor.situation import Situation
 

@@ -6,7 +6,7 @@ import hashlib
 import platform
 from importlib.metadata import PackageNotFoundError, version
 
-from butfor.learn.protocols import Table
+from butfor.models.learner import Table
 
 PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "numba", "xgboost", "lightgbm", "skorch")
 

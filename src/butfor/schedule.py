@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, Stopped
-from butfor.learn.protocols import FlipSet
+from butfor.models.learner import FlipSet
 from butfor.rules import Allowed
 from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
 from butfor.train import Trainer

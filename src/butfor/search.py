@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from butfor.errors import SettingError, nearest
-from butfor.learn.protocols import FlipSet, Floats, Model
+from butfor.models.learner import FlipSet, Floats, Model
 from butfor.rank import Ranking, as_ranking
 from butfor.rank.mix import RankingMix
 

@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_names, group_values
 from butfor.errors import SettingError, nearest
-from butfor.learn.decision_split import DecisionSplit, decides_one
-from butfor.learn.ensemble import with_split
-from butfor.learn.protocols import Floats, Model, Table
+from butfor.models.decision_split import DecisionSplit, decides_one
+from butfor.models.ensemble import with_split
+from butfor.models.learner import Floats, Model, Table
 
 Mask = NDArray[np.bool_]
 

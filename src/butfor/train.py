@@ -12,10 +12,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.engines import own_fit_engine
-from butfor.learn.ensemble import mean_answers, member_seeds, single_learner
-from butfor.learn.protocols import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
 from butfor.ledger import Ledger, Page
+from butfor.models.engines import own_fit_engine
+from butfor.models.ensemble import mean_answers, member_seeds, single_learner
+from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
 from butfor.progress import Progress
 from butfor.stopping import StopFlag
 

@@ -14,8 +14,8 @@ from butfor.data.check import check_cells
 from butfor.data.read import ASIDE, DATES, days_in
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, brief, listed, nearest
-from butfor.learn.capabilities import EarlyStopping, set_rows_aside
-from butfor.learn.protocols import Learner, Table
+from butfor.models.capabilities import EarlyStopping, set_rows_aside
+from butfor.models.learner import Learner, Table
 
 LARGEST_WEIGHT = 1e100
 """Sums of the squares of larger ones are infinite."""

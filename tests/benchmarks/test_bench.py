@@ -319,7 +319,7 @@ def test_a_signal_while_verdicts_are_drawn_up_ends_a_benchmark_too(monkeypatch, 
         os.kill(os.getpid(), number)
         return verdicts.verdicts_of(*given)
 
-    monkeypatch.setattr("butfor.run.explain.verdicts_of", pressed)
+    monkeypatch.setattr("butfor.explain.verdicts_of", pressed)
     try:
         with pytest.raises(SystemExit) as end:
             run(lambda: models.main(["--datasets", "salary", "--people", "2", "--json"]))

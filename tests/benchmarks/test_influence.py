@@ -18,7 +18,7 @@ from benchmarks.network_influence import (
     through_rows,
 )
 from butfor.errors import SettingError
-from butfor.learn.protocols import flip_direction
+from butfor.models.learner import flip_direction
 from butfor.nets import train_one as train
 from butfor.nets.recipe import Network, Recipe, Rows
 

@@ -166,8 +166,8 @@ def test_a_device_for_a_model_that_cannot_use_it_is_refused(capsys, monkeypatch)
 
 def test_a_gpu_that_was_not_named_and_fails_leaves_the_cpu(monkeypatch):
     from butfor.errors import EngineError
-    from butfor.learn import engines
-    from butfor.learn.learners import as_learner
+    from butfor.models import engines
+    from butfor.models.learners import as_learner
 
     def broken(device):
         raise EngineError("The GPU is broken.")

@@ -18,8 +18,8 @@ from sklearn.linear_model import SGDClassifier
 import butfor
 from butfor import ledger as module
 from butfor.errors import SettingError
-from butfor.learn.protocols import Training
 from butfor.ledger import APPLICATION, NETWORKS, SCHEMA, Ledger, Page, _checksum
+from butfor.models.learner import Training
 from butfor.progress import Progress
 
 PEOPLE = 3
@@ -358,7 +358,7 @@ def test_damage_changes_no_verdict(tmp_path, plain):
 def test_two_processes_share_a_ledger(tmp_path):
     code = f"""
 import sys, numpy as np
-from butfor.learn.protocols import Training
+from butfor.models.learner import Training
 from butfor.ledger import Ledger, Page
 ledger = Ledger({str(tmp_path / "l.db")!r}, print)
 page = Page(ledger, "key", 3)

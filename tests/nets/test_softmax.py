@@ -6,7 +6,7 @@ import torch
 
 from benchmarks.work import packed
 from butfor import FusedEngine, StackedEngine
-from butfor.learn.decision_split import DecisionSplit
+from butfor.models.decision_split import DecisionSplit
 from butfor.models.loop import Loop, same_bits
 from butfor.nets import Recipe, Rows, definition
 from butfor.nets.definition import train_one

@@ -18,8 +18,8 @@ from sklearn.preprocessing import StandardScaler
 import butfor
 from benchmarks.proofs import confirmed
 from butfor.errors import SettingError, TableError
-from butfor.learn.estimators import PartitionEnsemble, part_of
-from butfor.learn.protocols import Training
+from butfor.models.estimators import PartitionEnsemble, part_of
+from butfor.models.learner import Training
 from butfor.result.population import Population
 from conftest import odd_table
 

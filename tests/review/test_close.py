@@ -15,7 +15,7 @@ import butfor
 from butfor import load_dataset
 from butfor.cli import main
 from butfor.errors import SettingError, TableError
-from butfor.learn.named import model_named
+from butfor.models.named import model_named
 from butfor.report.page import review_page
 from butfor.result.labels import worth_a_review
 from butfor.result.population import Population

@@ -12,13 +12,13 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from benchmarks.work import reference_fits
 from butfor.errors import ReplayError, SettingError, TableError
-from butfor.learn.learners import as_learner
+from butfor.explain import flippable_labels
+from butfor.models.learners import as_learner
 from butfor.models.network import MLPLearner, NetworkEngine
 from butfor.nets import train_one as train
 from butfor.result.fresh import wilson
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
-from butfor.run.explain import flippable_labels
 from conftest import fitted, odd_table, press
 
 

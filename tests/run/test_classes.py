@@ -22,10 +22,10 @@ from sklearn.svm import SVC
 import butfor
 from butfor.cli import main
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.joblib_engine import JoblibEngine
 from butfor.ledger import Ledger
-from butfor.run.worlds import draw_world
+from butfor.models.decision_split import DecisionSplit
+from butfor.models.joblib_engine import JoblibEngine
+from butfor.worlds import draw_world
 
 
 def wine() -> tuple[pd.DataFrame, pd.Series]:

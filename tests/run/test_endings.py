@@ -19,12 +19,12 @@ import butfor
 from butfor import machine, stopping
 from butfor.cli import main
 from butfor.errors import Stopped
-from butfor.learn.protocols import Bound, Training
+from butfor.explain import eligible_cases
 from butfor.ledger import Ledger
 from butfor.models import network
+from butfor.models.learner import Bound, Training
 from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
-from butfor.run.explain import eligible_cases
 from butfor.run.runner import Runner
 from butfor.standard.draws import Work
 from butfor.standard.model import TwoModels

@@ -9,17 +9,17 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor import worlds
 from butfor.errors import ReplayError, SettingError
+from butfor.explain import flippable_labels
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
 from butfor.result.schema import read_record
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
-from butfor.run import worlds
-from butfor.run.explain import flippable_labels
 from butfor.run.trial import FlipTrial
-from butfor.run.worlds import draw_world
 from butfor.train import Trainer
+from butfor.worlds import draw_world
 from conftest import press
 from recorded import changed
 

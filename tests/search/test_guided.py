@@ -4,8 +4,8 @@ import pytest
 
 import butfor
 from butfor.errors import SettingError
+from butfor.explain import eligible_cases
 from butfor.nets import train_one
-from butfor.run.explain import eligible_cases
 from conftest import fitted
 
 ROWS = 1000

@@ -10,8 +10,8 @@ import pytest
 
 from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
-from butfor.learn.protocols import Training
 from butfor.ledger import Ledger, _checksum
+from butfor.models.learner import Training
 from butfor.models.network import MLPLearner
 from conftest import fitted
 
@@ -106,7 +106,7 @@ def test_many_flip_sets_are_recalled(tmp_path):
 def test_a_killed_writer_leaves_whole_records(tmp_path):
     code = f"""
 import os, numpy as np
-from butfor.learn.protocols import Training
+from butfor.models.learner import Training
 from butfor.ledger import Ledger, Page
 ledger = Ledger({str(tmp_path / "l.sqlite")!r})
 Page(ledger, "key", 3).write({{Training((1,)): np.ones(3)}})

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from butfor.errors import SettingError, Stopped
-from butfor.learn.protocols import Bound, Engine, Learner
+from butfor.models.learner import Bound, Engine, Learner
 from butfor.rules import Allowed
 from butfor.schedule import schedule
 from butfor.search import STRATEGIES, Confirm, Gains, Known, Person, Try, as_strategy, guided

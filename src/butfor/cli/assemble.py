@@ -150,7 +150,7 @@ def stop_of(o: SimpleNamespace) -> Stop:
 
 
 def _model(data: Dataset, o: SimpleNamespace) -> Any:
-    from butfor.learn.named import inputs_of, model_named
+    from butfor.models.named import inputs_of, model_named
 
     if o.model != "mlp":
         ours = [f"--{name.replace('_', '-')}" for name in OF_OUR_NETWORK if getattr(o, name) is not None]
@@ -172,7 +172,7 @@ def _encoder(data: Dataset, o: SimpleNamespace, model: Any) -> Any:
     from sklearn.utils import get_tags
 
     from butfor import TableEncoder
-    from butfor.learn.named import MODELS
+    from butfor.models.named import MODELS
 
     missing = "refuse" if o.missing == "refuse" else "own"
     how = {"missing": missing, "unknown": o.unknown, "max_categories": o.max_categories}

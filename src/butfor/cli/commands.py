@@ -70,7 +70,7 @@ def audit(table: str, **options: Any) -> int:
     """
     from butfor import DATASETS
     from butfor.files import check_results_folder
-    from butfor.learn.named import default_name
+    from butfor.models.named import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.result.groups import MAJORITY
     from butfor.run.parts import left_of
@@ -177,8 +177,8 @@ def standard(table: str, **options: Any) -> int:
     every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
     """
     from butfor.files import check_results_folder, make_folder, save_table
-    from butfor.learn.named import model_named
     from butfor.machine import give_back_memory
+    from butfor.models.named import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.standard import compare_standards
     from butfor.standard.wrong import WRONG

@@ -35,8 +35,8 @@ class AuditCommand(Command):
     """Names the choices in the help text, from the lists that define them."""
 
     def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from butfor.learn.engines import NAMES as ENGINES
-        from butfor.learn.named import NAMES as MODELS
+        from butfor.models.engines import NAMES as ENGINES
+        from butfor.models.named import NAMES as MODELS
         from butfor.rules import PHI, PSI
 
         choices: dict[str, Iterable[str]] = {

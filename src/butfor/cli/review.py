@@ -34,7 +34,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 
     FILE is the audit.json of 'butfor audit'. Everything in it that can be computed again without a search is compared,
     and its checksum. Exit code 1 if anything disagrees."""
-    from butfor.learn.named import model_named
+    from butfor.models.named import model_named
     from butfor.result.schema import read_record
     from butfor.result.verdict import Verdict
     from butfor.review.rebuild import with_moved_files
@@ -165,7 +165,7 @@ def _close(
 ) -> int:
     """Read the answers and, with a folder for the results, correct the labels and train again."""
     from butfor.files import new_folder, refuse_earlier_results
-    from butfor.learn.named import model_named
+    from butfor.models.named import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.labels import worth_a_review
     from butfor.review.answers import key_for, read_answers, read_key

@@ -22,8 +22,9 @@ from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 from butfor import stopping
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import EngineError, LearnerError, SettingError, TableError, listed
-from butfor.learn import capabilities as can
-from butfor.learn.protocols import (
+from butfor.machine import check_n_jobs, compiling
+from butfor.models import capabilities as can
+from butfor.models.learner import (
     Advance,
     Bound,
     Engine,
@@ -38,7 +39,6 @@ from butfor.learn.protocols import (
     label_values,
     named_pulls,
 )
-from butfor.machine import check_n_jobs, compiling
 from butfor.nets import Fits, Network, Recipe, Rows, fit_many
 
 LARGE = 20_000

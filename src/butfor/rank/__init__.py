@@ -10,7 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 from butfor.errors import SettingError, nearest
-from butfor.learn.protocols import Model
+from butfor.models.learner import Model
 from butfor.rank.gradient import Gradient
 from butfor.rank.named import Activation, Chance, Combined, Distance, Influence, Leaves, Surrogate
 from butfor.rank.ranking import Ranking, Scores, checked_scores, wrap_ranking

@@ -20,9 +20,9 @@ import pandas as pd
 
 from butfor import stopping
 from butfor.errors import SettingError
-from butfor.learn.capabilities import Cluster, Differentiable, members_of, require
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import available_cores
+from butfor.models.capabilities import Cluster, Differentiable, members_of, require
+from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.nets import Recipe, Rows, label_gradient
 from butfor.rank.ranking import NetworkRanking, percentile
 

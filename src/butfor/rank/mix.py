@@ -15,8 +15,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn.capabilities import members_of, person_keys
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Table, flip_direction
+from butfor.models.capabilities import members_of, person_keys
+from butfor.models.learner import Engine, FlipSet, Floats, Model, Table, flip_direction
 from butfor.rank import Ranking, Scores, as_ranking, checked_scores
 from butfor.rank.ranking import percentile
 from butfor.rules import Allowed

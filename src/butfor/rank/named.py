@@ -10,9 +10,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.capabilities import Differentiable, Linear, Trees, person_keys, require
-from butfor.learn.protocols import Floats, Model, Numbers, Table, flip_direction
 from butfor.machine import single_threaded
+from butfor.models.capabilities import Differentiable, Linear, Trees, person_keys, require
+from butfor.models.learner import Floats, Model, Numbers, Table, flip_direction
 from butfor.nets import Network, Rows
 from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
 

@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.capabilities import Differentiable, Inputs, members_of, require
-from butfor.learn.protocols import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
+from butfor.models.capabilities import Differentiable, Inputs, members_of, require
+from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.nets import Network, Rows
 
 Scores = NDArray[np.floating[Any]]

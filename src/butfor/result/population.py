@@ -14,7 +14,7 @@ import pandas as pd
 from butfor.data.sensitive import in_order
 from butfor.errors import plural
 from butfor.files import save
-from butfor.learn.decision_split import decides_one
+from butfor.models.decision_split import decides_one
 from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
 from butfor.result.groups import Performance

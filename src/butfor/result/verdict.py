@@ -16,8 +16,8 @@ import pandas as pd
 from butfor.data.labels import EQUALS
 from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
-from butfor.learn.decision_split import DecisionSplit, decides_one
-from butfor.learn.protocols import Table
+from butfor.models.decision_split import DecisionSplit, decides_one
+from butfor.models.learner import Table
 from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person

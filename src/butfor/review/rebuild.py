@@ -13,11 +13,12 @@ from butfor.data.read import DATES, days_in, read_file
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
-from butfor.learn.capabilities import set_rows_aside
-from butfor.learn.ensemble import member_seeds, single_learner
-from butfor.learn.learners import learner_for_replay, learner_of
-from butfor.learn.protocols import Table
-from butfor.learn.threshold import USUAL
+from butfor.fit import fit
+from butfor.models.capabilities import set_rows_aside
+from butfor.models.ensemble import member_seeds, single_learner
+from butfor.models.learner import Table
+from butfor.models.learners import learner_for_replay, learner_of
+from butfor.models.threshold import USUAL
 from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.result.population import Population
@@ -25,7 +26,6 @@ from butfor.result.record import brief, checksum
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, files_in, make_review
-from butfor.run.fit import fit
 from butfor.run.fitted import Fitted, Settings
 
 # --- the table ----------------------------------------------------------------------------------------

@@ -17,8 +17,10 @@ from numpy.typing import NDArray
 
 from butfor.data import Dataset
 from butfor.errors import ReplayError, SettingError, as_recorded
-from butfor.learn.protocols import FlipSet, Table
+from butfor.explain import brackets, explain_all, flippable_labels
+from butfor.fit import with_settings
 from butfor.machine import single_threaded
+from butfor.models.learner import FlipSet, Table
 from butfor.progress import Progress
 from butfor.result.person import Person
 from butfor.result.record import brief, builtins_of, plain, signed
@@ -26,13 +28,11 @@ from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.review.rebuild import fitted_again, load_rows, recorded_person, without_groups
-from butfor.run.explain import brackets, explain_all, flippable_labels
-from butfor.run.fit import with_settings
 from butfor.run.fitted import Fitted
 from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of
-from butfor.run.worlds import in_worlds
 from butfor.search import as_strategy, recorded
+from butfor.worlds import in_worlds
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""

@@ -21,8 +21,8 @@ import pandas as pd
 from butfor.data.read import DATES, as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
-from butfor.learn.protocols import Table
 from butfor.machine import check_random_state, single_threaded
+from butfor.models.learner import Table
 from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain

@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.learn.capabilities import Scored
-from butfor.learn.protocols import Learner, Table
-from butfor.learn.threshold import Cut, Threshold
+from butfor.models.capabilities import Scored
+from butfor.models.learner import Learner, Table
+from butfor.models.threshold import Cut, Threshold
 from butfor.validate import as_table, like_training
 
 

@@ -16,13 +16,13 @@ from butfor.data.check import Concern
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, listed
-from butfor.learn.capabilities import Encoded, Margin, members_of
-from butfor.learn.decision_split import decides_one
-from butfor.learn.engines import check_engine, choose_engine
-from butfor.learn.ensemble import FRESH_FROM, CutModel, fresh_seeds
-from butfor.learn.protocols import Engine, Floats, Learner, Model, Table
-from butfor.learn.threshold import USUAL, parse_threshold
 from butfor.machine import check_random_state
+from butfor.models.capabilities import Encoded, Margin, members_of
+from butfor.models.decision_split import decides_one
+from butfor.models.engines import check_engine, choose_engine
+from butfor.models.ensemble import FRESH_FROM, CutModel, fresh_seeds
+from butfor.models.learner import Engine, Floats, Learner, Model, Table
+from butfor.models.threshold import USUAL, parse_threshold
 from butfor.progress import Progress
 from butfor.rank import Ranking, as_ranking
 from butfor.result.threshold import ThresholdFacts

@@ -11,8 +11,8 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.decision_split import decides_one
-from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.models.decision_split import decides_one
+from butfor.models.learner import FlipSet, Floats, Training
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.train import Trainer
 

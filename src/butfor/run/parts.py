@@ -10,9 +10,9 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.protocols import Engine
 from butfor.ledger import Ledger
+from butfor.models.decision_split import DecisionSplit
+from butfor.models.learner import Engine
 from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import Fitted

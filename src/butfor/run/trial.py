@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.decision_split import decides_one
-from butfor.learn.protocols import FlipSet, Floats, Training
+from butfor.models.decision_split import decides_one
+from butfor.models.learner import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
 from butfor.result.labels import ChangedDecision

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from butfor._version import __version__
 from butfor.data.read import DATES, date_of
-from butfor.learn.ensemble import CutModel, pulls_of, record_gaps
-from butfor.learn.protocols import FlipSet
+from butfor.models.ensemble import CutModel, pulls_of, record_gaps
+from butfor.models.learner import FlipSet
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
 from butfor.result.person import Cell, Flip, Person

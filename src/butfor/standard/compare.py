@@ -21,8 +21,8 @@ from butfor.data.labels import MOST_CLASSES, label_names, label_number
 from butfor.data.read import as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.protocols import label_values
 from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
+from butfor.models.learner import label_values
 from butfor.progress import Progress, shown
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
 from butfor.standard.explain import ColumnMove, column_moves, strongest

@@ -16,7 +16,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.learn.protocols import Table
+from butfor.models.learner import Table
 
 Array = NDArray[np.float64]
 

@@ -16,13 +16,13 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import EngineError, SettingError
-from butfor.learn.capabilities import Cluster, engines_of
-from butfor.learn.dask_workers import PATIENCE, DaskWorkers
-from butfor.learn.engines import NAMES, choose_engine, engine_named, is_device, local_workers
-from butfor.learn.joblib_engine import JoblibEngine, WorkersBound
-from butfor.learn.protocols import Advance, Bound, Learner, Table, bind
-from butfor.learn.workers import Pace, Workers, in_order
 from butfor.machine import check_n_jobs
+from butfor.models.capabilities import Cluster, engines_of
+from butfor.models.dask_workers import PATIENCE, DaskWorkers
+from butfor.models.engines import NAMES, choose_engine, engine_named, is_device, local_workers
+from butfor.models.joblib_engine import JoblibEngine, WorkersBound
+from butfor.models.learner import Advance, Bound, Learner, Table, bind
+from butfor.models.workers import Pace, Workers, in_order
 
 CONNECT = 10.0
 """Seconds to wait for a scheduler."""

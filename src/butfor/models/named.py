@@ -34,7 +34,7 @@ def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
     from sklearn.linear_model import LogisticRegression, RidgeClassifier
     from sklearn.neighbors import KNeighborsClassifier
 
-    from butfor.learn.estimators import PartitionEnsemble, ThresholdedRegressor
+    from butfor.models.estimators import PartitionEnsemble, ThresholdedRegressor
 
     # This solver reaches the minimum; the default one sometimes stops a hundredth of a logit before it.
     solver = {"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else {"tol": 1e-6, "max_iter": 1000}

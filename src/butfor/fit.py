@@ -18,15 +18,15 @@ from butfor.data.labels import label_names, label_number
 from butfor.data.read import ASIDE, as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import LearnerError, SettingError, TableError, listed
-from butfor.learn.capabilities import usual_members
-from butfor.learn.decision_split import DecisionSplit, decides_one
-from butfor.learn.engines import own_fit_engine
-from butfor.learn.ensemble import Ensemble, single_learner, with_cut, with_split
-from butfor.learn.learners import as_learner, few_threads, first_model, seed_matters, seed_note
-from butfor.learn.named import default_model
-from butfor.learn.protocols import BIAS, Floats, Learner, MakesLearner, Model, Table
-from butfor.learn.steps import preprocesses
-from butfor.learn.threshold import parse_threshold
+from butfor.models.capabilities import usual_members
+from butfor.models.decision_split import DecisionSplit, decides_one
+from butfor.models.engines import own_fit_engine
+from butfor.models.ensemble import Ensemble, single_learner, with_cut, with_split
+from butfor.models.learner import BIAS, Floats, Learner, MakesLearner, Model, Table
+from butfor.models.learners import as_learner, few_threads, first_model, seed_matters, seed_note
+from butfor.models.named import default_model
+from butfor.models.steps import preprocesses
+from butfor.models.threshold import parse_threshold
 from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash

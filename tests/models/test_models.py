@@ -35,20 +35,20 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.learn import describe, linear_engine
-from butfor.learn.capabilities import Trees
-from butfor.learn.learners import as_learner, learner_of
-from butfor.learn.linear_engine import LinearEngine
-from butfor.learn.named import inputs_of, model_named
-from butfor.learn.protocols import Bound, Table, Training
-from butfor.learn.sklearn import SklearnLearner
-from butfor.learn.sklearn_model import with_sign
+from butfor.explain import eligible_cases
+from butfor.models import describe, linear_engine
+from butfor.models.capabilities import Trees
+from butfor.models.learner import Bound, Table, Training
+from butfor.models.learners import as_learner, learner_of
+from butfor.models.linear_engine import LinearEngine
+from butfor.models.named import inputs_of, model_named
+from butfor.models.sklearn import SklearnLearner
+from butfor.models.sklearn_model import with_sign
 from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
 from butfor.result.record import builtins_of
 from butfor.review.replay import replay
-from butfor.run.explain import eligible_cases
 from butfor.run.verdicts import run_of
 from butfor.search import guided
 from conftest import odd_table
@@ -552,7 +552,7 @@ def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
 def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
-    monkeypatch.setattr("butfor.learn.workers.MOST_SECONDS", 0.05)
+    monkeypatch.setattr("butfor.models.workers.MOST_SECONDS", 0.05)
     audit, people = fitted_model(RandomForestClassifier(2, random_state=0))
     engine = butfor.JoblibEngine(1)
     trainings = [Training((row,), seed) for row in range(30) for seed in (None, 5)]
@@ -607,7 +607,7 @@ def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, 
 
 
 def test_a_worker_encodes_a_table_once(monkeypatch):
-    from butfor.learn import joblib_engine as engine
+    from butfor.models import joblib_engine as engine
     from butfor.models.network import MLPLearner
 
     X, y = loans()
@@ -621,7 +621,7 @@ def test_a_worker_encodes_a_table_once(monkeypatch):
 
 
 def test_jobs_are_not_dropped():
-    from butfor.learn.engines import choose_engine
+    from butfor.models.engines import choose_engine
 
     learner = as_learner(GaussianNB())
     assert choose_engine("joblib", learner, 4).n_jobs == 4
@@ -1193,7 +1193,7 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
     assert model.get_params()["random_state"] == 3
     audit = butfor.LabelAudit(model, budget=1, fresh_seeds=0).fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     assert audit.model_.capability(Trees)
-    monkeypatch.setattr("butfor.learn.named.installed", lambda package: False)
+    monkeypatch.setattr("butfor.models.named.installed", lambda package: False)
     with pytest.raises(SettingError, match=f"pip install {name}"):
         model_named(name)
 

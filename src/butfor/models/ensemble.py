@@ -17,14 +17,14 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, TableError
-from butfor.learn import capabilities as can
-from butfor.learn.capabilities import MEMBERS, members_of, require, unpack
-from butfor.learn.decision_split import DecisionSplit
-from butfor.learn.protocols import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
-from butfor.learn.threshold import Cut
+from butfor.models import capabilities as can
+from butfor.models.capabilities import MEMBERS, members_of, require, unpack
+from butfor.models.decision_split import DecisionSplit
+from butfor.models.learner import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.models.threshold import Cut
 
 if TYPE_CHECKING:
-    from butfor.learn.joblib_engine import JoblibEngine
+    from butfor.models.joblib_engine import JoblibEngine
 
 FRESH_FROM = 10_000
 """Fresh seeds start this far above the learner's own, beyond all members."""

@@ -33,9 +33,9 @@ import cloudpickle
 
 from butfor import stopping
 from butfor.errors import ButforError, EngineError
-from butfor.learn.dask_workers import LOST, DaskWorkers, cannot_train
-from butfor.learn.protocols import Advance, Learner, Table
 from butfor.machine import in_worker, single_threaded
+from butfor.models.dask_workers import LOST, DaskWorkers, cannot_train
+from butfor.models.learner import Advance, Learner, Table
 
 LEAST_SECONDS, MOST_SECONDS = 0.1, 2.0
 """Seconds of a chunk: long enough to pay for sending it, short enough for Ctrl-C and for a worker's death."""

@@ -11,10 +11,10 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
 from butfor.errors import SettingError
-from butfor.learn.capabilities import usual_members
-from butfor.learn.ensemble import Ensemble, fresh_seeds, member_seeds, single_learner
-from butfor.learn.learners import learner_of
-from butfor.learn.protocols import Training, flip_direction
+from butfor.models.capabilities import usual_members
+from butfor.models.ensemble import Ensemble, fresh_seeds, member_seeds, single_learner
+from butfor.models.learner import Training, flip_direction
+from butfor.models.learners import learner_of
 from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
 from butfor.progress import Progress
 from butfor.rank import as_ranking, checked_scores, refuse_unaccepted

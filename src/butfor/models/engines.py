@@ -6,23 +6,23 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError, SettingError, nearest
-from butfor.learn.capabilities import Cluster, engines_of
-from butfor.learn.ensemble import single_learner
-from butfor.learn.protocols import Engine, Learner
 from butfor.machine import available_cores, check_n_jobs, load
+from butfor.models.capabilities import Cluster, engines_of
+from butfor.models.ensemble import single_learner
+from butfor.models.learner import Engine, Learner
 
 if TYPE_CHECKING:
-    from butfor.learn.joblib_engine import JoblibEngine
+    from butfor.models.joblib_engine import JoblibEngine
 
 NAMES = ("auto", "fused", "stacked", "linear", "boosting", "joblib")
 ENGINES = {
     "fused": "butfor.models.network:FusedEngine",
     "stacked": "butfor.models.network:StackedEngine",
-    "linear": "butfor.learn.linear_engine:LinearEngine",
-    "boosting": "butfor.learn.boosting_engine:BoostingEngine",
-    "joblib": "butfor.learn.joblib_engine:JoblibEngine",
+    "linear": "butfor.models.linear_engine:LinearEngine",
+    "boosting": "butfor.models.boosting_engine:BoostingEngine",
+    "joblib": "butfor.models.joblib_engine:JoblibEngine",
 }
-CLUSTER = "butfor.learn.cluster_engine:open_cluster"
+CLUSTER = "butfor.models.cluster_engine:open_cluster"
 DEVICES = ("cpu", "cuda")
 SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
 

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from butfor.errors import SettingError
-from butfor.learn.engines import check_engine
 from butfor.machine import available_cores, check_n_jobs, check_random_state
+from butfor.models.engines import check_engine
 
 
 @pytest.mark.parametrize("n_jobs", [0, -2, 100_000, 1.5, True, "x"])
@@ -33,8 +33,8 @@ def test_a_seed_that_cannot_be_is_refused_in_a_sentence(random_state):
 TRAININGS = """
 import butfor, numpy as np
 from sklearn.tree import DecisionTreeClassifier
-from butfor.learn.learners import as_learner
-from butfor.learn.protocols import Training
+from butfor.models.learners import as_learner
+from butfor.models.learner import Training
 
 class Slow(DecisionTreeClassifier):
     def fit(self, X, y):

@@ -20,11 +20,12 @@ from sklearn.utils.validation import has_fit_parameter
 
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
-from butfor.learn import capabilities as can
-from butfor.learn import describe
-from butfor.learn.protocols import Floats, Learner, Table, TableCache
-from butfor.learn.sklearn_model import SklearnModel, first_line
-from butfor.learn.steps import (
+from butfor.machine import GENERATOR
+from butfor.models import capabilities as can
+from butfor.models import describe
+from butfor.models.learner import Floats, Learner, Table, TableCache
+from butfor.models.sklearn_model import SklearnModel, first_line
+from butfor.models.steps import (
     has_boosting_engine,
     has_linear_engine,
     last_step,
@@ -34,8 +35,7 @@ from butfor.learn.steps import (
     without_threshold,
     work_of_fit,
 )
-from butfor.learn.threshold import CLIP, Cut
-from butfor.machine import GENERATOR
+from butfor.models.threshold import CLIP, Cut
 
 NUMBERED_LABELS = ("xgboost", "skorch")
 """Libraries whose classifiers need labels 0, 1, …"""

@@ -19,11 +19,11 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from butfor.learn.capabilities import engines_of
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.protocols import Advance, Bound, Engine, Floats, Learner, Table, Training
-from butfor.learn.sklearn_model import SklearnModel
 from butfor.machine import check_n_jobs, compiling, in_threads, keeps_compiled
+from butfor.models.capabilities import engines_of
+from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Table, Training
+from butfor.models.sklearn_model import SklearnModel
 
 Bins = NDArray[np.uint8]
 Ints = NDArray[np.int64]

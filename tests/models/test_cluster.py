@@ -18,14 +18,14 @@ from sklearn.tree import DecisionTreeClassifier
 
 import butfor
 from butfor.errors import EngineError, SettingError, Stopped
-from butfor.learn import joblib_engine, workers
-from butfor.learn.cluster_engine import calls, open_cluster
-from butfor.learn.engines import local_workers
-from butfor.learn.ensemble import fresh_seeds
-from butfor.learn.learners import as_learner
-from butfor.learn.protocols import Training
-from butfor.learn.workers import Pace, run_chunk, versions_here
 from butfor.ledger import Ledger
+from butfor.models import joblib_engine, workers
+from butfor.models.cluster_engine import calls, open_cluster
+from butfor.models.engines import local_workers
+from butfor.models.ensemble import fresh_seeds
+from butfor.models.learner import Training
+from butfor.models.learners import as_learner
+from butfor.models.workers import Pace, run_chunk, versions_here
 from butfor.progress import Progress
 from butfor.stopping import listen
 from conftest import odd_table, press
@@ -299,7 +299,7 @@ def test_a_cluster_that_cannot_be_is_refused_in_a_sentence(given):
 
 
 def test_where_no_scheduler_is_one_is_told_so_soon(monkeypatch):
-    monkeypatch.setattr("butfor.learn.cluster_engine.CONNECT", 1.0)
+    monkeypatch.setattr("butfor.models.cluster_engine.CONNECT", 1.0)
     import distributed  # noqa: F401, which takes seconds of its own
 
     started = time.monotonic()

@@ -20,7 +20,7 @@ from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.protocols import label_values
+from butfor.models.learner import label_values
 
 TARGETS = 2**25
 """Targets held at a time if every label has its own output."""

@@ -19,13 +19,14 @@ from sklearn.pipeline import Pipeline
 
 from butfor.encode import EncodedTable
 from butfor.errors import LearnerError
-from butfor.learn import capabilities as can
-from butfor.learn import linear
-from butfor.learn.decision_split import decides_one
-from butfor.learn.estimators import ThresholdedRegressor
-from butfor.learn.linear import Array
-from butfor.learn.protocols import C, Floats, Model, Table, named_pulls
-from butfor.learn.steps import (
+from butfor.machine import single_threaded
+from butfor.models import capabilities as can
+from butfor.models import linear
+from butfor.models.decision_split import decides_one
+from butfor.models.estimators import ThresholdedRegressor
+from butfor.models.learner import C, Floats, Model, Table, named_pulls
+from butfor.models.linear import Array
+from butfor.models.steps import (
     by_neighbours,
     is_logistic,
     last_step,
@@ -34,8 +35,7 @@ from butfor.learn.steps import (
     sees_no_label,
     solved_directly,
 )
-from butfor.learn.threshold import CLIP, Cut, log_odds
-from butfor.machine import single_threaded
+from butfor.models.threshold import CLIP, Cut, log_odds
 
 BLOCK = 256
 """The most people per call of a model of neighbours, on one thread: with more, scikit-learn breaks ties differently."""

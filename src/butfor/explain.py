@@ -15,11 +15,12 @@ from numpy.typing import NDArray
 from butfor.data.check import check_people
 from butfor.data.sensitive import in_order
 from butfor.errors import SettingError, Stopped, TableError, listed
-from butfor.learn.capabilities import Scored
-from butfor.learn.ensemble import ledger_gaps, single_learner
-from butfor.learn.protocols import Engine
+from butfor.fit import note_concerns
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
+from butfor.models.capabilities import Scored
+from butfor.models.ensemble import ledger_gaps, single_learner
+from butfor.models.learner import Engine
 from butfor.progress import Progress
 from butfor.prove import Bracket, prove
 from butfor.result.groups import Performance
@@ -29,19 +30,18 @@ from butfor.result.run import RecordedStandards, StopLimits
 from butfor.result.threshold import Acceptance
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, eligible, flippable
-from butfor.run.fit import note_concerns
 from butfor.run.fitted import DRAWS, Fitted
 from butfor.run.labels import labels_to_review
 from butfor.run.parts import parts_of, run_parts
 from butfor.run.runner import Runner
 from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of, verdicts_of
-from butfor.run.worlds import WORLDS, falling_short, one_standard
 from butfor.situation import Situation
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
+from butfor.worlds import WORLDS, falling_short, one_standard
 
 STANDARDS_SHARE = 0.2
 """The share of the time limit for comparing groups."""

@@ -16,14 +16,14 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.learn import linear
-from butfor.learn.capabilities import engines_of
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.linear import Array
-from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
-from butfor.learn.sklearn_model import SklearnModel
-from butfor.learn.steps import linear_in_labels
 from butfor.machine import check_n_jobs
+from butfor.models import linear
+from butfor.models.capabilities import engines_of
+from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
+from butfor.models.linear import Array
+from butfor.models.sklearn_model import SklearnModel
+from butfor.models.steps import linear_in_labels
 
 SETS_AT_ONCE = 64
 SMALL_GRADIENT = 1e-6

@@ -9,7 +9,7 @@
 
 A learner's own `fit` is the definition of L and confirms every find. The user's pipeline is a learner, our network is
 one, and so is anything derived from `Learner`. Further abilities of learners and models are in
-`butfor.learn.capabilities`.
+`butfor.models.capabilities`.
 """
 
 from __future__ import annotations
@@ -25,8 +25,8 @@ from numpy.typing import NDArray
 
 from butfor.data.labels import MOST_CLASSES
 from butfor.errors import SettingError, TableError, listed
-from butfor.learn.decision_split import DecisionSplit, decides_one
-from butfor.learn.threshold import Cut
+from butfor.models.decision_split import DecisionSplit, decides_one
+from butfor.models.threshold import Cut
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
@@ -201,7 +201,7 @@ class Table:
 
 class Model:
     """One trained model f. Derive from it for your own models; only `logits` is required. Further abilities are small
-    classes of `butfor.learn.capabilities` to derive from as well."""
+    classes of `butfor.models.capabilities` to derive from as well."""
 
     def logits(self, people: pd.DataFrame) -> Floats:
         """One number per person, `[people]`: the model decides class 1 if it is above 0 or, before a cut, above the

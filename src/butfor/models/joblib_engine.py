@@ -16,10 +16,10 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import LearnerError, TableError
-from butfor.learn.capabilities import pack
-from butfor.learn.protocols import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
-from butfor.learn.workers import Chunks, Pace, Work, Workers, in_order
 from butfor.machine import check_n_jobs, single_threaded
+from butfor.models.capabilities import pack
+from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
+from butfor.models.workers import Chunks, Pace, Work, Workers, in_order
 
 Subject = tuple[Learner, Table, pd.DataFrame]
 Function = Callable[[Subject, Any], Any]

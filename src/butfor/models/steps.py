@@ -9,8 +9,8 @@ from sklearn.compose import ColumnTransformer
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import Pipeline
 
-from butfor.learn.estimators import ThresholdedRegressor
 from butfor.machine import installed
+from butfor.models.estimators import ThresholdedRegressor
 
 LABEL_BLIND = {
     *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder"),

@@ -15,8 +15,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.learn.protocols import Advance, C, Floats, Learner, Model, Numbers, Table
-from butfor.learn.threshold import Cut
+from butfor.models.learner import Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.models.threshold import Cut
 
 if TYPE_CHECKING:
     from butfor.encode import TableEncoder

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from butfor.errors import Stopped
-from butfor.learn.decision_split import decides_one
-from butfor.learn.protocols import FlipSet, Floats, Table, Training
+from butfor.models.decision_split import decides_one
+from butfor.models.learner import FlipSet, Floats, Table, Training
 from butfor.result.record import plain
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.run.trial import FlipTrial

@@ -12,13 +12,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from butfor import LabelAudit
-from butfor.learn import boosting_engine
-from butfor.learn.boosting_engine import BoostingEngine
-from butfor.learn.engines import choose_engine
-from butfor.learn.joblib_engine import JoblibEngine
-from butfor.learn.protocols import Table, Training
-from butfor.learn.sklearn import SklearnLearner
-from butfor.learn.threshold import Cut
+from butfor.models import boosting_engine
+from butfor.models.boosting_engine import BoostingEngine
+from butfor.models.engines import choose_engine
+from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.learner import Table, Training
+from butfor.models.sklearn import SklearnLearner
+from butfor.models.threshold import Cut
 
 # One worker compiles for all tests of this file.
 pytestmark = pytest.mark.xdist_group("boosting")

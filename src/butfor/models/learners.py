@@ -10,14 +10,14 @@ import numpy as np
 from sklearn.base import clone
 
 from butfor.errors import LearnerError, ReplayError, SettingError, listed
-from butfor.learn import describe
-from butfor.learn.capabilities import Reproducible
-from butfor.learn.ensemble import Ensemble
-from butfor.learn.protocols import Learner, MakesLearner, Model, Table
-from butfor.learn.sklearn import SklearnLearner, check_classifier, is_seed
 from butfor.machine import load, single_threaded
+from butfor.models import describe
+from butfor.models.capabilities import Reproducible
+from butfor.models.ensemble import Ensemble
+from butfor.models.learner import Learner, MakesLearner, Model, Table
+from butfor.models.sklearn import SklearnLearner, check_classifier, is_seed
 
-KINDS = {"sklearn": "butfor.learn.sklearn:SklearnLearner", "mlp": "butfor.models.network:MLPLearner"}
+KINDS = {"sklearn": "butfor.models.sklearn:SklearnLearner", "mlp": "butfor.models.network:MLPLearner"}
 """Kinds of learners that a record can restore, and their classes."""
 OTHER_SEED = 40_961
 """A seed that users are unlikely to choose."""

@@ -20,7 +20,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import butfor
 from butfor.errors import ReplayError, SettingError
-from butfor.learn.threshold import NEAR, Cut, log_odds, parse_threshold
+from butfor.models.threshold import NEAR, Cut, log_odds, parse_threshold
 
 ROWS, PEOPLE = 120, 60
 USUAL = {"fresh_seeds": 0, "members": 1, "budget": 4, "phi": "everyone"}
@@ -29,7 +29,7 @@ USUAL = {"fresh_seeds": 0, "members": 1, "budget": 4, "phi": "everyone"}
 @pytest.fixture(autouse=True)
 def no_draws(monkeypatch):
     """Groups' standards are not what this is about."""
-    monkeypatch.setattr("butfor.run.explain.DRAWS", 0)
+    monkeypatch.setattr("butfor.explain.DRAWS", 0)
 
 
 @pytest.fixture(scope="module")
