@@ -3,7 +3,8 @@
 Per data set and search, on the same people, budget and ψ: how many have a flip set that turns the audited model, how
 many of these are solid, leaning, seed-bound; how many labels it takes; and, counted more simply, for how many people at
 least nine in ten of the fresh seeds decide otherwise with the flips and less than half without (`hold90`). `further`:
-of those called solid, the share that holds in at least 85 % of as many *further* seeds, which judged nobody before.
+how many are called solid, and of these the share that holds in at least 90 % of 200 *further* seeds, which judged
+nobody before; once as an audit looks at fresh seeds (30, then 59), once with 59 for every find.
 
 The searches: the published question (one seed, the published protocol and the guided search); the top of a ranking
 averaged over the members, the whole budget; and the solid search with several margins. φ is everyone and ψ the group's
@@ -37,7 +38,7 @@ from butfor.models.learner import Engine, FlipSet, Training
 from butfor.models.network import MLPLearner
 from butfor.rank import Ranking
 from butfor.rank.mix import RankingMix
-from butfor.result.fresh import LEANING, SEED_BOUND
+from butfor.result.fresh import HOLDS, LEANING, SEED_BOUND, SOLID, FreshSeeds
 from butfor.result.population import Population
 from butfor.search import MARGIN
 from butfor.search import solid as solid_search
@@ -48,8 +49,8 @@ DATASETS = tuple(BUDGETS)
 PSI = "same_group & labelled_as_predicted"
 """Which labels may be flipped; the published protocol has its own rules."""
 FRESH = 59
-ENOUGH = 0.85
-"""The share of further seeds in which a solid find should hold."""
+FURTHER = 200
+"""Seeds that judge the word solid itself."""
 
 SIDE_BY_SIDE = 64
 """Flip sets judged in one call."""
@@ -128,7 +129,7 @@ class Scene:
         margin = margin_of(wanted.get("strategy"))
         keeping = [v for v in found if v.fresh and (v.clearance or 0) >= margin]
         holding = [v for v in found if v.fresh and v.fresh.hold >= 0.9 and v.fresh.base < 0.5]
-        further = self._further(audit, population)
+        twice, once = self._further(audit, population)
         return {
             "dataset": self.data.name,
             "budget": audit.fitted_.budget,
@@ -147,27 +148,33 @@ class Scene:
             "kept_hold90": mean((v.hold >= 0.9 for v in keeping if v.hold), 3),
             "kept": sorted((len(v.positions), round(v.hold or 0.0, 3)) for v in keeping),
             "median_distance": float(median(distances)) if distances else None,
-            "further": mean((share >= ENOUGH for share in further), 3),
+            "further": mean((share >= HOLDS for share in twice), 3),
+            "one_look": len(once),
+            "one_look_further": mean((share >= HOLDS for share in once), 3),
             "sets": round(sum(v.attempts for v in population) / max(1, len(population)), 2),
             "retrainings": population.run.retrainings,
             "seconds": round(seconds, 1),
         }
 
-    def _further(self, audit: LabelAudit, population: Population) -> list[float]:
-        """For each solid find, the share of further seeds in which it holds."""
-        solid, learner = population.solid, single_learner(audit.learner_)
-        if not solid:
-            return []
-        people = self.data.X_test.iloc[list(self.cases)]
-        seeds = fresh_seeds(learner, FRESH, skip=FRESH)
-        sets = list(dict.fromkeys(v.positions for v in solid))
-        train = self.engine.bind(learner, audit.table_, people)
-        shares: dict[FlipSet, Any] = {}
+    def _further(self, audit: LabelAudit, population: Population) -> tuple[list[float], list[float]]:
+        """The share of further seeds in which each solid find holds: of finds solid in two looks, and in one."""
+        found, learner = population.found if self.fresh else [], single_learner(audit.learner_)
+        seeds = fresh_seeds(learner, self.fresh + FURTHER)
+        sets = list(dict.fromkeys([(), *(v.positions for v in found)]))
+        train = self.engine.bind(learner, audit.table_, self.data.X_test.iloc[list(self.cases)])
+        decided: dict[FlipSet, Any] = {}
         for first in range(0, len(sets), SIDE_BY_SIDE):
             some = sets[first : first + SIDE_BY_SIDE]
             logits = train([Training(flips, seed) for flips in some for seed in seeds])
-            shares |= zip(some, logits.reshape(len(some), len(seeds), -1) > 0, strict=True)
-        return [float((shares[v.positions][:, v.case] != (v.logit > 0)).mean()) for v in solid if v.case is not None]
+            decided |= zip(some, logits.reshape(len(some), len(seeds), -1) > 0, strict=True)
+        twice, once = list[float](), list[float]()
+        for verdict in found:
+            sides = ((), verdict.positions)
+            before, after = (decided[flips][:, verdict.case] != (verdict.logit > 0) for flips in sides)
+            share = float(after[self.fresh :].mean())
+            twice += [share] * (verdict.solidity == SOLID)
+            once += [share] * (FreshSeeds.of(before[: self.fresh], after[: self.fresh]).word == SOLID)
+        return twice, once
 
 
 class Both(Ranking):
@@ -219,6 +226,8 @@ COLUMNS: Columns = {
     "         kept margin": _kept,
     "distance": "{median_distance:.0f}",
     "further": "{further:.2f}",
+    "one look": "{one_look}",
+    "its further": "{one_look_further:.2f}",
     "trainings": "{retrainings}",
     "seconds": "{seconds:.1f}",
 }
