@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
+from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +13,8 @@ import click
 
 from butfor.cli.parse import bands_in, batch_in, budget_in, layers_in, names_in, references_in, seconds_in
 from butfor.errors import SettingError, TableError, listed
+from butfor.files import save_text
+from butfor.names import Names, template
 
 if TYPE_CHECKING:
     from butfor import LabelAudit
@@ -91,6 +94,25 @@ def concerns(data: Dataset, o: SimpleNamespace) -> list[Concern]:
     from butfor.data.check import concerns_of
 
     return concerns_of(data.X_train, data.y_train, attribute_of(data, o), data.X_test)
+
+
+def names_of(o: SimpleNamespace, data: Dataset) -> Names:
+    """What --names calls people, groups, labels and columns of this table."""
+    return Names.read(o.names).check(**_nameable(o, data)) if o.names else Names()
+
+
+def write_names(file: str, o: SimpleNamespace, data: Dataset) -> None:
+    """Write a file for --names, to be filled in; one that is there stays as it is."""
+    if Path(file).exists():
+        raise SettingError(f"--write-names {file}: the file is there already; name another.")
+    save_text(file, template(**_nameable(o, data)))
+
+
+def _nameable(o: SimpleNamespace, data: Dataset) -> dict[str, Any]:
+    """Groups by attribute, labels and columns."""
+    each = [one for one in attribute_of(data, o).each if not one.combinations]  # not their combinations
+    groups = {one.name: sorted(set(map(str, one.values))) for one in each}
+    return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
 
 
 def refuse(concerns: Sequence[object]) -> None:

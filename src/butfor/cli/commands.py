@@ -24,11 +24,13 @@ from butfor.cli.options import (
     FOLDER,
     JSON,
     MODEL,
+    NAMES,
     OUTPUT,
     OVERWRITE,
     QUESTION,
     QUIET,
     REFERENCE,
+    ROWS,
     SEED,
     TABLE,
     TABLE_NAME,
@@ -92,6 +94,7 @@ def audit(table: str, **options: Any) -> int:
         progress.note(line)
     if o.strict:
         assemble.refuse(assemble.concerns(data, o))
+    names = assemble.names_of(o, data)
     people, groups = cases_in(o.cases, len(data.X_test)), assemble.groups_of(data, "test")
     labels = assemble.fitted_audit(data, o, progress)
     if not o.quiet:
@@ -114,7 +117,7 @@ def audit(table: str, **options: Any) -> int:
         assemble.refuse([concern for concern in population.run.concerns if concern.kind == MAJORITY])
     settings = assemble.settings_again(table, o, labels)
     remarks = (*notes, *population.run.remarks)
-    population = population.with_run(command=assemble.command_again(settings), remarks=remarks)
+    population = population.with_run(command=assemble.command_again(settings), remarks=remarks, names=names)
     if population.interrupted:
         progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
     result = population[0] if len(population) == 1 else population
@@ -162,6 +165,7 @@ def audit(table: str, **options: Any) -> int:
     "Output",
     option("--out", type=FOLDER, help="Folder for the page, labels.csv and standard.json."),
     OVERWRITE,
+    NAMES,
     CONFIG,
     JSON,
     QUIET,
@@ -189,6 +193,7 @@ def standard(table: str, **options: Any) -> int:
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
     data = assemble.load(table, o, progress.note, whole=True)
     name, adverse = data.name, assemble.adverse_labels(data, o.adverse)
+    names = assemble.names_of(o, data)
     reference = references_in(o.reference, assemble.protected(data))
     X, y, groups, cluster, weight = _all_rows(data)
     del data  # its parts are copies of X
@@ -208,7 +213,7 @@ def standard(table: str, **options: Any) -> int:
         random_state=o.random_state,
         progress=progress,
     )
-    found = replace(found, table=name)
+    found = replace(found, table=name, names=names)
     if o.out is not None:
         make_folder(o.out)
         found.to_json(o.out / "standard.json")
@@ -250,8 +255,9 @@ def _all_rows(data: Dataset) -> tuple[pd.DataFrame, pd.Series, Any, Any, Any]:
 @ADVERSE
 @CONFIG
 @option("--strict", is_flag=True, help="Exit code 2 if anything is found.")
+@option("--write-names", type=ROWS, help="Write a file for --names, to be filled in.")
 @JSON
-def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
+def check_table(table: str, json: bool, strict: bool, write_names: str | None, **options: Any) -> int:
     """Check a table for what would mislead an audit.
 
     \b
@@ -266,6 +272,8 @@ def check_table(table: str, json: bool, strict: bool, **options: Any) -> int:
     found, attribute = assemble.concerns(data, o), assemble.attribute_of(data, o)
     named = assemble.adverse_labels(data, o.adverse) if o.adverse or data.adverse else data.label_names[-1:]
     code = 2 if found and strict else 0
+    if write_names is not None:
+        assemble.write_names(write_names, o, data)
     if json:
         say(shown_json(json_module.dumps([concern.to_dict() for concern in found], indent=1, ensure_ascii=False)))
         return code

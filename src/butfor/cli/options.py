@@ -25,7 +25,7 @@ FIRST = "0:200"
 """People audited where nobody says which: as many as the published evaluation has."""
 
 SETTINGS = "audit.toml"
-PATHS = ("table", "test", "validation")
+PATHS = ("table", "test", "validation", "names")
 """Settings that are files, seen from the folder of the settings file."""
 Decorator = Callable[[Any], Any]
 ROWS, FOLDER = click.Path(), click.Path(path_type=Path, file_okay=False)
@@ -282,6 +282,7 @@ CONFIG = option(
     callback=read_config,
     help="Options from a TOML file, such as the audit.toml of butfor audit; the command line wins.",
 )
+NAMES = option("--names", type=ROWS, help="Your words for groups, labels and columns: a TOML file.")
 OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in that folder.")
 JSON = option("--json", is_flag=True, help="Print JSON only.")
 QUIET = option("--quiet", is_flag=True, help="No notes, no progress.")
@@ -290,6 +291,7 @@ OUTPUT = together(
         "Output",
         option("--out", type=FOLDER, help="Folder for the page, the record and tables."),
         OVERWRITE,
+        NAMES,
         CONFIG,
         JSON,
         QUIET,

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from butfor.data.check import Concern
+from butfor.names import Names
 from butfor.result.groups import Performance
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of, signed
@@ -170,6 +171,8 @@ class Run(Whole):
     standard: RecordedStandards | None = None
     one_standard: tuple[OneStandard, ...] = ()
     reviewed: Reviewed | None = None
+    names: Names = field(default_factory=Names)
+    """The reader's words for people, groups, labels and columns."""
 
     @property
     def lost(self) -> set[str]:

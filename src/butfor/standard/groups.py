@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed, plural
 from butfor.files import save
+from butfor.names import Names
 from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
@@ -418,6 +419,8 @@ class Standards(Compared):
     """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
     table: str | None = None
     """The table's name, for the page."""
+    names: Names = field(default_factory=Names)
+    """The reader's words."""
 
     @cached_property
     def by_group(self) -> pd.DataFrame:

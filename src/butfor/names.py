@@ -1,0 +1,165 @@
+"""The reader's words for people, groups, labels and columns, from a names.toml; plain forms for what has no name:
+
+[people]
+noun = "applicants"
+[groups.race]
+hispanic = "Hispanic"
+[labels]
+True = "were approved"
+[columns]
+obrat = "debt ratio"
+"""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Self
+
+from butfor.errors import SettingError, nearest, plural
+
+SECTIONS = ("people", "groups", "labels", "columns")
+PEOPLE = ("noun", "one")
+"""Keys of [people]: several people, and one of them."""
+ATTRIBUTES, VALUES, ALTERNATIVES, EQUALS = " × ", " · ", " or ", " = "
+"""How names of several attributes, values and labels are joined, and a column with its value."""
+
+
+@dataclass(frozen=True)
+class Names:
+    """What the reader calls people, groups, labels and columns. Every method falls back to a plain form."""
+
+    people: dict[str, str] = field(default_factory=dict)
+    groups: dict[str, dict[str, str]] = field(default_factory=dict)
+    labels: dict[str, str] = field(default_factory=dict)
+    columns: dict[str, str] = field(default_factory=dict)
+
+    @property
+    def noun(self) -> str:
+        """ "applicants", "people"."""
+        return self.people.get("noun", "people")
+
+    def count(self, number: float, of: str = "") -> str:
+        """ "1 applicant", "3 applicants"; `of` stands before the noun: "3 of 85 applicants"."""
+        one = self.people.get("one") or ("person" if self.noun == "people" else self.noun.removesuffix("s"))
+        return plural(number, f"{of}{self.noun if of else one}", f"{of}{self.noun}")
+
+    def group(self, attribute: str, value: Any) -> str:
+        """ "Hispanic", "race = hispanic": for tables and charts."""
+        named = self._named(attribute, value)
+        return named or self._plain(attribute, value, EQUALS, ", ")
+
+    def people_in(self, attribute: str, value: Any) -> str:
+        """ "Hispanic applicants", "people with race = hispanic"."""
+        named = self._named(attribute, value)
+        return f"{named} {self.noun}" if named else f"{self.noun} with {self._plain(attribute, value, EQUALS, ' and ')}"
+
+    def comparable(self, attribute: str, reference: Any = None) -> str:
+        """ "comparable people in other groups", "comparable White applicants"."""
+        others = f"{self.noun} in other groups" if reference is None else self.people_in(attribute, reference)
+        return f"comparable {others}"
+
+    def were(self, label: str) -> str:
+        """ "were approved", "were labelled approved = True"."""
+        found = self._label(label)
+        if found or ALTERNATIVES not in label:
+            return found or f"were labelled {self.label(label)}"
+        return ALTERNATIVES.join(map(self.were, label.split(ALTERNATIVES)))
+
+    def label(self, label: str) -> str:
+        """ "approved", "approved = True", "'good credit'": for tables, and after "the decision is"."""
+        found = self._label(label)
+        if found:
+            return found.removeprefix("were ")
+        if ALTERNATIVES in label:
+            return ALTERNATIVES.join(map(self.label, label.split(ALTERNATIVES)))
+        return label if EQUALS in label else f"'{label}'"
+
+    def column(self, name: object) -> str:
+        """ "debt ratio", "obrat"; columns that stand together are named one by one."""
+        return " + ".join(self.columns.get(part, part) for part in str(name).split(" + "))
+
+    def _label(self, label: str) -> str:
+        return self.labels.get(label) or self.labels.get(label.rpartition(EQUALS)[2], "")
+
+    def _named(self, attribute: str, value: Any) -> str:
+        """ "Black female", if every attribute's value has a name."""
+        words = [self.groups.get(name, {}).get(one, "") for name, one in _parts(attribute, value)]
+        return " ".join(words) if all(words) else ""
+
+    def _plain(self, attribute: str, value: Any, equals: str, join: str) -> str:
+        return join.join(f"{self.column(name)}{equals}{one}" for name, one in _parts(attribute, value))
+
+    # --- files --------------------------------------------------------------------------------------
+
+    @classmethod
+    def read(cls, file: str | Path) -> Self:
+        """From a TOML file."""
+        try:
+            content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        except OSError as error:
+            raise SettingError(f"The names '{file}' cannot be read ({error.strerror}).") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise SettingError(f"'{file}' is not a TOML file ({error}).") from error
+        return cls.of(content, f"'{file}'")
+
+    @classmethod
+    def of(cls, content: Mapping[str, Any], where: str = "names") -> Self:
+        """From sections as in the file."""
+        for section, entries in content.items():
+            if section not in SECTIONS:
+                raise SettingError(f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}")
+            entries = entries if section == "groups" else {"": entries}
+            if not isinstance(entries, Mapping) or not all(isinstance(words, Mapping) for words in entries.values()):
+                example = '[groups.race]\nwhite = "White"' if section == "groups" else f'[{section}]\nname = "word"'
+                raise SettingError(f"{where}: [{section}] must hold names, such as\n{example}")
+            for name, word in ((name, word) for words in entries.values() for name, word in words.items()):
+                if not isinstance(word, str) or not word.strip():
+                    raise SettingError(f'{where}: [{section}] {name} = {word!r}: write words in quotes, "…".')
+                if section == "people" and name not in PEOPLE:
+                    raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
+        return cls(**{section: {name: content[section][name] for name in content[section]} for section in content})
+
+    def check(self, groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> Self:
+        """Refuse names of what the table does not have. `groups`: by attribute its values."""
+        known = {name: set(map(str, values)) for name, values in groups.items()}
+        labels = list(labels)
+        asked: list[tuple[str, Iterable[str], Iterable[str]]]
+        asked = [("protected attribute", self.groups, known)]
+        asked += [(f"group of {name}", words, known.get(name, ())) for name, words in self.groups.items()]
+        asked += [("label", self.labels, {*labels, *(label.rpartition(EQUALS)[2] for label in labels)})]
+        asked += [("column", self.columns, set(map(str, columns)))]
+        for what, given, there in asked:
+            for name in given:
+                if name not in there:
+                    meant = nearest(name, sorted(there), "The table has")
+                    raise SettingError(f"The names mention '{name}': the table has no such {what}. {meant}")
+        return self
+
+    def to_dict(self) -> dict[str, Any]:
+        return {section: words for section, words in asdict(self).items() if words}
+
+
+def template(groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> str:
+    """A file for `Names.read` in which every name is commented out."""
+    lines = ["# Take away a # and write your own words. What has no name keeps its plain form.", "", "[people]"]
+    lines += ['# noun = "applicants"', '# one = "applicant"']
+    for attribute, values in groups.items():
+        lines += ["", f"[groups.{_quoted(attribute)}]", *(f"# {_quoted(one)} = {_quoted(one)}" for one in values)]
+    lines += ["", "# As in: Hispanic applicants were approved less often.", "[labels]"]
+    lines += [f'# {_quoted(label.rpartition(EQUALS)[2])} = "were …"' for label in labels]
+    lines += ["", "[columns]", *(f"# {_quoted(name)} = {_quoted(name)}" for name in columns)]
+    return "\n".join([*lines, ""])
+
+
+def _quoted(text: object) -> str:
+    return json.dumps(str(text), ensure_ascii=False)
+
+
+def _parts(attribute: str, value: Any) -> list[tuple[str, str]]:
+    """Each attribute with its value."""
+    names, values = attribute.split(ATTRIBUTES), str(value).split(VALUES)
+    return list(zip(names, values, strict=True)) if len(names) == len(values) else [(attribute, str(value))]

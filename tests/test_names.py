@@ -1,0 +1,88 @@
+"""A names.toml, its plain forms, and what is refused."""
+
+import pytest
+
+from butfor import errors
+from butfor.cli import main
+from butfor.names import Names
+from butfor.result.population import Population
+
+NAMES = Names.of(
+    {
+        "people": {"noun": "applicants"},
+        "groups": {"race": {"hispanic": "Hispanic", "white": "White"}, "sex": {"f": "female"}},
+        "labels": {"no": "were refused", "approved = yes": "were approved"},
+        "columns": {"obrat": "debt ratio"},
+    }
+)
+PLAIN = Names()
+
+
+@pytest.mark.parametrize(
+    ("said", "expected"),
+    [
+        (NAMES.count(1), "1 applicant"),
+        (NAMES.count(3, "of 85 "), "3 of 85 applicants"),
+        (PLAIN.count(1), "1 person"),
+        (NAMES.people_in("race", "hispanic"), "Hispanic applicants"),
+        (NAMES.people_in("race", "black"), "applicants with race = black"),
+        (PLAIN.people_in("race", "hispanic"), "people with race = hispanic"),
+        (NAMES.people_in("race × sex", "hispanic · f"), "Hispanic female applicants"),
+        (NAMES.people_in("race × sex", "hispanic · m"), "applicants with race = hispanic and sex = m"),
+        (NAMES.group("race × sex", "a · f"), "race = a, sex = f"),
+        (NAMES.comparable("race", "white"), "comparable White applicants"),
+        (PLAIN.comparable("race"), "comparable people in other groups"),
+        (NAMES.were("approved = no"), "were refused"),
+        (NAMES.label("approved = yes"), "approved"),
+        (PLAIN.were("approved = no"), "were labelled approved = no"),
+        (PLAIN.label("good credit"), "'good credit'"),
+        (NAMES.label("approved = no or approved = later"), "refused or approved = later"),
+        (NAMES.column("obrat + income"), "debt ratio + income"),
+    ],
+)
+def test_words_and_plain_forms(said, expected):
+    assert said == expected
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("[poeple]", ["poeple", "Did you mean 'people'"]),
+        ("[people]\nnuon = 'x'", ["nuon", "Did you mean 'noun'"]),
+        ("[labels]\n1 = 2", ["[labels] 1 = 2", "in quotes"]),
+        ("groups = 1", ["[groups.race]"]),
+        ("labels = [1]", ["[labels]"]),
+        ("[groups.sxe]\nmale = 'M'", ["sxe", "Did you mean 'sex'"]),
+        ("[groups.sex]\nmael = 'M'", ["mael", "group of sex", "Did you mean 'male'"]),
+        ("[labels]\n'bad credt' = 'x'", ["label", "Did you mean 'bad credit'"]),
+        ("[columns]\nAge = 'x'", ["column", "Did you mean 'age'"]),
+        ("[", ["not a TOML file"]),
+        (None, ["cannot be read"]),
+    ],
+)
+def test_refused_with_the_nearest_name(tmp_path, capsys, text, words):
+    file = tmp_path / "names.toml"
+    if text is not None:
+        file.write_text(text)
+    assert main(["audit", "german", "--model", "logistic", "--names", str(file)]) == 2
+    said = " ".join(capsys.readouterr().err.split())
+    assert [word for word in words if word not in said] == []
+
+
+def test_a_template_is_written_once_and_goes_into_the_record(tmp_path, capsys):
+    file, out = tmp_path / "names.toml", tmp_path / "report"
+    assert main(["check-table", "german", "--write-names", str(file)]) == 0
+    assert Names.read(file) == Names(groups={"sex": {}})
+    assert main(["check-table", "german", "--write-names", str(file)]) == 2
+    text = file.read_text().replace('# "female"', '"female"').replace("# noun", "noun")
+    file.write_text(text)
+    quick = ["--model", "logistic", "--budget", "2", "--cases", "0:3", "--quiet"]
+    assert main(["audit", "german", *quick, "--names", str(file), "--out", str(out)]) == 0
+    assert Population.from_json(out / "audit.json").run.names == Names.read(file)
+    assert Names.read(file).people_in("sex", "female") == "female applicants"
+    assert "../names.toml" in (out / "audit.toml").read_text()
+
+
+def test_names_in_python():
+    with pytest.raises(errors.SettingError, match="Did you mean 'columns'"):
+        Names.of({"colums": {}})
