@@ -19,7 +19,7 @@ from butfor.models.named import model_named
 from butfor.report.page import review_page
 from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
-from butfor.result.record import percent
+from butfor.words import percent
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, of_kind, run
 
 KINDS = ("label", "control", "clear case")

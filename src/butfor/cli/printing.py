@@ -122,7 +122,7 @@ def _groups(population: Population) -> pd.DataFrame:
     import pandas as pd
 
     from butfor.report.groups import impacts
-    from butfor.standard.groups import interval_in_words, number
+    from butfor.words import interval_in_words, number
 
     name, found = population.run.sensitive, population.solid if population.checked else population.found
     standards = {c.group: c for c in population.standards if c.attribute == name}
@@ -152,7 +152,7 @@ def print_standards(found: Standards) -> None:
     """The answer, a table of the groups, the rest of the summary, and what to keep in mind."""
     import pandas as pd
 
-    from butfor.standard.groups import often, p_in_words, share
+    from butfor.words import often, p_in_words, share
 
     say_wrapped(found.answer)
     rows = []

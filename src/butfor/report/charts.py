@@ -22,7 +22,8 @@ from butfor.result.population import Population
 from butfor.result.tables import ALL
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import BINS, GroupStandard, often, points
+from butfor.standard.groups import BINS, GroupStandard
+from butfor.words import often, points
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),

@@ -19,7 +19,8 @@ from butfor.report import charts
 from butfor.report.summary import LONGEST
 from butfor.report.text import short, shown
 from butfor.result.population import SMALL_GROUP, Population
-from butfor.standard.groups import Compared, GroupStandard, interval_in_words, number, often, p_in_words
+from butfor.standard.groups import Compared, GroupStandard
+from butfor.words import interval_in_words, number, often, p_in_words
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02

@@ -22,7 +22,7 @@ from butfor.result.population import Population
 from butfor.result.record import checksum
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard
-from butfor.standard.groups import points
+from butfor.words import points
 
 MOST_KEYSTONES, MOST_KEYSTONE_COLUMNS, MOST_KEYSTONE_PEOPLE = 20, 6, 30
 MOST_EXPLAINING = 3

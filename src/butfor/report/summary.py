@@ -12,11 +12,11 @@ from butfor.rank.mix import leader_words
 from butfor.report import charts
 from butfor.report.text import differs, short, shown
 from butfor.result.fresh import SEED_BOUND, SOLID, FreshSeeds, exact_interval
-from butfor.result.record import percent, signed
 from butfor.result.run import Agreement, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, RANKINGS, SOLIDITY, STATUS, STRATEGIES, base_sentence, words_of
 from butfor.rules import meanings
+from butfor.words import percent, signed
 
 LONGEST = 60
 """The most characters of a value in a table."""

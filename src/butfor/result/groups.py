@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import Concern
-from butfor.result.record import percent
+from butfor.words import percent
 
 MAJORITY = "majority"
 Codes = NDArray[np.int64]

@@ -19,13 +19,14 @@ from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
 from butfor.result.groups import Performance
 from butfor.result.labels import TrainingLabel
-from butfor.result.record import as_json, percent, record_of
+from butfor.result.record import as_json, record_of
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import Run
 from butfor.result.tables import ALL, distance_table, group_shares, keystone_table, people_frame
 from butfor.result.verdict import ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import GroupStandard
+from butfor.words import percent
 
 if TYPE_CHECKING:
     from butfor.result.schema import Record

@@ -1,4 +1,4 @@
-"""Records: the content of a file, its checksum, and numbers and values in words."""
+"""Records: the content of a file, its checksum, and values as JSON."""
 
 from __future__ import annotations
 
@@ -67,12 +67,6 @@ def as_json(record: dict[str, Any]) -> str:
     return f"{text}\n}}\n"
 
 
-def signed(logit: float) -> str:
-    """A logit with its sign and two decimals, four if it is close to 0."""
-    digits = 2 if abs(logit) >= 0.01 else 4
-    return f"{logit:+.{digits}f}".replace("-", "−")
-
-
 def plain(value: Any) -> Any:
     """A value as JSON; NaN and infinity become null."""
     if value is pd.NA or value is pd.NaT:
@@ -90,7 +84,3 @@ def brief(value: Any) -> str:
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     text = ascii(value) if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}…{text[0] if isinstance(value, str) else ''}"
-
-
-def percent(share: float) -> str:
-    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"

@@ -14,8 +14,8 @@ import numpy as np
 
 from butfor.result.fresh import exact_interval
 from butfor.result.labels import LEVEL, Counts, FlipOutcome
-from butfor.result.record import percent
-from butfor.standard.groups import GroupStandard, interval_in_words, often, points, share
+from butfor.standard.groups import GroupStandard
+from butfor.words import interval_in_words, often, percent, points, share
 
 NOTHING = "These answers show nothing"
 GUESSING = 0.5

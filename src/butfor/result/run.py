@@ -10,12 +10,13 @@ from butfor.data.check import Concern
 from butfor.names import Names
 from butfor.result.groups import Performance
 from butfor.result.person import Cell
-from butfor.result.record import Whole, builtins_of, signed
+from butfor.result.record import Whole, builtins_of
 from butfor.result.reviewed import Reviewed
 from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import Compared, Standards
 from butfor.standard.slices import kept
+from butfor.words import signed
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),

@@ -6,7 +6,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from butfor.result.record import Whole, percent
+from butfor.result.record import Whole
+from butfor.words import percent
 
 MOST_DIGITS = 6
 FEWEST = 10

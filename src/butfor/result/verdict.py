@@ -21,10 +21,11 @@ from butfor.models.learner import Table
 from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
 from butfor.result.person import Person
-from butfor.result.record import AFTER, BEFORE, DOUBT, SUMMARY, as_json, builtins_of, percent, record_of, signed
+from butfor.result.record import AFTER, BEFORE, DOUBT, SUMMARY, as_json, builtins_of, record_of
 from butfor.result.run import Run
 from butfor.result.threshold import course, shown_at, what_moved
 from butfor.result.words import base_sentence
+from butfor.words import percent, signed
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs by the search itself."""

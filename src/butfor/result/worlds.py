@@ -13,7 +13,7 @@ import pandas as pd
 
 from butfor.errors import plural
 from butfor.result.person import Cell
-from butfor.standard.groups import share
+from butfor.words import share
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""

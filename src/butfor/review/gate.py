@@ -16,8 +16,9 @@ from butfor.errors import SettingError, listed, nearest
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard, number, points
+from butfor.standard.groups import GroupStandard
 from butfor.standard.members import NOT_COMPARED
+from butfor.words import number, points
 
 SLACK = 1e-12
 """Rounding errors of shares do not fail a limit."""

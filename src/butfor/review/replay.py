@@ -23,7 +23,7 @@ from butfor.machine import single_threaded
 from butfor.models.learner import FlipSet, Table
 from butfor.progress import Progress
 from butfor.result.person import Person
-from butfor.result.record import brief, builtins_of, plain, signed
+from butfor.result.record import brief, builtins_of, plain
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
@@ -32,6 +32,7 @@ from butfor.run.fitted import Fitted
 from butfor.run.trial import FlipTrial
 from butfor.run.verdicts import run_of
 from butfor.search import as_strategy, recorded
+from butfor.words import signed
 from butfor.worlds import in_worlds
 
 BLOCK = 32

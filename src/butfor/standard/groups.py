@@ -25,6 +25,7 @@ from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
 from butfor.standard.members import LEAST_ROWS, NOT_COMPARED
 from butfor.standard.slices import MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
+from butfor.words import NOTHING, Interval, interval_in_words, number, often, p_in_words, points, share
 
 ASSUMPTION = (
     "This compares labels that somebody gave. It assumes that people of different groups with the same recorded "
@@ -39,54 +40,11 @@ BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
 SIGNIFICANT, NEAR = 0.05, 0.1
 """Adjusted p of a group that is called, and of one that is not but gets a sentence of its own."""
-NOTHING = 0.0005
-"""A smaller gap is 0.0 points."""
 OWN_ERROR, SMALLEST = 0.004, 0.008
 """How far the method itself is off, as a standard deviation, however many rows there are, and the smallest gap that can
 be told from that (`python -m benchmarks.coverage --rows 50000 --share 0.03`)."""
 MOST_NAMED = 4
 """The most groups in a list."""
-
-Interval = tuple[float, float]
-
-
-# --- figures in words ---------------------------------------------------------------------------------
-
-
-def number(value: float) -> str:
-    """ "6.9", of a share in points."""
-    return f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
-
-
-def points(value: float) -> str:
-    """ "6.9 points"."""
-    return f"{number(value)} points"
-
-
-def share(value: float) -> str:
-    """ "71.7 %"."""
-    return f"{100 * value:.1f} %"
-
-
-def interval_in_words(interval: Interval, turned: bool = False) -> str:
-    """ "3 to 11"; `turned`: of the difference in the other direction."""
-    low, high = (-interval[1], -interval[0]) if turned else interval
-    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-0 ", "0 ").replace("-", "−")
-
-
-def often(difference: float, interval: Interval | None = None) -> str:
-    """ "6.3 points less often (1 to 11)"."""
-    said = f"{points(abs(difference))} {'less' if difference > 0 else 'more'} often"
-    said = "as often" if abs(difference) < NOTHING else said
-    return said + (f" ({interval_in_words(interval, difference < 0)})" if interval else "")
-
-
-def p_in_words(p: float, draws: int, explained: bool = True) -> str:
-    """ "= 0.03", or that it is the smallest that these draws can show: beyond it only the normal tail speaks."""
-    least = 1 / (1 + draws)
-    if draws and p <= least:
-        return f"≤ {least:.2g}" + (f", the smallest that {draws} draws can show" if explained else "")
-    return f"= {p:.2g}" if p >= 0.01 else "< 0.01"
 
 
 # --- one group ----------------------------------------------------------------------------------------

@@ -1,0 +1,55 @@
+"""Numbers and labels in words, the same everywhere."""
+
+from __future__ import annotations
+
+NOTHING = 0.0005
+"""A smaller gap is 0.0 points."""
+
+Interval = tuple[float, float]
+
+
+def percent(share: float) -> str:
+    """ "62 %", "1.8 %"."""
+    return f"{100 * share:.2g} %" if share < 0.1 else f"{100 * share:.0f} %"
+
+
+def share(value: float) -> str:
+    """ "71.7 %"."""
+    return f"{100 * value:.1f} %"
+
+
+def number(value: float) -> str:
+    """ "6.9", of a share in points."""
+    return f"{100 * value:.1f}".replace("-0.0", "0.0").replace("-", "−")
+
+
+def points(value: float) -> str:
+    """ "6.9 points"."""
+    return f"{number(value)} points"
+
+
+def often(difference: float, interval: Interval | None = None) -> str:
+    """ "6.3 points less often (1 to 11)"."""
+    said = f"{points(abs(difference))} {'less' if difference > 0 else 'more'} often"
+    said = "as often" if abs(difference) < NOTHING else said
+    return said + (f" ({interval_in_words(interval, difference < 0)})" if interval else "")
+
+
+def interval_in_words(interval: Interval, turned: bool = False) -> str:
+    """ "3 to 11"; `turned`: of the difference in the other direction."""
+    low, high = (-interval[1], -interval[0]) if turned else interval
+    return f"{100 * low:.0f} to {100 * high:.0f}".replace("-0 ", "0 ").replace("-", "−")
+
+
+def p_in_words(p: float, draws: int, explained: bool = True) -> str:
+    """ "= 0.03", or that it is the smallest that these draws can show: beyond it only the normal tail speaks."""
+    least = 1 / (1 + draws)
+    if draws and p <= least:
+        return f"≤ {least:.2g}" + (f", the smallest that {draws} draws can show" if explained else "")
+    return f"= {p:.2g}" if p >= 0.01 else "< 0.01"
+
+
+def signed(logit: float) -> str:
+    """A logit with its sign and two decimals, four if it is close to 0."""
+    digits = 2 if abs(logit) >= 0.01 else 4
+    return f"{logit:+.{digits}f}".replace("-", "−")
