@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import pairwise
 
 import pytest
 import torch
@@ -18,7 +19,7 @@ def plain(recipe: Recipe, rows: Rows, flips: tuple[int, ...]) -> tuple[torch.Ten
     torch.manual_seed(recipe.seed)
     activation = {"relu": nn.ReLU, "tanh": nn.Tanh, "sigmoid": nn.Sigmoid}[recipe.activation]
     widths, layers = rows.widths(recipe), list[nn.Module]()
-    for into, out in zip(widths, widths[1:], strict=False):
+    for into, out in pairwise(widths):
         layers += [nn.Linear(into, out), activation()]
     f, order = nn.Sequential(*layers[:-1]), torch.Generator().manual_seed(recipe.seed)
     loss = nn.BCEWithLogitsLoss() if rows.classes == 2 else nn.CrossEntropyLoss()
