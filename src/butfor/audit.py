@@ -17,11 +17,11 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 
 from butfor import explain, worlds
 from butfor.data.sensitive import Cuts
+from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
 from butfor.fit import fit, with_settings
 from butfor.machine import single_threaded
 from butfor.models.learner import Learner, Model, Table
-from butfor.models.threshold import USUAL
 from butfor.progress import Progress, shown
 from butfor.prove import Bracket
 from butfor.result.population import Population

@@ -18,8 +18,7 @@ from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.fit import note_concerns
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
-from butfor.models.capabilities import Scored
-from butfor.models.ensemble import ledger_gaps, single_learner
+from butfor.models.ensemble import ledger_gaps
 from butfor.models.learner import Engine
 from butfor.progress import Progress
 from butfor.prove import Bracket, prove
@@ -27,7 +26,6 @@ from butfor.result.groups import Performance
 from butfor.result.labels import TrainingLabel
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards, StopLimits
-from butfor.result.threshold import Acceptance
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, eligible, flippable
 from butfor.run.fitted import DRAWS, Fitted
@@ -69,7 +67,7 @@ def explain_all(
     _refuse_infinite(everyone, cases)
     performance = None if truth is None else _performance(fitted, everyone, truth)
     concerns = [*fitted.concerns, *note_concerns(check_people(fitted.table.X, everyone.people), progress)]
-    at_half = fitted.table.cut is None  # elsewhere fewer right decisions may be what is wanted
+    at_half = not fitted.table.decision.has_cut  # elsewhere fewer right decisions may be what is wanted
     concerns += [performance.concern] if performance and performance.concern and at_half else []
     searches = fitted.strategy.name != "recorded"
     with listen() as flag:
@@ -110,13 +108,13 @@ def explain_all(
         run = run_of(
             fitted,
             runners,
+            everyone.decisions,
             groups=fitted.sensitive.combinations_of(everyone.people),
             remarks=tuple(fitted.remarks(everyone.people)),
             seconds=round(time.monotonic() - begun, 3),
             towards=None if wanted is None else fitted.label_names[wanted],
             stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
             performance=performance,
-            acceptance=acceptance(fitted, everyone.decisions),
             concerns=tuple(concerns),
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
@@ -143,15 +141,6 @@ def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) 
     commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
     return Performance.of(groups, truth, everyone.decisions, commonest, fitted.label_names, table.sides, named, order)
-
-
-def acceptance(fitted: Fitted, decisions: NDArray[np.int64]) -> Acceptance | None:
-    """How many of these decisions are favourable; None with more than two labels."""
-    if fitted.table.multiclass:
-        return None
-    learner, recorded = single_learner(fitted.learner), float((fitted.table.codes == fitted.favourable).mean())
-    by_half = not isinstance(learner, Scored) or (learner.has_probabilities and not learner.has_threshold)
-    return Acceptance(len(decisions), int((decisions == fitted.favourable).sum()), recorded, by_half)
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
@@ -181,9 +170,8 @@ def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> N
     a flip within one side."""
     if standards is None or not fitted.table.multiclass:
         return None if standards is None else standards.doubt
-    table, split = fitted.table, runner.situation.table.decision_split
-    assert split is not None
-    return np.where(table.sides(table.codes) != table.sides(split.new), standards.doubt, np.nan)
+    table, new = fitted.table, runner.situation.table.new_codes
+    return np.where(table.sides(table.codes) != table.sides(new), standards.doubt, np.nan)
 
 
 def open_ledger(fitted: Fitted, progress: Progress) -> Ledger:
@@ -218,7 +206,7 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
         with single_threaded():
             proven = prove(part.of(situation), part.allowed(psi, situation))
         if proven is None:
-            if fitted.table.cut is not None:
+            if fitted.table.decision.has_cut:
                 raise SettingError(
                     f"There is no proof for {fitted.learner.name} at this threshold: with a threshold, only ridge "
                     "classifiers and nearest neighbours have proofs, at a fixed one."

@@ -17,28 +17,26 @@ from butfor.data.check import Concern, concerns_of
 from butfor.data.labels import label_names, label_number
 from butfor.data.read import ASIDE, as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
+from butfor.decide import Decision, decides_one
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.models.capabilities import usual_members
-from butfor.models.decision_split import DecisionSplit, decides_one
 from butfor.models.engines import own_fit_engine
-from butfor.models.ensemble import Ensemble, single_learner, with_cut, with_split
+from butfor.models.ensemble import Ensemble, audited, single_learner
 from butfor.models.learner import BIAS, Floats, Learner, MakesLearner, Model, Table
-from butfor.models.learners import as_learner, few_threads, first_model, seed_matters, seed_note
+from butfor.models.learners import as_learner, decision_of, few_threads, first_model, seed_matters, seed_note
 from butfor.models.named import default_model
 from butfor.models.steps import preprocesses
-from butfor.models.threshold import parse_threshold
 from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
 from butfor.rules import Rule, as_phi, as_psi, predicted, stable_under_switch
-from butfor.run.cut import cut_of, pool_of
 from butfor.run.fitted import Fitted, Labelled, Settings
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask
 from butfor.standard.members import references_of
-from butfor.validate import as_clusters, as_weights, labelled, like_training, numbered, training_table
+from butfor.validate import as_clusters, as_table, as_weights, labelled, like_training, numbered, training_table
 
 
 def fit(
@@ -83,8 +81,9 @@ def fit(
         names = _names(table, y, label_names)
         favours, sides, side = _sides(names, table.classes, adverse)
         budget = budget_in_labels(settings.budget, table.n)
-        competing = pool_of(table, pool, also_labelled)
-        table = replace(table, cut=cut_of(parse_threshold(settings.threshold), learner, table, side, competing))
+        competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
+        competing = None if competing is None else like_training(as_table(competing), table.X)
+        table = replace(table, decision=decision_of(settings.threshold, learner, table, side, competing))
         trained = _train(settings, learner, table, progress)
         if trained.seeded and (note := seed_note(given, settings.random_state)):
             progress.note(note)
@@ -302,13 +301,13 @@ def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, N
     """The model's decisions and logits on the training rows, and table and model with the cut and, with more than two
     labels, with those that count as 1."""
     if not table.multiclass:
-        model = with_cut(model, table)
+        model = audited(model, table)
         logits = model.logits(table.X)
         return table, model, decides_one(logits).astype(np.int64), logits
     answers = table.answers(model, table.X)
-    split = DecisionSplit.between(favours, table.codes, answers.reshape(table.n, -1))
-    decisions, table = table.decisions(answers), table.with_split(split)
-    return table, with_split(model, split), decisions, table.margins(answers)
+    between = Decision.between(favours, table.codes, answers.reshape(table.n, -1))
+    decisions, table = table.decisions(answers), table.with_decision(between)
+    return table, audited(model, table), decisions, table.margins(answers)
 
 
 def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule:

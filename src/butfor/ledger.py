@@ -67,8 +67,8 @@ class Ledger:
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
-        if table.cut is not None and isinstance(learner, Scored):  # which of its scores the answers are
-            digest.update(f"probability {table.cut.by_probability}".encode())
+        if table.decision.has_cut and isinstance(learner, Scored):  # which of its scores the answers are
+            digest.update(f"probability {table.decision.by_probability}".encode())
         if table.multiclass:  # what a flip makes of a label
             digest.update(table.new_codes.tobytes())
         return Page(self, digest.hexdigest(), len(people) * table.outputs)

@@ -13,11 +13,11 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.decide import Decision
 from butfor.models.capabilities import Linear, Neighbours, PartVotes, require
 from butfor.models.learner import FlipSet, Model, flip_direction
 from butfor.models.linear import ridge_effects
 from butfor.models.steps import linear_in_labels
-from butfor.models.threshold import Cut
 from butfor.rules import Allowed
 from butfor.situation import Situation
 
@@ -42,8 +42,8 @@ class Bracket:
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """A bracket per person of the situation, for the labels that `psi` allows; None if there is no proof for the model
     or for these labels."""
-    kind, cut = _proven_by(situation.model), situation.table.cut
-    if cut is not None and (not cut.fixed or kind is PartVotes):
+    kind, decision = _proven_by(situation.model), situation.table.decision
+    if decision.has_cut and (decision.moves or kind is PartVotes):
         return None  # a cut that moves with the flips, or one through a share of the parts' votes
     return None if kind is None else PROVERS[kind](situation, psi)
 
@@ -101,9 +101,9 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     if situation.table.multiclass:
         return _moved(situation, psi)
     near, weights = require(situation.model, Neighbours).neighbours(situation.people)
-    labels, cut = situation.table.zero_one[near], situation.table.cut
+    labels, decision = situation.table.zero_one[near], situation.table.decision
     asked = zip(situation.predictions, near, weights, labels, psi, strict=True)
-    return [_vote(*each) if cut is None else _vote_share(cut, *each) for each in asked]
+    return [_vote_share(decision, *each) if decision.has_cut else _vote(*each) for each in asked]
 
 
 def _vote(decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask) -> Bracket:
@@ -118,16 +118,16 @@ def _vote(decided: int, near: NDArray[np.int64], weights: Array, labels: Array, 
 
 
 def _vote_share(
-    cut: Cut, decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask
+    decision: Decision, decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask
 ) -> Bracket:
     """The same with a threshold: the cut's label wins from a share of the votes on."""
     own = [k for k in np.argsort(-weights, kind="stable") if labels[k] == decided and allowed[near[k]]]
     moved, total = np.cumsum(weights[own]), weights.sum()
-    votes, towards = weights @ (labels == cut.label), 1 if decided != cut.label else -1
+    votes, towards = weights @ (labels == decision.label), 1 if decided != decision.label else -1
     shares = (votes + towards * moved) / total
-    margins = towards * (shares - cut.at)
+    margins = towards * (shares - decision.at)
     if float(total).is_integer():  # else they were rounded, and what looks like a tie may be none
-        margins = np.where((shares >= cut.at) == (towards == 1), 1.0, -1.0)
+        margins = np.where((shares >= decision.at) == (towards == 1), 1.0, -1.0)
     return _fewest(near[own], margins, allowed, "votes of the neighbours", TIE)
 
 
@@ -138,9 +138,9 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """The same models with more than two classes. A flip moves a fixed weight from the score of the decided class to
     that of the new label, so the heaviest labels are the fewest. If ψ allows rows with other labels, nothing is
     proven."""
-    table, decision_split = situation.table, situation.table.decision_split
-    assert decision_split is not None
-    if decision_split.decided is None or (psi.masks & (table.codes != decision_split.decided)).any():
+    table, decided = situation.table, situation.table.decision.decided
+    towards, new_code = situation.table.decision.towards, situation.table.new_codes[0]
+    if decided is None or towards is None or (psi.masks & (table.codes != decided)).any():
         return None
     alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
     voting = situation.model.capability(Neighbours)
@@ -160,12 +160,12 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
         rows = _heaviest(weight, allowed)
         moved = np.cumsum(np.maximum(weight[rows], 0.0))
         after = np.repeat(score[None], len(rows), axis=0)
-        after[:, decision_split.decided] -= moved
-        after[:, decision_split.new[0]] += moved
-        margins = after[:, decision_split.towards].max(axis=1) - after[:, ~decision_split.towards].max(axis=1)
+        after[:, decided] -= moved
+        after[:, new_code] += moved
+        margins = after[:, towards].max(axis=1) - after[:, ~towards].max(axis=1)
         if alike:
             first = (after > after.max(axis=1, keepdims=True) - SLACK).argmax(axis=1)
-            margins = np.where(decision_split.towards[first], 1.0, -1.0)
+            margins = np.where(towards[first], 1.0, -1.0)
         found.append(_fewest(rows, margins, allowed, "weight moved between classes"))
     return found
 

@@ -11,9 +11,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.sensitive import Sensitive, group_names, group_values
+from butfor.decide import Decision, decides_one
 from butfor.errors import SettingError, nearest
-from butfor.models.decision_split import DecisionSplit, decides_one
-from butfor.models.ensemble import with_split
+from butfor.models.ensemble import audited
 from butfor.models.learner import Floats, Model, Table
 
 Mask = NDArray[np.bool_]
@@ -41,9 +41,10 @@ class Situation:
             some.__dict__[name] = getattr(self, name)[people]
         return some
 
-    def with_split(self, decision_split: DecisionSplit | None) -> Situation:
-        """The same with another split of the decisions."""
-        other = replace(self, model=with_split(self.model, decision_split), table=self.table.with_split(decision_split))
+    def with_decision(self, decision: Decision) -> Situation:
+        """The same, asked about other sides of the decisions."""
+        table = self.table.with_decision(decision)
+        other = replace(self, model=audited(self.model, table), table=table)
         other.__dict__["decisions"] = self.decisions
         return other
 

@@ -184,8 +184,7 @@ class Trainer:
 
     def confirmed_cut(self, flips: FlipSet) -> float:
         """The confirmed model's answer at its cut."""
-        assert self.table.cut is not None
-        return float(self.table.cut.answer_at_cut(self._confirmed[flips][len(self.people) :]))
+        return float(self.table.decision.answer_at_cut(self._confirmed[flips]))
 
     def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
         """The confirmed decisions, by number."""

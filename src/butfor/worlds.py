@@ -23,8 +23,8 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from butfor.decide import decides_one
 from butfor.errors import Stopped
-from butfor.models.decision_split import decides_one
 from butfor.models.learner import FlipSet, Floats, Table, Training
 from butfor.result.record import plain
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
@@ -194,7 +194,7 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
         ),
         rates={group: tried.rate(everyone.logits, people) for group, people in tried.groups.items()},
         accuracy=None if truth is None else float((everyone.decisions == truth).mean()),
-        limited=table.cut is not None and not table.cut.fixed,
+        limited=table.decision.moves,
     )
 
 

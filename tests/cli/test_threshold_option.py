@@ -37,8 +37,8 @@ def test_a_fixed_threshold_is_named_recorded_repeated_and_replayed(capsys, tmp_p
     assert "Decided 'good credit' at a probability of 0.80 or more: " in out
     assert "of 200 people." in out
     record = json.loads((out_dir / "audit.json").read_text())
-    assert record["run"]["threshold"]["given"] == 0.8
-    assert record["run"]["acceptance"]["people"] == 200
+    assert record["run"]["decision"]["given"] == 0.8
+    assert record["run"]["decision"]["people"] == 200
     assert tomllib.loads((out_dir / "audit.toml").read_text())["threshold"] == "0.8"
     assert "--threshold 0.8" in record["run"]["command"]
     found = pd.read_csv(out_dir / "people.csv").query("status == 'found'")
@@ -63,8 +63,8 @@ def test_places_are_those_of_all_test_rows(capsys, tmp_path):
     assert code == 0
     assert "Decided 'good credit': the best 60 % of 200 people, 120 of them, at a probability of 0." in out
     record = json.loads((tmp_path / "report" / "audit.json").read_text())
-    assert record["run"]["threshold"]["pool"] == 200
-    assert record["run"]["threshold"]["accepted"] == 120
+    assert record["run"]["decision"]["pool"] == 200
+    assert record["run"]["decision"]["accepted"] == 120
     finds = [person for person in record["people"] if person["status"] == "found"]
     assert finds
     assert all(person["counterfactual_cut"] != person["cut"] for person in finds)

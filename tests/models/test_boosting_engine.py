@@ -12,13 +12,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 from butfor import LabelAudit
+from butfor.decide import Decision
 from butfor.models import boosting_engine
 from butfor.models.boosting_engine import BoostingEngine
 from butfor.models.engines import choose_engine
 from butfor.models.joblib_engine import JoblibEngine
 from butfor.models.learner import Table, Training
 from butfor.models.sklearn import SklearnLearner
-from butfor.models.threshold import Cut
 
 # One worker compiles for all tests of this file.
 pytestmark = pytest.mark.xdist_group("boosting")
@@ -47,10 +47,10 @@ def answers(engine, learner, table):
     "settings",
     [{}, {"max_depth": 2}, {"max_leaf_nodes": 5}, {"l2_regularization": 0.7, "min_samples_leaf": 5}, {"max_iter": 150}],
 )
-@pytest.mark.parametrize("cut", [None, Cut(1, 0.8), Cut(0, 0.3)])
+@pytest.mark.parametrize("cut", [Decision(), Decision(0.8, 1, 0.8), Decision(0.3, 0, 0.3)])
 def test_answers_are_those_of_the_own_fit(settings, cut):
     table, learner = made_table(), SklearnLearner(HistGradientBoostingClassifier(**SMALL | settings))
-    table = replace(table, cut=cut)
+    table = replace(table, decision=cut)
     (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(2), JoblibEngine(1)))
     assert name == "boosting"
     assert len(np.unique(own[:, 0])) > 1

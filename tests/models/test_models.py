@@ -175,7 +175,7 @@ def test_a_threshold_of_ones_own_is_where_the_line_is():
     table = Table(numeric[:ROWS], y[:ROWS])
     for threshold in (0.2, 0.5, 0.8):
         learner = SklearnLearner(FixedThresholdClassifier(LogisticRegression(), threshold=threshold))
-        cut = replace(table, cut=learner.cut(table))
+        cut = replace(table, decision=learner.own_cut(table))
         decided = learner.given.fit(numeric[:ROWS], y[:ROWS]).predict(numeric[ROWS:])
         logits = cut.margins(learner.fit(cut, cut.labels()).logits(numeric[ROWS:]))
         assert np.array_equal(logits > 0, decided == 1)

@@ -19,8 +19,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import butfor
+from butfor.decide import NEAR, Decision, log_odds, parse_threshold
 from butfor.errors import ReplayError, SettingError
-from butfor.models.threshold import NEAR, Cut, log_odds, parse_threshold
 
 ROWS, PEOPLE = 120, 60
 USUAL = {"fresh_seeds": 0, "members": 1, "budget": 4, "phi": "everyone"}
@@ -53,12 +53,9 @@ def audited(credit, model, threshold=0.5, adverse="no", pool=True, **more):
 
 
 def test_a_probability_its_text_or_a_share():
-    assert parse_threshold(0.8).probability == parse_threshold("0.8").probability == 0.8
-    assert parse_threshold("Top  12.5 %") == parse_threshold("top 12.5%")
-    assert parse_threshold("top 20%").share == 0.2
-    assert parse_threshold("top 20%").given == "top 20%"
-    assert parse_threshold(0.5).usual
-    assert not parse_threshold("top 50%").usual
+    assert parse_threshold(0.8) == parse_threshold("0.8") == (0.8, None)
+    assert parse_threshold("Top  12.5 %") == parse_threshold("top 12.5%") == (None, 0.125)
+    assert parse_threshold("top 50%") == (None, 0.5)
 
 
 @pytest.mark.parametrize(
@@ -134,7 +131,7 @@ def test_every_find_is_what_plain_scikit_learn_decides(name, threshold, adverse,
     good = "yes" if adverse == "no" else "no"
     before = favours(model, X, y, people, good, threshold)
     assert np.array_equal(audit.predict(people) == good, before)
-    facts = audit.fitted_.cut_facts
+    facts = audit.fitted_.decision_facts(audit.fitted_.decide(people))
     assert (facts.given, facts.probability, facts.share) == (threshold, pytest.approx(threshold), None)
     assert (facts.pool, facts.accepted, facts.ties) == (PEOPLE, before.sum(), 0)
     nearest = np.argsort(np.abs(audit.model_.logits(people)))[: 6 if name in FAST else 1]
@@ -181,7 +178,7 @@ def test_a_tie_is_on_the_favourable_side(credit):
 
 @given(st.floats(1e-6, 1 - 1e-6), st.integers(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=9))
 def test_answers_are_on_the_side_that_a_comparison_says(at, label, shares):
-    cut, near = Cut(label, at), [math.nextafter(at, 0), at, math.nextafter(at, 1)]
+    cut, near = Decision(at, label, at), [math.nextafter(at, 0), at, math.nextafter(at, 1)]
     scores = np.array([*shares, *near])
     margins = cut.margins(cut.agreeing(cut.sign * log_odds(scores), scores >= at))
     assert np.array_equal(margins > 0, (scores >= at) == (label == 1))
@@ -283,7 +280,7 @@ def test_the_best_have_a_place_whichever_model_was_trained(model, adverse, credi
     audit = audited(credit, model, "top 20%", adverse)
     before = accepted(model, X, y, people, people, good, 12)
     assert np.array_equal(audit.predict(people) == good, before)
-    facts = audit.fitted_.cut_facts
+    facts = audit.fitted_.decision_facts(audit.fitted_.decide(people))
     assert (facts.given, facts.share, facts.pool, facts.accepted) == ("top 20%", 0.2, PEOPLE, before.sum())
     assert (facts.probability is None) == (not hasattr(model, "predict_proba"))
     assert bool(facts.ties) == (facts.accepted > 12) == isinstance(model, KNeighborsClassifier)
@@ -319,13 +316,13 @@ def test_a_record_of_places_is_replayed_with_those_who_competed(credit):
     assert butfor.replay(record, audit.table_).agrees
     with pytest.raises(ReplayError, match="the top 20% of 60 people, whom it does not include"):
         butfor.replay(record, butfor.Table(X, y))
-    record["run"]["threshold"]["accepted"] = 13
-    assert butfor.replay(record, audit.table_).differs == ("run.threshold.accepted is 13, but should be 12",)
+    record["run"]["decision"]["accepted"] = 13
+    assert butfor.replay(record, audit.table_).differs == ("run.decision.accepted is 13, but should be 12",)
 
 
 def test_categories_stay_categories_beside_the_pool():
     X = pd.DataFrame({"kind": pd.Categorical(["a", "b", "c"])})
-    table = replace(butfor.Table(X, pd.Series([0, 1, 1])), cut=Cut(1, places=1, pool=X))
+    table = replace(butfor.Table(X, pd.Series([0, 1, 1])), decision=Decision("top 30%", 1, places=1, pool=X))
     asked = table.with_pool(pd.DataFrame({"kind": pd.Categorical(["b"])}))
     assert asked["kind"].dtype == X["kind"].dtype
     assert list(asked["kind"]) == ["b", "a", "b", "c"]
@@ -334,12 +331,12 @@ def test_categories_stay_categories_beside_the_pool():
 def test_ties_for_the_last_place_are_counted():
     pool = pd.DataFrame({"x": range(6)})
     scores = np.array([[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]])
-    found = Cut(1, places=2, pool=pool).divide(scores)
+    found = Decision("top 30%", 1, places=2, pool=pool).divide(scores)
     assert list(found.cut[:3]) == [3.0, 4.5, 0.0]
     assert np.isnan(found.cut[3])
     assert list(found.accepted[:3]) == [4, 2, 6]
     assert list(found.ties[:3]) == [3, 0, 6]
-    lowest = Cut(0, places=2, pool=pool)
+    lowest = Decision("top 30%", 0, places=2, pool=pool)
     assert list(lowest.margins(np.hstack([[[0.0, 9.0]], -scores[1:2]]))[0] > 0) == [True, True]
     assert list(lowest.margins(np.hstack([[[-5.0, -4.4]], -scores[1:2]]))[0] > 0) == [False, True]
 

@@ -4,9 +4,8 @@ import math
 
 import pytest
 
+from butfor.decide import DecisionFacts
 from butfor.result.threshold import (
-    Acceptance,
-    ThresholdFacts,
     alike_sentence,
     course,
     cut_sentence,
@@ -68,32 +67,32 @@ def test_shares_are_not_rounded_to_nobody_or_everybody(share, text):
     assert share_in_words(share) == text
 
 
-def cut(facts, seen=None) -> str:
-    return cut_sentence(facts, seen, "no")
+def cut(**facts) -> str:
+    return cut_sentence(DecisionFacts(**facts), "no")
 
 
 def test_the_cut_in_a_sentence():
-    seen, fixed = Acceptance(476, 295, 0.88, True), ThresholdFacts(given=0.8, probability=0.8)
-    assert cut(fixed, seen) == "Decided 'no' at a probability of 0.80 or more: 62 % of 476 people."
-    assert cut(fixed) == cut(fixed, Acceptance(1, 1, 0.88, True)) == "Decided 'no' at a probability of 0.80 or more."
-    own = ThresholdFacts(given=None, probability=0.31)
-    assert cut(own) == "Decided 'no' at a probability of 0.31 or more, the model's own threshold."
-    assert cut(None, seen) == "Decided 'no': 62 % of 476 people (training labels: 88 %)."
-    assert not cut(None)
+    seen, fixed = {"people": 476, "favoured": 295, "recorded": 0.88}, {"given": 0.8, "cut": True, "probability": 0.8}
+    assert cut(**fixed, **seen) == "Decided 'no' at a probability of 0.80 or more: 62 % of 476 people."
+    assert cut(**fixed) == cut(**fixed, people=1) == "Decided 'no' at a probability of 0.80 or more."
+    own = "Decided 'no' at a probability of 0.31 or more, the model's own threshold."
+    assert cut(given=None, cut=True, probability=0.31) == own
+    assert cut(**seen) == "Decided 'no': 62 % of 476 people (training labels: 88 %)."
+    assert not cut()
 
 
 def test_a_moving_cut_in_a_sentence():
-    top = ThresholdFacts(given="top 20%", probability=0.331, share=0.2, pool=476, accepted=97, ties=3)
-    assert cut(top) == (
+    top = {"given": "top 20%", "cut": True, "share": 0.2, "pool": 476}
+    assert cut(**top, probability=0.331, accepted=97, ties=3) == (
         "Decided 'no': the best 20 % of 476 people, 97 of them, at a probability of 0.33 or more. 3 tie for "
         "the last place and all get one."
     )
-    bare = ThresholdFacts(given="top 20%", share=0.2, pool=476, accepted=95)
-    assert cut(bare) == "Decided 'no': the best 20 % of 476 people, 95 of them."
+    assert cut(**top, accepted=95) == "Decided 'no': the best 20 % of 476 people, 95 of them."
 
 
-def alike(accepted=1046, recorded=0.82, facts=None, command=True, by_half=True) -> str:
-    return alike_sentence(facts, Acceptance(1046, accepted, recorded, by_half), "no", "yes", command)
+def alike(favoured=1046, recorded=0.82, command=True, **facts) -> str:
+    facts = DecisionFacts(people=1046, favoured=favoured, recorded=recorded, **facts)
+    return alike_sentence(facts, "no", "yes", command)
 
 
 def test_everybody_decided_alike_and_the_way_out():
@@ -105,13 +104,13 @@ def test_everybody_decided_alike_and_the_way_out():
         "At 0.5 this model decides 'yes' about all 1046 people. Of the training labels, 12 % are 'no': "
         'try `threshold="top 12%"`.'
     )
-    assert alike(by_half=False).startswith("This model decides 'no'")
-    assert alike(facts=ThresholdFacts(given=0.9, probability=0.9)).startswith("At 0.9 this model")
-    assert alike(facts=ThresholdFacts(given=None, probability=0.9)).startswith("This model")
+    assert alike(given=None).startswith("This model decides 'no'")
+    assert alike(given=0.9, cut=True, probability=0.9).startswith("At 0.9 this model")
+    assert alike(given=None, cut=True, probability=0.9).startswith("This model")
 
 
 def test_few_people_or_two_decisions_are_no_reason_to_say_so():
-    assert Acceptance(1046, 1046, 0.82, True).alike
-    assert Acceptance(1046, 0, 0.82, True).alike
-    assert not Acceptance(1046, 1045, 0.82, True).alike
-    assert not Acceptance(3, 3, 0.82, True).alike
+    assert DecisionFacts(people=1046, favoured=1046).alike
+    assert DecisionFacts(people=1046, favoured=0).alike
+    assert not DecisionFacts(people=1046, favoured=1045).alike
+    assert not DecisionFacts(people=3, favoured=3).alike

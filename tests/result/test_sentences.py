@@ -5,13 +5,13 @@ from dataclasses import replace
 import pytest
 
 from butfor.data.labels import label_names
+from butfor.decide import DecisionFacts
 from butfor.errors import plural
 from butfor.result.fresh import FreshSeeds
 from butfor.result.labels import TrainingLabel, expectation
 from butfor.result.person import Flip, Person
 from butfor.result.population import Population
 from butfor.result.run import Data, Run
-from butfor.result.threshold import ThresholdFacts
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard, World
 
@@ -85,7 +85,7 @@ def test_scores_are_probabilities_of_the_favourable_label_and_margins_stay_margi
     margins = replace(RUN, log_odds=False)
     assert verdict(margins, **found).course_in_words == "margin +0.50 → −0.20"
     assert margins.measure == "margin"
-    at_80 = replace(RUN, threshold=ThresholdFacts(given=0.8, probability=0.8))
+    at_80 = replace(RUN, decision=DecisionFacts(given=0.8, cut=True, probability=0.8))
     assert at_80.score_of(0.0) == pytest.approx(0.8)
 
 

@@ -21,9 +21,9 @@ from sklearn.svm import SVC
 
 import butfor
 from butfor.cli import main
+from butfor.decide import Decision
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.ledger import Ledger
-from butfor.models.decision_split import DecisionSplit
 from butfor.models.joblib_engine import JoblibEngine
 from butfor.worlds import draw_world
 
@@ -184,14 +184,14 @@ def test_single_flips_agree_with_brute_force(towards):
 def test_the_margin_is_above_zero_exactly_where_the_decision_is_another():
     rng = np.random.default_rng(0)
     scores = rng.normal(size=(300, 5)).astype(np.float32)
-    away = DecisionSplit.away_from(2, 4, 5, 1)
-    to = DecisionSplit.of(2, 4, 5, 1)
-    sides = DecisionSplit.between(np.array([False, True, False, True, False]), rng.integers(0, 5, 300), scores)
+    away = Decision.away_from(2, 4, 5, 1)
+    to = Decision.only(2, 4, 5, 1)
+    sides = Decision.between(np.array([False, True, False, True, False]), rng.integers(0, 5, 300), scores)
     decided = scores.argmax(axis=1)
-    assert np.array_equal(away.margins(scores) > 0, decided != 2)
-    assert np.array_equal(to.margins(scores) > 0, decided == 4)
-    assert np.array_equal(sides.margins(scores) > 0, np.isin(decided, [1, 3]))
-    assert np.allclose((sides.contrast(scores) * scores).sum(1), sides.margins(scores))
+    assert np.array_equal(away.margins(scores.ravel()) > 0, decided != 2)
+    assert np.array_equal(to.margins(scores.ravel()) > 0, decided == 4)
+    assert np.array_equal(sides.margins(scores.ravel()) > 0, np.isin(decided, [1, 3]))
+    assert np.allclose((sides.contrast(scores) * scores).sum(1), sides.margins(scores.ravel()))
 
 
 @pytest.mark.parametrize(
@@ -257,9 +257,9 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
     audit = butfor.LabelAudit(preprocessed(X, model), rank="influence", budget=3).fit(
         X, y, sensitive_features="cellar", adverse="barbera"
     )
-    some, decision_split = X.iloc[[5, 70, 150]], audit.table_.decision_split
+    some, decision = X.iloc[[5, 70, 150]], audit.table_.decision
     predicted = audit.model_.flip_effects(audit.table_, some)
-    contrast, scores = decision_split.contrast(audit.model_.scores(some)), audit.model_.scores(some)
+    contrast, scores = decision.contrast(audit.model_.scores(some)), audit.model_.scores(some)
     rows = np.arange(0, 178, 11)
     real = []
     for row in rows:
@@ -431,7 +431,7 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
     ledger, table, people = Ledger(tmp_path / "other"), audit.table_, wine()[0].iloc[:2]
     pages = [
         ledger.page(
-            audit.learner_, table.with_split(DecisionSplit.away_from(0, new, 3, table.n)), people, JoblibEngine(1)
+            audit.learner_, table.with_decision(Decision.away_from(0, new, 3, table.n)), people, JoblibEngine(1)
         ).key
         for new in (1, 2, 1)
     ]

@@ -14,9 +14,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.decide import Decision
 from butfor.errors import SettingError
 from butfor.models.learner import Advance, C, Floats, Learner, Model, Numbers, Table
-from butfor.models.threshold import Cut
 
 if TYPE_CHECKING:
     from butfor.encode import TableEncoder
@@ -185,7 +185,7 @@ class Scored:
         """Whether it has its own threshold, fixed or tuned."""
         raise NotImplementedError
 
-    def cut(self, table: Table) -> Cut | None:
+    def own_cut(self, table: Table) -> Decision | None:
         """Its threshold, if it is fixed."""
         raise NotImplementedError
 

@@ -1,4 +1,4 @@
-"""Models made of others: an ensemble of seeds, a model of more than two classes with a split, one with a cut.
+"""Models made of others: an ensemble of seeds, and a model as an audit looks at it.
 
 An ensemble is several trainings of one learner that differ only in the seed; their mean logit decides. A single
 network's verdict is about its labels and its seed, the mean over seeds about the labels. Code that trains many
@@ -16,12 +16,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.decide import Decision
 from butfor.errors import SettingError, TableError
 from butfor.models import capabilities as can
 from butfor.models.capabilities import MEMBERS, members_of, require, unpack
-from butfor.models.decision_split import DecisionSplit
 from butfor.models.learner import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
-from butfor.models.threshold import Cut
 
 if TYPE_CHECKING:
     from butfor.models.joblib_engine import JoblibEngine
@@ -140,99 +139,87 @@ class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
         ]
 
 
-class MarginModel(Model, can.Linear, can.Pulls, can.Members):
-    """A model of more than two classes whose logit is the margin of a decision split; its abilities are about that
-    margin."""
+class Audited(Model, can.Linear, can.Pulls, can.Members):
+    """A trained model as an audit looks at it: its logits are margins of the decision, measured from the model's cut or
+    between two sides of more than two classes; its abilities are about that margin. `at_cut`: the model's answer at its
+    cut. With limited places a flip also moves the cut. Effects of flips ignore that: with it, a search found no more
+    and no smaller sets."""
 
-    def __init__(self, model: Model, decision_split: DecisionSplit) -> None:
-        self.model, self.decision_split = model, decision_split
+    def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
+        self.model, self.decision, self.at_cut = model, decision, at_cut
 
     def capability(self, kind: type[C]) -> C | None:
         inner = self.model.capability(kind)
-        if kind is can.Differentiable and isinstance(inner, can.Differentiable):
+        if kind is can.Differentiable and isinstance(inner, can.Differentiable) and self._sided:
             network = copy(inner)
-            network.rows = replace(inner.rows, flipped=self.decision_split.new, towards=self.decision_split.towards)
+            network.rows = replace(inner.rows, flipped=self.decision.new, towards=self.decision.towards)
             return network
         return inner if inner is None else super().capability(kind) or inner
 
+    @property
+    def _sided(self) -> bool:
+        return self.decision.towards is not None
+
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self.decision_split.margins(self.model.scores(people))
+        answers = self.model.scores(people).ravel() if self._sided else self.model.logits(people)
+        return self.decision.margins(answers, self.at_cut)
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
 
     @property
     def members(self) -> Sequence[Model]:
-        return tuple(MarginModel(member, self.decision_split) for member in members_of(self.model))
+        return tuple(Audited(member, self.decision, self.at_cut) for member in members_of(self.model))
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        return pulls_of(self.model, people, self._contrast(people)) if len(people) else []
+        """Measured from the cut; None if they do not add up to the score, as with calibrated probabilities."""
+        if self._sided:
+            return pulls_of(self.model, people, self._contrast(people)) if len(people) else []
+        pulled, answers = pulls_of(self.model, people), self.model.logits(people)
+        if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
+            return None
+        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulled]
 
     @property
     def exact(self) -> bool:
         return require(self.model, can.Linear).exact
 
     def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
-        contrast = self._contrast(people) if contrast is None else contrast
+        contrast = self._contrast(people) if contrast is None and self._sided else contrast
         return require(self.model, can.Linear).flip_effects(table, people, contrast)
 
     def _contrast(self, people: pd.DataFrame) -> Floats:
-        return self.decision_split.contrast(self.model.scores(people))
+        return self.decision.contrast(self.model.scores(people))
 
 
-class CutModel(Model, can.Pulls, can.Members):
-    """A model whose logits are measured from a cut; `at_cut` is its answer there. With limited places a flip also moves
-    the cut. Effects of flips ignore that: with it, a search found no more and no smaller sets."""
+def audited(model: Model, table: Table) -> Model:
+    """The model as audited on a table: by the table's decision, if that is not the model's own."""
+    model, decision = unaudited(model), table.decision
+    if not decision.has_cut:
+        return model if decision.towards is None else Audited(model, decision)
+    pool = table.X.iloc[:0] if decision.pool is None else decision.pool
+    at_cut = float(decision.answer_at_cut(table.answers(model, pool)))
+    if not np.isfinite(at_cut):
+        raise TableError(
+            "The model's scores for the pool are infinite or not numbers: check the pool for outlying numbers."
+        )
+    return Audited(model, decision, at_cut)
 
-    def __init__(self, model: Model, cut: Cut, at_cut: float) -> None:
-        self.model, self.cut, self.at_cut = model, cut, at_cut
 
-    def at_cut_probability(self, label: int) -> float | None:
-        """The probability of a label at the cut."""
-        return self.cut.score(self.at_cut, label) if self.cut.by_probability else None
+def unaudited(model: Model) -> Model:
+    """The model itself, without a decision around it."""
+    return model.model if isinstance(model, Audited) else model
 
-    def capability(self, kind: type[C]) -> C | None:
-        inner = self.model.capability(kind)
-        return inner if inner is None else super().capability(kind) or inner
 
-    def logits(self, people: pd.DataFrame) -> Floats:
-        return self.cut.from_cut(self.model.logits(people), self.at_cut)
-
-    @property
-    def members(self) -> Sequence[Model]:
-        return tuple(CutModel(member, self.cut, self.at_cut) for member in members_of(self.model))
-
-    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        """Measured from the cut; None if they do not add up to the score, as with calibrated probabilities."""
-        pulled, answers = pulls_of(self.model, people), self.model.logits(people)
-        if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
-            return None
-        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulled]
+def at_cut_of(model: Model) -> float:
+    """A model's answer at its cut, 0 without one."""
+    return model.at_cut if isinstance(model, Audited) else 0.0
 
 
 def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
     """`Pulls.pulls`; None if the model has none."""
     able = model.capability(can.Pulls)
     return None if able is None else able.pulls(people, contrast)
-
-
-def with_split(model: Model, decision_split: DecisionSplit | None) -> Model:
-    """The model with a split of its decisions; a model of two classes is unchanged."""
-    inside = model.model if isinstance(model, MarginModel) else model
-    return inside if decision_split is None else MarginModel(inside, decision_split)
-
-
-def with_cut(model: Model, table: Table) -> Model:
-    """The model as audited: measured from the table's cut, if there is one."""
-    if table.cut is None:
-        return model
-    pool = table.X.iloc[:0] if table.cut.pool is None else table.cut.pool
-    at_cut = float(table.cut.answer_at_cut(table.answers(model, pool)))
-    if not np.isfinite(at_cut):
-        raise TableError(
-            "The model's scores for the pool are infinite or not numbers: check the pool for outlying numbers."
-        )
-    return CutModel(model, table.cut, at_cut)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:

@@ -24,9 +24,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.labels import MOST_CLASSES
+from butfor.decide import ONE_HALF, Decision, decides_one
 from butfor.errors import SettingError, TableError, listed
-from butfor.models.decision_split import DecisionSplit, decides_one
-from butfor.models.threshold import Cut
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
@@ -62,10 +61,9 @@ class Table:
     whole : (X, y, positions, positions, weight, cluster), optional
         If rows were set aside: the given table, the positions of the training rows in it and of those set aside, and
         the weights and clusters of all.
-    decision_split : DecisionSplit, optional
-        With more than two labels: the label after a flip, and which labels count as 1.
-    cut : Cut, optional
-        The threshold between two labels, if it is not one half.
+    decision : Decision, optional
+        The threshold between two labels, one half if not given; with more than two labels, which count as 1 and what a
+        flip gives.
     cluster : array of shape (n,), optional
         Rows with the same value are about one person or household. Only the comparison of groups uses it.
     """
@@ -75,8 +73,7 @@ class Table:
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
     whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = None
-    decision_split: DecisionSplit | None = None
-    cut: Cut | None = None
+    decision: Decision = ONE_HALF
     cluster: NDArray[np.object_] | None = None
 
     @property
@@ -117,9 +114,9 @@ class Table:
 
     def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
         """These people and, if places are limited, everyone who competes for them."""
-        if self.cut is None or self.cut.pool is None:
+        if self.decision.pool is None:
             return people
-        both = pd.concat([people, self.cut.pool])
+        both = pd.concat([people, self.decision.pool])
         kinds = {name: dtype for name, dtype in self.X.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)}
         return both.astype({name: dtype for name, dtype in kinds.items() if both[name].dtype != dtype})
 
@@ -127,11 +124,9 @@ class Table:
         """Which labels or decisions, given by number, count as 1."""
         if not self.multiclass:
             return np.asarray(codes == 1)
-        if self.decision_split is None:
-            raise SettingError(
-                "With more than two labels, give a DecisionSplit that says which count as the other decision."
-            )
-        return self.decision_split.towards[codes]
+        if self.decision.towards is None:
+            raise SettingError("With more than two labels, give a Decision that says which count as the other one.")
+        return self.decision.towards[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """Labels by number, flipped at the given positions."""
@@ -142,37 +137,31 @@ class Table:
     @cached_property
     def new_codes(self) -> NDArray[np.int64]:
         """Each label after a flip, by number."""
-        return self.decision_split.new if self.multiclass and self.decision_split else 1 - self.codes
+        return 1 - self.codes if self.decision.new is None else self.decision.new
 
     def margins(self, answers: Floats) -> Floats:
         """Logits `[… × people]` from models' answers about people `with_pool`: logits before a cut or, with more than
         two classes, scores person by person, `[… × people · classes]`."""
-        if self.cut is not None:
-            return self.cut.margins(answers)
-        split = self.decision_split if self.multiclass else None
-        return answers if split is None else split.margins(self._by_class(answers))
+        return self.decision.margins(answers)
 
     def decisions(self, answers: Floats) -> NDArray[np.int64]:
         """The decisions, by number, from the same answers."""
         if not self.multiclass:
             return np.asarray(decides_one(self.margins(answers)), np.int64)
-        return np.asarray(self._by_class(answers).argmax(-1), np.int64)
+        return np.asarray(answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(-1), np.int64)
 
     def decided(self, model: Model, people: pd.DataFrame) -> NDArray[np.int64]:
         """The decisions of an audited model, whose logits are measured from the cut."""
         answers = self.answers(model, people)
         return self.decisions(answers) if self.multiclass else np.asarray(decides_one(answers), np.int64)
 
-    def _by_class(self, answers: Floats) -> Floats:
-        return answers.reshape(*answers.shape[:-1], -1, len(self.classes))
-
     @property
     def outputs(self) -> int:
         """Numbers that a model gives per person."""
         return len(self.classes) if self.multiclass else 1
 
-    def with_split(self, decision_split: DecisionSplit | None) -> Table:
-        other = replace(self, decision_split=decision_split)
+    def with_decision(self, decision: Decision) -> Table:
+        other = replace(self, decision=decision)
         other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
         return other
 

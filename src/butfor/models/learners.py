@@ -7,12 +7,14 @@ from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from sklearn.base import clone
 
+from butfor.decide import USUAL, Decision, parse_threshold, places_of
 from butfor.errors import LearnerError, ReplayError, SettingError, listed
 from butfor.machine import load, single_threaded
 from butfor.models import describe
-from butfor.models.capabilities import Reproducible
+from butfor.models.capabilities import Reproducible, Scored
 from butfor.models.ensemble import Ensemble
 from butfor.models.learner import Learner, MakesLearner, Model, Table
 from butfor.models.sklearn import SklearnLearner, check_classifier, is_seed
@@ -82,6 +84,35 @@ def learner_for_replay(model: Any, record: dict[str, Any], random_state: int = 0
     check_classifier(model)
     encoder = describe.rebuild(record["encoder"])
     return SklearnLearner(_with_seeds(model, random_state), encoder, record["torch_seed"])
+
+
+def decision_of(
+    threshold: Any, learner: Learner, table: Table, adverse: int | None, pool: pd.DataFrame | None
+) -> Decision:
+    """The decision by a user's threshold or, at one half, the model's own. `adverse`: the label by number that people
+    would rather not have; the other one is decided on and above the threshold."""
+    probability, share = parse_threshold(threshold)
+    given = probability if share is None else f"top {100 * share:g}%"
+    own, named = learner if isinstance(learner, Scored) else None, f"threshold={given!r}"
+    if probability == USUAL:
+        return Decision() if own is None else own.own_cut(table) or Decision()
+    if own is not None and own.has_threshold:
+        raise SettingError(f"{named}: the model has its own threshold; leave out one of them.")
+    if table.multiclass:
+        raise SettingError(
+            f"{named}: with {len(table.classes)} labels the one with the highest score wins; leave threshold out, or "
+            "group the labels into two."
+        )
+    by_probability = own is None or own.has_probabilities
+    label = 1 if adverse is None else 1 - adverse
+    if share is not None:
+        return Decision(given, label, None, by_probability, places_of(share, named, pool), pool)
+    if not by_probability:
+        raise SettingError(
+            f"{named}: {learner.name} gives no probabilities. Give a share of people instead, such as "
+            "threshold='top 20%', or wrap the model in sklearn.calibration.CalibratedClassifierCV."
+        )
+    return Decision(given, label, probability)
 
 
 def few_threads(table: Table) -> AbstractContextManager[object]:

@@ -75,10 +75,7 @@ class LinearEngine(Engine):
 
 def _at_cut(table: Table, before: Array) -> float:
     """The model's answer at which its decision changes."""
-    cut = table.cut
-    if cut is None:
-        return 0.0
-    return float(cut.answer_at_cut(before if cut.pool is None else before[-len(cut.pool) :]))
+    return float(table.decision.answer_at_cut(before))
 
 
 def _sums(model: SklearnModel, table: Table, people: pd.DataFrame) -> Bound:

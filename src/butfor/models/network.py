@@ -288,10 +288,9 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
 
     def rows(self, table: Table) -> Rows:
         """The encoded rows with their labels."""
-        data, split = self.encoded(table), table.decision_split if table.multiclass else None
-        sides = (None, None) if split is None else (split.new, split.towards)
+        data, decision = self.encoded(table), table.decision
         arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
-        return Rows(*arrays, len(table.classes), *sides)
+        return Rows(*arrays, len(table.classes), decision.new, decision.towards)
 
 
 class _Encoded(EncodedTable):

@@ -18,6 +18,7 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
+from butfor.decide import CLIP, Decision
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.machine import GENERATOR
@@ -35,7 +36,6 @@ from butfor.models.steps import (
     without_threshold,
     work_of_fit,
 )
-from butfor.models.threshold import CLIP, Cut
 
 NUMBERED_LABELS = ("xgboost", "skorch")
 """Libraries whose classifiers need labels 0, 1, …"""
@@ -115,7 +115,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
                 )
             if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
-            return SklearnModel(estimator, data, self.values(table), shared, table.cut)
+            return SklearnModel(estimator, data, self.values(table), shared, table.decision)
         except ButforError:
             raise
         except Exception as error:  # the model's own code may raise anything
@@ -129,7 +129,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
     def has_threshold(self) -> bool:
         return self._threshold is not None or isinstance(last_step(self.estimator), TunedThresholdClassifierCV)
 
-    def cut(self, table: Table) -> Cut | None:
+    def own_cut(self, table: Table) -> Decision | None:
         own = self._threshold
         if own is None:
             return None
@@ -142,7 +142,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
             raise LearnerError(f"{self.name} has no predict_proba, which its FixedThresholdClassifier is set to use.")
         usual = 0.5 if by_probability else 0.0
         label = 0 if own.pos_label == table.classes[0] else 1
-        return Cut(label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
+        return Decision(None, label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
 
     def values(self, table: Table) -> NDArray[Any]:
         """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
@@ -164,7 +164,7 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table), table.cut)
+        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table), table.decision)
 
     def reseeded(self, seed: int) -> SklearnLearner:
         again = clone(self.given).set_params(**dict.fromkeys(self._random_states(), seed))

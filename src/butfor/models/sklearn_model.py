@@ -17,12 +17,12 @@ from scipy.special import expit
 from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 
+from butfor.decide import CLIP, ONE_HALF, Decision, decides_one, log_odds
 from butfor.encode import EncodedTable
 from butfor.errors import LearnerError
 from butfor.machine import single_threaded
 from butfor.models import capabilities as can
 from butfor.models import linear
-from butfor.models.decision_split import decides_one
 from butfor.models.estimators import ThresholdedRegressor
 from butfor.models.learner import C, Floats, Model, Table, named_pulls
 from butfor.models.linear import Array
@@ -35,7 +35,6 @@ from butfor.models.steps import (
     sees_no_label,
     solved_directly,
 )
-from butfor.models.threshold import CLIP, Cut, log_odds
 
 BLOCK = 256
 """The most people per call of a model of neighbours, on one thread: with more, scikit-learn breaks ties differently."""
@@ -51,7 +50,7 @@ class SklearnModel(
     Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded, can.Margin
 ):
     """A fitted estimator, after our encoder if `data` is not None. `values`: its label for each class. `shared`: a
-    pipeline's steps before the last, if other models share them. `cut`: replaces the threshold of one half."""
+    pipeline's steps before the last, if other models share them. `decision`: if it has a cut, that decides."""
 
     def __init__(
         self,
@@ -59,9 +58,9 @@ class SklearnModel(
         data: EncodedTable | None,
         values: NDArray[Any],
         shared: EncodedTable | None = None,
-        cut: Cut | None = None,
+        decision: Decision = ONE_HALF,
     ) -> None:
-        self.estimator, self.data, self.values, self.shared, self.cut = estimator, data, values, shared, cut
+        self.estimator, self.data, self.values, self.shared, self.decision = estimator, data, values, shared, decision
         if data is not None:
             self.encoder = data.encoder
 
@@ -104,8 +103,8 @@ class SklearnModel(
 
     def logits_by(self, decider: Any, given: Any) -> Floats:
         """The logits of any fitted estimator for its input, computed as for this model."""
-        if self.cut is not None:
-            return cut_answers(self.cut, decider, given, self.values)
+        if self.decision.has_cut:
+            return cut_answers(self.decision, decider, given, self.values)
         return with_sign(_margin(decider, given), _predictions(decider, given) == self.values[1])
 
     def _highest_scores(self, decider: Any, given: Any) -> Floats:
@@ -261,7 +260,7 @@ def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
             decider, given = decider.steps[-1][1], decider[:-1].transform(given)
         cut = _tuned_cut(decider)
         answers = cut_answers(cut, decider.estimator_, given, decider.classes_)
-        return cut.from_cut(answers, cut.fixed_answer).astype(np.float64)
+        return cut.margins(answers).astype(np.float64)
     if hasattr(decider, "decision_function"):
         return _decision(decider, given)
     return np.asarray(log_odds(np.asarray(decider.predict_proba(given), np.float64)[:, -1]))
@@ -272,14 +271,14 @@ def _decision(decider: Any, given: Any) -> NDArray[np.float64]:
     return margin if margin.ndim == 1 else margin[:, -1]
 
 
-def _tuned_cut(tuned: Any) -> Cut:
+def _tuned_cut(tuned: Any) -> Decision:
     """The threshold that a classifier tuned in its own `fit`."""
     label = tuned._curve_scorer._get_pos_label()
     by_probability = tuned.response_method != "decision_function" and hasattr(tuned.estimator_, "predict_proba")
-    return Cut(0 if label == tuned.classes_[0] else 1, float(tuned.best_threshold_), by_probability)
+    return Decision(None, 0 if label == tuned.classes_[0] else 1, float(tuned.best_threshold_), by_probability)
 
 
-def cut_answers(cut: Cut, decider: Any, given: Any, values: NDArray[Any]) -> Floats:
+def cut_answers(cut: Decision, decider: Any, given: Any, values: NDArray[Any]) -> Floats:
     """Log-odds of class 1, or the decision function if the cut is on it or there are no probabilities; moved to the
     side of a fixed cut that scikit-learn decides for. `values`: the estimator's label for each class."""
     label, two = values[cut.label], len(decider.classes_) == 2
@@ -293,7 +292,7 @@ def cut_answers(cut: Cut, decider: Any, given: Any, values: NDArray[Any]) -> Flo
     else:
         answers = _decision(decider, given)
         score = cut.sign * answers
-    return cut.agreeing(answers, score >= cut.at) if cut.fixed else answers.astype(np.float32)
+    return answers.astype(np.float32) if cut.at is None else cut.agreeing(answers, score >= cut.at)
 
 
 def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:

@@ -112,7 +112,7 @@ def _explaining(p: Population) -> str:
 
 def _people_given(p: Population) -> int:
     """The number of people, examined or not."""
-    return p.run.acceptance.people if p.run.acceptance else len(p)
+    return p.run.decision.people if p.run.decision else len(p)
 
 
 def _why(p: Population) -> Markup:

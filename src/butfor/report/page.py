@@ -26,9 +26,9 @@ from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
 from butfor._version import __version__
+from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
 from butfor.files import make_folder, on_disk, save_text
-from butfor.models.decision_split import decides_one
 from butfor.report import charts, overview, people, summary
 from butfor.report.groups import explaining, labels_table, rate, slices_table
 from butfor.report.text import short, shown

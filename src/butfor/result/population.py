@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, overload
 import pandas as pd
 
 from butfor.data.sensitive import in_order
+from butfor.decide import decides_one
 from butfor.errors import plural
 from butfor.files import save
-from butfor.models.decision_split import decides_one
 from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
 from butfor.result.groups import Performance
@@ -131,10 +131,10 @@ class Population(Sequence[Verdict]):
     def advice(self) -> str:
         """That another threshold is needed: nearly everybody gets the favourable decision, so that hardly anybody is
         audited. Empty if not."""
-        seen, asked, few = self.run.acceptance, len(self.eligible), SMALL_GROUP
+        seen, asked, few = self.run.decision, len(self.eligible), SMALL_GROUP
         if self.run.alike or not self.run.adverse or seen is None or asked >= few or min(len(self), seen.people) < few:
             return self.run.alike
-        rare = seen.accepted > (1 - RARE) * seen.people and self.run.other_threshold
+        rare = seen.favoured > (1 - RARE) * seen.people and self.run.other_threshold
         return f"Only {plural(asked, 'person is', 'people are')} audited. {rare}" if rare else ""
 
     @property

@@ -7,12 +7,13 @@ from dataclasses import dataclass, field, fields
 from typing import Any, Self
 
 from butfor.data.check import Concern
+from butfor.decide import USUAL, DecisionFacts
 from butfor.names import Names
 from butfor.result.groups import Performance
 from butfor.result.person import Cell
 from butfor.result.record import Whole, builtins_of
 from butfor.result.reviewed import Reviewed
-from butfor.result.threshold import USUAL, Acceptance, ThresholdFacts, alike_sentence, cut_sentence, score, shown_at
+from butfor.result.threshold import alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import Compared, Standards
 from butfor.standard.slices import kept
@@ -134,8 +135,8 @@ class Run(Whole):
     towards: str | None = None
     reference: dict[str, str] = field(default_factory=dict)
     """By attribute the group that others are compared with; without one, with all others."""
-    acceptance: Acceptance | None = None
-    """How many decisions are favourable; None with more than two labels."""
+    decision: DecisionFacts | None = None
+    """Where the cut is and how many decisions are favourable; None with more than two labels."""
     learner: dict[str, Any]
     learner_name: str = "a model"
     seeded: bool
@@ -151,8 +152,6 @@ class Run(Whole):
     fresh_seeds: int
     seed_ranges: SeedRanges | None = None
     random_state: int = 0
-    threshold: ThresholdFacts | None = None
-    """None means one half."""
     log_odds: bool = False
     """Whether logits are log-odds, so that they can be shown as probabilities."""
     stop: StopLimits | None = None
@@ -192,6 +191,11 @@ class Run(Whole):
         """The favourable decision. Without an adverse label it is the second of two labels; with more it is empty."""
         first, second = map(" or ".join, self.sides)
         return first if " or ".join(self.adverse) == second else second
+
+    @property
+    def threshold(self) -> DecisionFacts | None:
+        """The cut, if it is another than one half."""
+        return self.decision if self.decision and self.decision.cut else None
 
     @property
     def measure(self) -> str:
@@ -240,20 +244,20 @@ class Run(Whole):
         """Where the cut is and how many decisions are favourable, in a sentence; empty if `alike` says it."""
         if self.threshold is None and self.alike:
             return ""
-        return cut_sentence(self.threshold, self.acceptance, self.favourable)
+        return cut_sentence(self.decision, self.favourable) if self.decision else ""
 
     @property
     def alike(self) -> str:
         """That everybody gets the same decision, and what to do; empty if they do not."""
-        return self.other_threshold if self.acceptance and self.acceptance.alike else ""
+        return self.other_threshold if self.decision and self.decision.alike else ""
 
     @property
     def other_threshold(self) -> str:
         """How often the model decides favourably, and which threshold would do so as often as the training labels."""
-        if self.acceptance is None or self.cut_moves:
+        if self.decision is None or self.cut_moves:
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
-        return alike_sentence(self.threshold, self.acceptance, self.favourable, other, bool(self.command))
+        return alike_sentence(self.decision, self.favourable, other, bool(self.command))
 
 
 def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:

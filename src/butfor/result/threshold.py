@@ -4,58 +4,22 @@ that label is the decision."""
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 
-from butfor.result.record import Whole
+from butfor.decide import FEWEST, USUAL, DecisionFacts
 from butfor.words import percent
 
 MOST_DIGITS = 6
-FEWEST = 10
-"""Of fewer people, the share accepted means little."""
 CLIP = 1e-15
-USUAL = 0.5
-"""The default cut, which is not shown."""
 
 
-@dataclass(frozen=True, kw_only=True)
-class ThresholdFacts(Whole):
-    """A threshold other than one half. `given`: as the user wrote it, None for the model's own. `probability`: of the
-    favourable label at the cut, None without probabilities. With places for a `share` of people, `accepted` of the
-    `pool` get one, and `ties` of them tie for the last place. With a fixed cut, the pool is the rows given beside the
-    training rows, if any."""
-
-    given: float | str | None
-    probability: float | None = None
-    share: float | None = None
-    pool: int = 0
-    accepted: int = 0
-    ties: int = 0
-
-
-@dataclass(frozen=True)
-class Acceptance(Whole):
-    """How many of the given `people` the audited model `accepted`. `recorded`: the share of favourable training labels.
-    `by_half`: whether the model's own cut is a probability of one half."""
-
-    people: int
-    accepted: int
-    recorded: float
-    by_half: bool
-
-    @property
-    def alike(self) -> bool:
-        """Whether everybody gets the same decision."""
-        return self.people >= FEWEST and self.accepted in (0, self.people)
-
-
-def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourable: str) -> str:
+def cut_sentence(facts: DecisionFacts, favourable: str) -> str:
     """Where the cut is and how many people get the favourable decision; empty if nothing is known."""
     decided = f"Decided '{favourable}'"
     share = ""
-    if seen is not None and seen.people >= FEWEST:
-        share = f": {percent(seen.accepted / seen.people)} of {seen.people} people"
-    if facts is None:
-        return f"{decided}{share} (training labels: {share_in_words(seen.recorded)} %)." if seen and share else ""
+    if facts.people >= FEWEST:
+        share = f": {percent(facts.favoured / facts.people)} of {facts.people} people"
+    if not facts.cut:
+        return f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)." if share else ""
     at = "" if facts.probability is None else f"at a probability of {shown(facts.probability)[0]} or more"
     if facts.share is not None:
         tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
@@ -65,19 +29,19 @@ def cut_sentence(facts: ThresholdFacts | None, seen: Acceptance | None, favourab
     return f"{decided} {at}{own}{share}."
 
 
-def alike_sentence(facts: ThresholdFacts | None, seen: Acceptance, favourable: str, other: str, command: bool) -> str:
+def alike_sentence(facts: DecisionFacts, favourable: str, other: str, command: bool) -> str:
     """That everybody, or nearly everybody, gets the same decision, and which threshold decides as often as the training
     labels do. `command`: whether the reader typed one."""
-    share, now = share_in_words(seen.recorded), seen.accepted / seen.people
+    share, now = share_in_words(facts.recorded), facts.favoured / facts.people
     option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
-    given = facts.given if facts else 0.5 if seen.by_half else None
-    about = f"all {seen.people}" if now in (0, 1) else f"{share_in_words(now)} % of {seen.people}"
+    about = f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
     return (
-        f"{'This' if given is None else f'At {given} this'} model decides '{favourable if seen.accepted else other}' "
-        f"about {about} people. Of the training labels, {share} % are '{favourable}': "
+        f"{'This' if facts.given is None else f'At {facts.given} this'} model decides "
+        f"'{favourable if facts.favoured else other}' about {about} people. Of the training labels, {share} % are "
+        f"'{favourable}': "
         + (
             f"try {option}."
-            if now in (0, 1) or seen.recorded < now
+            if now in (0, 1) or facts.recorded < now
             else "audit more people, or set a stricter threshold."
         )
     )

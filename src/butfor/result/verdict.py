@@ -14,9 +14,9 @@ from typing import Any
 import pandas as pd
 
 from butfor.data.labels import EQUALS
+from butfor.decide import Decision, decides_one
 from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
-from butfor.models.decision_split import DecisionSplit, decides_one
 from butfor.models.learner import Table
 from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
@@ -347,7 +347,7 @@ class Verdict(Person):
         if self.decision is not None and self.new_label is not None:
             names = self.run.label_names
             pair = names.index(self.decision), names.index(self.new_label)
-            table = table.with_split(DecisionSplit.of(*pair, len(names), table.n))
+            table = table.with_decision(Decision.only(*pair, len(names), table.n))
         X, y = table.with_flips(self.positions)
         return X.copy(), y
 

@@ -12,13 +12,13 @@ from butfor.data import Dataset
 from butfor.data.read import DATES, days_in, read_file
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
+from butfor.decide import USUAL
 from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
 from butfor.fit import fit
 from butfor.models.capabilities import set_rows_aside
 from butfor.models.ensemble import member_seeds, single_learner
 from butfor.models.learner import Table
 from butfor.models.learners import learner_for_replay, learner_of
-from butfor.models.threshold import USUAL
 from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.result.population import Population
@@ -183,8 +183,8 @@ def _also_labelled(run: Run, training: Table, data: Dataset | None) -> tuple[Any
 
 def _pool(run: Run, training: Table, data: Dataset | None) -> pd.DataFrame | None:
     """The people who compete for places: those of the table's cut, or the test rows."""
-    if run.threshold is None or training.cut is not None:
-        return None if training.cut is None else training.cut.pool
+    if run.threshold is None or training.decision.has_cut:
+        return training.decision.pool
     if data is None and run.threshold.share is not None:
         raise ReplayError(
             f"The record's threshold is the {run.threshold.given} of {run.threshold.pool} people, whom it does not "

@@ -48,7 +48,7 @@ SEARCHED = {
 """Fields that only a search knows, or that depend on each seed alone."""
 COMPARED = ("prediction", AFTER[0], *(field.name for field in fields(Person)))
 OF_GROUPS = ("sensitive", "sensitive_columns", "sensitive_bands", "blind")
-OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded", "threshold")
+OF_RUN = ("label_names", *OF_GROUPS, "budget", "members", "seeded", "decision")
 BY_SEARCH = (None, ONE_LABEL, ENUMERATION)
 """Proofs by the search itself, or none."""
 
@@ -270,10 +270,14 @@ def _unlike(
 
 
 def _run_differs(recorded: Run, now: Run, blind: bool) -> Iterator[str]:
-    if recorded.threshold is not None and now.threshold is not None and not now.threshold.pool:  # the pool is unknown
-        recorded = replace(recorded, threshold=replace(recorded.threshold, pool=0, accepted=0))
+    unknown: dict[str, Any] = {"people": 0, "favoured": 0}  # others may be asked about
+    if now.decision is not None and not now.decision.pool:
+        unknown |= {"pool": 0, "accepted": 0}
+    recorded, now = (
+        replace(run, decision=replace(run.decision, **unknown)) if run.decision else run for run in (recorded, now)
+    )
     was, real = ({name: builtins_of(getattr(run, name)) for name in OF_RUN} for run in (recorded, now))
-    yield from _unlike("run", was, real, {"threshold": CLOSE}, OF_GROUPS if blind else ())
+    yield from _unlike("run", was, real, {"decision": CLOSE}, OF_GROUPS if blind else ())
 
 
 def _verdict_differs(recorded: Verdict, now: Verdict, allowed: NDArray[np.bool_], unknown: set[str]) -> Iterator[str]:

@@ -15,17 +15,15 @@ from butfor.columns import clusters_in
 from butfor.data.check import Concern
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Sensitive
+from butfor.decide import USUAL, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import SettingError, listed
 from butfor.machine import check_random_state
-from butfor.models.capabilities import Encoded, Margin, members_of
-from butfor.models.decision_split import decides_one
+from butfor.models.capabilities import Encoded, Margin, Scored, members_of
 from butfor.models.engines import check_engine, choose_engine
-from butfor.models.ensemble import FRESH_FROM, CutModel, fresh_seeds
+from butfor.models.ensemble import FRESH_FROM, at_cut_of, fresh_seeds, single_learner, unaudited
 from butfor.models.learner import Engine, Floats, Learner, Model, Table
-from butfor.models.threshold import USUAL, parse_threshold
 from butfor.progress import Progress
 from butfor.rank import Ranking, as_ranking
-from butfor.result.threshold import ThresholdFacts
 from butfor.rules import Rule, as_phi, as_psi
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.situation import Mask, Situation
@@ -143,28 +141,37 @@ class Fitted:
         """Per training row, the probability of the other label by the standard of the other groups."""
         return self.compare(draws=0).doubt
 
-    @cached_property
-    def cut_facts(self) -> ThresholdFacts | None:
-        """The threshold, if it is not one half."""
-        cut, model, pool, threshold = self.table.cut, self.model, self.pool, parse_threshold(self.settings.threshold)
-        if cut is None:
+    def decision_facts(self, decisions: NDArray[np.int64]) -> DecisionFacts | None:
+        """Where the cut is, and how many of these decisions are favourable; None with more than two labels."""
+        if self.table.multiclass:
             return None
-        assert isinstance(model, CutModel)
-        accepted = 0 if pool is None else int((decides_one(model.logits(pool)) == self.favourable).sum())
-        return ThresholdFacts(
-            given=None if threshold.usual else threshold.given,
-            probability=model.at_cut_probability(self.favourable),
-            share=threshold.share,
+        decision, pool, own = self.table.decision, self.pool, single_learner(self.learner)
+        facts = DecisionFacts(
+            given=decision.given,
+            people=len(decisions),
+            favoured=int((decisions == self.favourable).sum()),
+            recorded=float((self.table.codes == self.favourable).mean()),
+        )
+        if not decision.has_cut:
+            by_half = not isinstance(own, Scored) or (own.has_probabilities and not own.has_threshold)
+            return facts if by_half else replace(facts, given=None)
+        at_cut = decision.score(at_cut_of(self.model), self.favourable)
+        pool_logits = None if pool is None else self.model.logits(pool)
+        return replace(
+            facts,
+            cut=True,
+            probability=at_cut if decision.by_probability else None,
+            share=parse_threshold(USUAL if decision.given is None else decision.given)[1],
             pool=0 if pool is None else len(pool),
-            accepted=accepted,
-            ties=0 if cut.pool is None else int(cut.divide(model.model.logits(cut.pool)).ties),
+            accepted=0 if pool_logits is None else int((decides_one(pool_logits) == self.favourable).sum()),
+            ties=0 if decision.pool is None else int(decision.divide(unaudited(self.model).logits(decision.pool)).ties),
         )
 
     @cached_property
     def log_odds(self) -> bool:
         """Whether logits are log-odds, so that they can be shown as probabilities."""
-        if self.table.multiclass or isinstance(self.model, CutModel):
-            return isinstance(self.model, CutModel) and self.model.cut.by_probability
+        if self.table.multiclass or self.table.decision.has_cut:
+            return not self.table.multiclass and self.table.decision.by_probability
         own = members_of(self.model)[0].capability(Margin)
         return own is None or own.gives_log_odds(self.table.X.iloc[:LOOKED_AT])
 

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.models.decision_split import decides_one
+from butfor.decide import decides_one
 from butfor.models.learner import FlipSet, Floats, Training
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.train import Trainer

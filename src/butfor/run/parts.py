@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 import numpy as np
 from numpy.typing import NDArray
 
+from butfor.decide import Decision
 from butfor.ledger import Ledger
-from butfor.models.decision_split import DecisionSplit
 from butfor.models.learner import Engine
 from butfor.progress import Progress
 from butfor.rules import Allowed, eligible, flippable
@@ -27,20 +27,20 @@ LEAST_TIME = 0.1
 
 @dataclass(frozen=True, eq=False)
 class Part:
-    """`people`: positions among the audited. `question`: with more than two labels, the split of the decisions."""
+    """`people`: positions among the audited. `decision`: with more than two labels, the decisions asked about."""
 
     people: NDArray[np.int64]
-    decision_split: DecisionSplit | None = None
+    decision: Decision | None = None
 
     def of(self, situation: Situation) -> Situation:
-        return situation if self.decision_split is None else situation.of(self.people).with_split(self.decision_split)
+        return situation if self.decision is None else situation.of(self.people).with_decision(self.decision)
 
     def allowed(self, psi: Allowed, situation: Situation) -> Allowed:
         """What `psi` allows for these people, without rows that have the new label already."""
-        if self.decision_split is None:
+        if self.decision is None:
             return psi
         theirs = psi.of_people(self.people)
-        return replace(theirs, masks=theirs.masks & (self.decision_split.new != situation.table.codes))
+        return replace(theirs, masks=theirs.masks & (self.decision.new != situation.table.codes))
 
 
 def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
@@ -55,7 +55,7 @@ def parts_of(situation: Situation, towards: int | None = None) -> list[Part]:
     found = []
     for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
         people = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
-        make = DecisionSplit.of if asked[people[0]] else DecisionSplit.away_from
+        make = Decision.only if asked[people[0]] else Decision.away_from
         found.append(Part(people, make(*pair, len(situation.table.classes), situation.table.n)))
     return found or [Part(np.arange(0))]
 

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.models.decision_split import decides_one
+from butfor.decide import decides_one
 from butfor.models.learner import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
@@ -51,11 +51,11 @@ class FlipTrial:
     ) -> FlipTrial:
         """On the people X. With more than two labels, `new_labels` gives the label after a flip, by position."""
         everyone, truth = fitted.people(X, y, sensitive_features)
-        table, split = fitted.table, fitted.table.decision_split
-        if new_labels and split is not None:
-            new = split.new.copy()
+        table, decision = fitted.table, fitted.table.decision
+        if new_labels and decision.new is not None:
+            new = decision.new.copy()
             new[list(new_labels)] = list(new_labels.values())
-            table = table.with_split(replace(split, new=new))
+            table = table.with_decision(replace(decision, new=new))
         engine, n_jobs = fitted.chosen_engine(progress), fitted.settings.n_jobs
         trainer = Trainer(engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress)
         return cls.of(fitted, everyone, truth, trainer)

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor._version import __version__
 from butfor.data.read import DATES, date_of
-from butfor.models.ensemble import CutModel, pulls_of, record_gaps
+from butfor.models.ensemble import at_cut_of, pulls_of, record_gaps
 from butfor.models.learner import FlipSet
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
@@ -28,6 +28,9 @@ from butfor.situation import changed_by_switch
 
 DECIMALS = 6
 """Decimals of pulls; a course has one fewer."""
+
+
+NOBODY = np.empty(0, np.int64)
 
 
 def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = None) -> list[Verdict]:
@@ -75,14 +78,14 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
 
 def _scores(runner: Runner, k: int, positions: FlipSet, favourable: int) -> dict[str, Any]:
     """With a threshold other than one half: the score and the cut, before and after the flips."""
-    model, trainer = runner.situation.model, runner.trainer
-    if not isinstance(model, CutModel):
+    trainer, decision = runner.trainer, runner.situation.table.decision
+    if not decision.has_cut:
         return {}
 
     def read(logit: float, at_cut: float) -> tuple[float, float]:
-        return model.cut.score(logit + at_cut, favourable), model.cut.score(at_cut, favourable)
+        return decision.score(logit + at_cut, favourable), decision.score(at_cut, favourable)
 
-    score, cut = read(float(runner.situation.logits[k]), model.at_cut)
+    score, cut = read(float(runner.situation.logits[k]), at_cut_of(runner.situation.model))
     if not positions:
         return {"score": score, "cut": cut}
     after = read(float(trainer.confirmed_logits(positions)[k]), trainer.confirmed_cut(positions))
@@ -91,10 +94,10 @@ def _scores(runner: Runner, k: int, positions: FlipSet, favourable: int) -> dict
 
 def _classes(runner: Runner, k: int, positions: FlipSet) -> dict[str, Any]:
     """With more than two labels: the decision, the label that flips give, and the decision after them."""
-    decision_split, names = runner.situation.table.decision_split, runner.situation.label_names
-    if decision_split is None:
+    new, names = runner.situation.table.decision.new, runner.situation.label_names
+    if new is None:
         return {}
-    known = {"decision": names[runner.situation.decisions[k]], "new_label": names[decision_split.new[0]]}
+    known = {"decision": names[runner.situation.decisions[k]], "new_label": names[new[0]]}
     if positions:
         known["new_decision"] = names[runner.trainer.confirmed_decisions(positions)[k]]
     return known
@@ -164,7 +167,7 @@ def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str
 # --- the run ------------------------------------------------------------------------------------------
 
 
-def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
+def run_of(fitted: Fitted, runners: Sequence[Runner] = (), decisions: NDArray[np.int64] = NOBODY, **more: Any) -> Run:
     """Everything needed to run an audit again, and the totals of its runners; `more`: further fields."""
     table, sensitive = fitted.table, fitted.sensitive
     trainers = [runner.trainer for runner in runners]
@@ -215,7 +218,7 @@ def run_of(fitted: Fitted, runners: Sequence[Runner] = (), **more: Any) -> Run:
         fresh_seeds=fitted.settings.fresh_seeds,
         seed_ranges=_seed_ranges(fitted),
         random_state=fitted.settings.random_state,
-        threshold=fitted.cut_facts,
+        decision=fitted.decision_facts(decisions),
         log_odds=fitted.log_odds,
         not_rebuildable=tuple(_not_rebuildable(fitted, data)),
         **more,
