@@ -9,18 +9,15 @@ import sys
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
-from xml.etree import ElementTree
 
 import pandas as pd
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import evaluation
 from butfor.data import DATASETS
 from butfor.data.catalogue import SPECS
-from butfor.errors import ButforError, DatasetError, ReplayError, SettingError
-from evaluation import figures, gather, page, runs, sweep, tables
+from butfor.errors import ButforError, ReplayError, SettingError
+from evaluation import gather, page, runs, sweep, tables
 from evaluation.command import main
 from evaluation.published import PUBLISHED
 from evaluation.results import Result, read_result
@@ -92,14 +89,6 @@ def test_no_ranking_finds_what_enumeration_does_not(salary):
             assert not person.found or person.logit * person.counterfactual_logit <= 0
 
 
-def test_a_result_survives_its_file(salary, folder):
-    assert read_result(folder / "salary.json") == json_twice(salary)
-
-
-def json_twice(result: Result) -> Result:
-    return Result.from_dict(json.loads(json.dumps(result.to_dict())))
-
-
 def test_what_a_file_has_is_not_run_again(folder, monkeypatch, command):
     monkeypatch.setattr(runs.Evaluation, "search", lambda *_: pytest.fail("ran again"))
     ranks = ",".join(FIVE)
@@ -153,32 +142,6 @@ def test_tables_put_ours_beside_theirs(salary):
         assert len(tables.flat(make([salary])))
 
 
-def test_regions_count_everyone_once(salary):
-    ranks = ("combined", "chance", "distance")
-    counted = tables.regions(salary.first, ranks)
-    found = [set(salary.first.rankings[rank].found) for rank in ranks]
-    assert sum(counted.values()) == len(set().union(*found))
-    for rank, cases in zip(ranks, found, strict=True):
-        assert sum(count for by, count in counted.items() if rank in by) == len(cases)
-
-
-def test_figures_show_the_counts(salary):
-    for figure in (figures.venn([salary]), figures.heat_bars([salary]), figures.boundary([salary])):
-        text = "".join(ElementTree.fromstring(figure.to_svg()).itertext())
-        assert str(len(salary.first.rankings["combined"].found)) in text
-        assert "salary" in text.lower()
-    assert "person 4" in "".join(ElementTree.fromstring(figures.pictured(salary, 4).to_svg()).itertext())
-    assert figures.pictured(salary, 99) is None
-    assert set(page.all_figures([salary])) == {
-        "overlap",
-        "ablation",
-        "attempts",
-        "boundary",
-        "case-salary-4",
-        "case-salary-6",
-    }
-
-
 # --- the page -----------------------------------------------------------------------------------------
 
 
@@ -220,44 +183,7 @@ def test_the_page_is_complete_in_itself(salary):
         assert part in outline.ids
 
 
-def test_a_sample_is_marked_as_one(salary):
-    html = page.evaluation_page([replace(salary, sample=3)])
-    assert "⚠ Sample" in html
-    assert "sample: first 3" in html
-    assert "not comparable" in html
-
-
 # --- the sweep ----------------------------------------------------------------------------------------
-
-
-def test_the_published_row_is_at_distance_zero():
-    for name in sweep.SETS:
-        row = PUBLISHED[name]
-        outcome = sweep.Outcome(runs.published_setting(name), row.eligible, row.n_psi, row.ground_truth)
-        assert outcome.distance(row) == 0
-        assert replace(outcome, ground_truth=0).distance(row) == 1
-
-
-@given(st.lists(st.tuples(st.integers(1, 12), st.integers(1, 20), st.integers(0, 9)), min_size=1, max_size=12))
-def test_the_bounded_search_finds_the_nearest(counts):
-    base, row = runs.published_setting("salary"), PUBLISHED["salary"]
-    outcomes = {
-        replace(base, split_seed=k): sweep.Outcome(replace(base, split_seed=k), eligible, (low, low + 1), truth)
-        for k, (eligible, low, truth) in enumerate(counts)
-    }
-
-    class Known(sweep.Sweeper):
-        def __init__(self) -> None:
-            self.name = "salary"
-
-        def counts(self, setting):
-            return replace(outcomes[setting], ground_truth=None)
-
-        def with_ground_truth(self, setting):
-            return outcomes[setting]
-
-    nearest = Known().nearest(list(outcomes), lambda line: None)
-    assert nearest.distance(row) == min(outcome.distance(row) for outcome in outcomes.values())
 
 
 def test_a_sweep_survives_its_file(salary, tmp_path):
@@ -281,13 +207,6 @@ def test_a_sweep_survives_its_file(salary, tmp_path):
     (tmp_path / "sweep.json").write_text("[]")
     with pytest.raises(ReplayError, match="sweep"):
         sweep.SweepTables.read(tmp_path)
-
-
-def test_grids_hold_the_setting_in_use():
-    for name in sweep.SETS:
-        settings = list(sweep.grid(name))
-        assert runs.published_setting(name) in settings
-        assert len(set(settings)) == len(settings)
 
 
 # --- the command line ---------------------------------------------------------------------------------
@@ -316,17 +235,6 @@ def test_a_sample_is_computed_and_marked(tmp_path, command):
     (row,) = json.loads(command("table1", *options, "--json"))
     assert (row["eligible"], row["sample"]) == (3, 3)
     assert "sample: first 3" in command("table1", *options)
-
-
-def test_a_set_that_cannot_be_had_is_left_out_with_a_sentence(salary, tmp_path, monkeypatch, command):
-    def run(name, *_, **__):
-        if name != "salary":
-            raise DatasetError(f"The data set '{name}' is not here.")
-        return salary
-
-    monkeypatch.setattr(gather, "run_dataset", run)
-    command("all", "--out", tmp_path)
-    assert "bank: left out, because its file is not here" in Outline((tmp_path / "page.html").read_text()).text
 
 
 @pytest.mark.parametrize(
@@ -360,11 +268,6 @@ def test_an_interrupted_run_says_what_is_kept(monkeypatch, capsys):
     said = capsys.readouterr()
     assert "--ledger" in said.err
     assert not said.out
-
-
-def test_impossible_numbers_are_refused():
-    with pytest.raises(SettingError, match="at least 1"):
-        runs.run_dataset("salary", sample=0)
 
 
 def test_finds_are_judged_by_fresh_seeds(command, tmp_path):
