@@ -10,7 +10,7 @@ At a limit or Ctrl-C the searches are closed and each person's smallest set that
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import suppress
 from typing import Any
 
@@ -42,40 +42,29 @@ def schedule(
     trainer: Trainer,
     psi: Allowed,
     rank_again: RankAgain,
-    after_round: Callable[[], None] = lambda: None,
+    after_round: Callable[[int], None] = lambda left: None,
 ) -> None:
     """Run the searches of the strategy to their end; what they find is noted in the persons. `psi`: which labels may be
-    flipped for whom."""
-    open_, progress = dict(searches), trainer.progress
+    flipped for whom. `after_round` hears how many searches are left."""
+    people, progress = list(searches), trainer.progress
+    open_ = {person: _confirmed_at_last(person, search) for person, search in searches.items()}
     questions: dict[Person, Try | Confirm | Rank] = {}
-    returned: dict[Person, FlipSet] = {}
-    """Sets that searches returned without having them confirmed."""
-    restarted: set[Person] = set()
-    trial = set[FlipSet]() if strategy.shares else set(trainer.known_sets)
+    again = set[FlipSet]() if strategy.shares else set(trainer.known_sets)
     """Sets that a search may yet ask for and that a trial has trained."""
-    budget = max((person.budget for person in searches), default=0)
-    by_number = {person.number: person for person in searches}
+    restarted: set[Person] = set()
+    budget = max((person.budget for person in people), default=0)
 
     def step(person: Person, answer: Any = None) -> None:
         """Give a search the answer to its question and take the next one."""
         try:
-            asked = open_[person].send(answer)
-            questions[person] = _question(person, asked, strategy, psi)
-        except StopIteration as end:
-            flips = None if end.value is None else flip_set(end.value)
-            if flips is not None and flips != person.found:
-                returned[person] = flips
-                questions[person] = Confirm(flips)
-            else:
-                finish(person)
+            questions[person] = _question(person, open_[person].send(answer), strategy, psi)
+        except StopIteration:
+            del open_[person]
+            questions.pop(person, None)
+            # Complete, unless a set that works was left unconfirmed.
+            person.complete = person.found is not None or not person.working
 
-    def finish(person: Person) -> None:
-        del open_[person]
-        questions.pop(person, None)
-        # Complete, unless a set that works was left unconfirmed.
-        person.complete = person.found is not None or not person.working
-
-    def tell(flips: FlipSet, askers: Sequence[Person]) -> None:
+    def tell(flips: FlipSet, askers: Iterable[Person]) -> None:
         """Tell the people of a trained set: those who asked, and with sharing everyone whom ψ allows it."""
         told = np.zeros(len(known.away), bool)
         told[[person.number for person in askers]] = True
@@ -84,28 +73,62 @@ def schedule(
         if flips in known.place:
             known.tell(flips, told)
         else:
-            known.add(flips, trainer.logits(flips), told)
+            known.add(flips, trainer.logits([flips])[0], told)
 
     def note_first() -> None:
         """Note for each person the first set that works."""
-        for person in by_number.values():
-            if person.first is None and (working := known.working[person.number]):
+        for person in people:
+            if person.first is None and person.working:
                 own = [flips for flips, _ in person.asked if person.works(flips)]
-                person.first = own[0] if own else next((f for f in working if f not in person.rejected), None)
-                person.tried = len(person.asked)
-        progress.found(sum(person.first is not None for person in by_number.values()))
+                person.first, person.tried = [*own, *person.working][0], len(person.asked)
+        progress.found(sum(person.first is not None for person in people))
 
     def note(person: Person, flips: FlipSet, members: int | None) -> None:
         """Note what a person asked for, if it was trained."""
         if members is None and flips in person.gains:
             person.asked.append((flips, person.gains[flips]))
-        elif flips and members is not None and trainer.holds(flips, members):
-            gains = trainer.member_logits(flips)[:members, person.number]
-            gain = float(gains.mean(dtype=np.float64)) * person.away
+        elif members is not None and flips and not trainer.missing(flips, members):
+            own = trainer.member_logits(flips)[:members, person.number]
+            gain = float(own.mean(dtype=np.float64)) * person.away
             person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
             if members >= trainer.members:
                 person.gains.own[flips] = gain
                 known.note(flips, person.number, gain)
+
+    def train(tries: Mapping[Person, Try]) -> None:
+        """Train the sets of one round as far as trainings are left, and tell everyone."""
+        askers: dict[tuple[FlipSet, int | None], list[Person]] = {}
+        for person, question in tries.items():
+            for flips in question.sets:
+                askers.setdefault((flips, question.members), []).append(person)
+        left, short, wanted = trainer.left, False, dict[int | None, list[FlipSet]]()
+        for flips, members in askers:
+            cost = 0 if members is None and flips in known.place else len(trainer.missing(flips, members))
+            short = short or cost > left
+            if cost and not short:
+                wanted.setdefault(members, []).append(flips)
+                left -= cost
+        try:
+            for members, sets in wanted.items():
+                trainer.fit(sets, members)
+        finally:  # what was trained before a stop counts
+            for (flips, members), who in askers.items():
+                if members is None and (flips in known.place or not trainer.missing(flips)):
+                    tell(flips, who)
+            for person, question in tries.items():
+                for flips in question.sets:
+                    note(person, flips, question.members)
+            note_first()
+        if short:
+            raise Stopped(by_hand=False)
+
+    def answer(person: Person, question: Try) -> Any:
+        """The gains, in the order asked: a number for a set, one per member where members were asked for."""
+        if question.members is not None:
+            own = [trainer.member_logits(f)[: question.members, person.number] * person.away for f in question.sets]
+            return np.array(own, np.float64)
+        gains = [person.gains[flips] for flips in question.sets]
+        return gains[0] if isinstance(question, _One) else gains
 
     def confirm(claims: Mapping[Person, FlipSet]) -> None:
         progress.phase(CONFIRMATION)
@@ -119,49 +142,14 @@ def schedule(
             else:
                 person.rejected.add(flips)
                 person.first = None if person.first == flips else person.first
-
-    def train(tries: Mapping[Person, Try]) -> None:
-        """Train the sets of one round as far as trainings are left, and tell everyone."""
-        askers: dict[tuple[FlipSet, int | None], list[Person]] = {}
-        for person, question in tries.items():
-            for flips in question.sets:
-                askers.setdefault((flips, question.members), []).append(person)
-        left, short = trainer.left, False
-        wanted: dict[int | None, list[FlipSet]] = {}
-        for flips, members in askers:
-            cost = 0 if members is None and flips in known.place else len(trainer.missing(flips, members))
-            short = short or cost > left
-            if cost and not short:
-                wanted.setdefault(members, []).append(flips)
-                left -= cost
-        try:
-            for members, sets in wanted.items():
-                trainer.fit(sets, members)
-        finally:  # what was trained before a stop counts
-            for (flips, members), people in askers.items():
-                if members is None and (trainer.known(flips) or flips in known.place):
-                    tell(flips, people)
-            for person, question in tries.items():
-                for flips in question.sets:
-                    note(person, flips, question.members)
-            note_first()
-        if short:
-            raise Stopped(by_hand=False)
-
-    def answer(person: Person, question: Try, single: bool) -> Any:
-        if question.members is not None:
-            own = [trainer.member_logits(f)[: question.members, person.number] * person.away for f in question.sets]
-            return np.array(own, np.float64)
-        gains = [person.gains[flips] for flips in question.sets]
-        return gains[0] if single else gains
+        note_first()
 
     progress.phase(SEARCH)
     try:
-        if strategy.shares:
-            for flips in trainer.known_sets:
-                tell(flips, [])
-            note_first()
-        for person in searches:
+        for flips in trainer.known_sets if strategy.shares else ():
+            tell(flips, [])
+        note_first()
+        for person in people:
             step(person)
         while open_:
             tries = {person: q for person, q in questions.items() if isinstance(q, Try)}
@@ -170,45 +158,70 @@ def schedule(
             if tries:
                 train(tries)
                 trainer.flag.check()
-                for person, asked in tries.items():
-                    step(person, answer(person, asked, single=isinstance(asked, _One)))
+                for person, question in tries.items():
+                    step(person, answer(person, question))
                 pending = {flips for q in questions.values() if isinstance(q, Try) for flips in q.sets}
-                trainer.release(keep=_any_working(known), again=pending | trial)
-                after_round()
+                # Sets that may still be confirmed, or asked for.
+                trainer.release(keep={flips for sets in known.working for flips in sets}, again=pending | again)
+                after_round(len(open_))
             rankings = {person: q for person, q in questions.items() if isinstance(q, Rank)}
             claims = {person: q.flips for person, q in questions.items() if isinstance(q, Confirm)}
             if rankings and not tries:
-                scores = rank_again(list(rankings), [question.flips for question in rankings.values()])
-                for (person, question), score in zip(rankings.items(), scores, strict=True):
-                    others = np.setdiff1d(np.flatnonzero(psi[person.number] & np.isfinite(score)), question.flips)
+                scores = rank_again(list(rankings), [ranking.flips for ranking in rankings.values()])
+                for (person, ranking), score in zip(rankings.items(), scores, strict=True):
+                    others = np.setdiff1d(np.flatnonzero(psi[person.number] & np.isfinite(score)), ranking.flips)
                     step(person, others[np.argsort(-score[others], kind="stable")])
             elif claims and (not tries or len(set(claims.values())) >= CLAIMS_AT_ONCE):
                 confirm(claims)
-                note_first()
                 for person, flips in claims.items():
-                    if person not in returned:
-                        step(person, flips not in person.rejected)
-                    else:
-                        finish(person)
+                    step(person, flips not in person.rejected)
             # Somebody who gave up may have been told since then of a set that works: the search goes on from there.
-            again = [p for p in searches if p not in open_ and p.found is None and p.working and p not in restarted]
-            for person in again if strategy.shares and not open_ else ():
-                restarted.add(person)
-                open_[person] = strategy.search(person)
-                step(person)
+            for person in people if strategy.shares and not open_ else ():
+                if person.found is None and person.working and person not in restarted:
+                    restarted.add(person)
+                    open_[person] = _confirmed_at_last(person, strategy.search(person))
+                    step(person)
         if strategy.enumerates and budget == 1 and not trainer.bound.by_definition:
-            none = [p for p in searches if p.complete and p.found is None and len(p.order)]
-            _rule_out(none, known, trainer)
+            _rule_out([p for p in people if p.complete and p.found is None and len(p.order)], known, trainer)
     except Stopped:
         pass
-    for search in open_.values():
+    for person, search in open_.items():
         search.close()
-    for person in open_:
         person.complete = False
-    _confirm_rest([person for person in searches if not person.complete], trainer, confirm)
-    for person in searches:
-        person.complete |= person.found is not None and len(person.found) == 1  # there is nothing smaller
-    note_first()
+    _confirm_rest([person for person in people if not person.complete], trainer, confirm)
+
+
+def _confirmed_at_last(person: Person, search: Search) -> Search:
+    """What a search returns is confirmed, if it did not see to that itself."""
+    flips = yield from search
+    if flips is not None and flip_set(flips) != person.found:
+        yield Confirm(flips)
+    return flips
+
+
+class _One(Try):
+    """A question about one set, which gets a number for an answer."""
+
+
+def _question(person: Person, asked: Any, strategy: Strategy, psi: Allowed) -> Try | Confirm | Rank:
+    """What a search yielded, as a question with sorted sets."""
+    if isinstance(asked, Rank):
+        return Rank(flip_set(asked.flips))
+    question: Try | Confirm
+    if isinstance(asked, Confirm):
+        question = Confirm(flip_set(asked.flips))
+    elif isinstance(asked, (tuple, np.ndarray)) and not isinstance(asked, Try):
+        question = _One([flip_set(asked)])
+    else:
+        sets, members = asked if isinstance(asked, Try) else (asked, None)
+        question = Try([flip_set(flips) for flips in sets], members)
+    for flips in ([question.flips] if isinstance(question, Confirm) else question.sets) if strategy.own else ():
+        if len(flips) > person.budget or not psi[person.number][list(flips)].all():
+            raise SettingError(
+                f"strategy '{strategy.name}' asked for the flips {flips}, but the budget is {person.budget} labels "
+                "and ψ allows the rows of person.order only."
+            )
+    return question
 
 
 def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
@@ -244,40 +257,6 @@ def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
         person.complete = person.found is not None or not np.isnan(logits[near[trained, k], k]).any()
 
 
-class _One(Try):
-    """A question about one set, which gets a number for an answer."""
-
-
-def _question(person: Person, asked: Any, strategy: Strategy, psi: Allowed) -> Try | Confirm | Rank:
-    """What a search yielded, as a question with sorted sets."""
-    if isinstance(asked, Rank):
-        return Rank(flip_set(asked.flips))
-    question: Try | Confirm
-    if isinstance(asked, Confirm):
-        sets = [flip_set(asked.flips)]
-        question = Confirm(sets[0])
-    elif isinstance(asked, Try):
-        sets = [flip_set(flips) for flips in asked.sets]
-        question = Try(sets, asked.members)
-    else:
-        one = isinstance(asked, (tuple, np.ndarray))
-        sets = [flip_set(asked)] if one else [flip_set(flips) for flips in asked]
-        question = _One(sets) if one else Try(sets)
-    if strategy.own:
-        for flips in sets:
-            if len(flips) > person.budget or not psi[person.number][list(flips)].all():
-                raise SettingError(
-                    f"strategy '{strategy.name}' asked for the flips {flips}, but the budget is {person.budget} labels "
-                    "and ψ allows the rows of person.order only."
-                )
-    return question
-
-
-def _any_working(known: Known) -> set[FlipSet]:
-    """Sets that may still be confirmed."""
-    return {flips for working in known.working for flips in working}
-
-
 def _confirm_rest(
     people: Sequence[Person], trainer: Trainer, confirm: Callable[[Mapping[Person, FlipSet]], None]
 ) -> None:
@@ -300,11 +279,9 @@ def _confirm_rest(
                 confirm(some)
     unconfirmed = sum(person.found is None for person in claims())
     if unconfirmed:
-        sets = (
-            "1 set that changes a decision was"
-            if unconfirmed == 1
-            else f"{unconfirmed} sets that change decisions were"
-        )
+        sets = "1 set that changes a decision was"
+        if unconfirmed > 1:
+            sets = f"{unconfirmed} sets that change decisions were"
         trainer.progress.note(
             f"Stopped before {sets} confirmed by retraining: not reported. With a ledger (--ledger) the next run "
             "continues from here."

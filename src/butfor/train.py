@@ -6,13 +6,12 @@ import math
 import time
 from collections.abc import Container, Iterator, Sequence
 from functools import cached_property
-from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.ledger import Ledger, Page
+from butfor.ledger import Ledger
 from butfor.models.engines import own_fit_engine
 from butfor.models.ensemble import mean_answers, member_seeds, single_learner
 from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
@@ -55,14 +54,14 @@ class Trainer:
         self.bound: Bound = bind(engine, self.single, table, self._asked)
         self._own_fit = own_fit_engine(engine, n_jobs)
         self.n_jobs: int = self._own_fit.n_jobs
-        self._page: Page | None = ledger.page(self.single, table, self._asked, self.bound) if ledger else None
+        self._ledger = ledger
+        self._page = b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
         self.trained = self.recalled = self.confirmations = 0
-        self._seconds_each: float | None = None
         self._members: dict[FlipSet, dict[int | None, Floats]] = {}
         """The answers of single members, by seed."""
         self._means: dict[FlipSet, Floats] = {}
         """The mean answers of all members, from which the table computes logits and decisions."""
-        self._recalled: set[FlipSet] = set()
+        self._from_ledger: set[Training] = set()
         self._counted: set[Training] = set()
         """What was trained or recalled: what is forgotten and asked for again counts once."""
         self._confirmed: dict[FlipSet, Floats] = {}
@@ -71,8 +70,9 @@ class Trainer:
         """A single member of the learner on another table, without a ledger."""
         if table is self.table:
             return self
-        how: dict[str, Any] = {"n_jobs": self.n_jobs, "progress": self.progress, "flag": self.flag}
-        return Trainer(self.engine, self.single, table, self.people, **how)
+        return Trainer(
+            self.engine, self.single, table, self.people, n_jobs=self.n_jobs, progress=self.progress, flag=self.flag
+        )
 
     # --- flip sets ------------------------------------------------------------------------------------
 
@@ -93,50 +93,37 @@ class Trainer:
         """Train the flip sets with the engine: all members, or the first `members`. What was trained before a stop is
         kept."""
         wanted = [training for flips in dict.fromkeys(flip_sets) for training in self.missing(flips, members)]
-        for answers, recalled in self._pieces(wanted):
+        for answers in self._pieces(wanted):
             self.trained += len(answers)
-            self.recalled += len(answers.keys() - self._counted) if recalled else 0
+            self.recalled += sum(t in self._from_ledger and t not in self._counted for t in answers)
             self._counted.update(answers)
             for (flips, seed), answer in answers.items():
-                if recalled:
-                    self._recalled.add(flips)
                 self._members.setdefault(flips, {})[seed] = answer
                 if len(self._members[flips]) == self.members:
-                    self._means[flips] = mean_answers(self._answers_of(flips))
-
-    def known(self, flips: FlipSet) -> bool:
-        """Whether the mean of all members is known."""
-        return flips in self._means
-
-    def holds(self, flips: FlipSet, members: int | None = None) -> bool:
-        """Whether the answers of each of the first members are remembered."""
-        return all(seed in self._members.get(flips, ()) for seed in self.seeds[:members])
+                    self._means[flips] = mean_answers(self._of_members(flips))
 
     @property
     def known_sets(self) -> list[FlipSet]:
+        """The sets of which the mean of all members is known."""
         return list(self._means)
 
-    def logits(self, flips: FlipSet) -> Floats:
-        """Each person's logit under the model trained on a flip set."""
-        return self.table.margins(self._means[flips])
-
-    def member_logits(self, flips: FlipSet) -> Floats:
-        """The logits of each member trained so far, `[members × people]`."""
-        return self.table.margins(self._answers_of(flips))
-
-    def _answers_of(self, flips: FlipSet) -> Floats:
-        answers = self._members[flips]
-        return np.array([answers[seed] for seed in self.seeds if seed in answers], np.float32)
-
-    def retrain(self, flip_sets: Sequence[FlipSet]) -> Floats:
+    def logits(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """The logits of models trained on the flip sets, `[sets × people]`; each set is trained once."""
         self.fit(flip_sets)
         return self.table.margins(np.array([self._means[flips] for flips in flip_sets]))
 
-    def decided(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
+    def decisions(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
         """Their decisions, by number, `[sets × people]`."""
         self.fit(flip_sets)
         return self.table.decisions(np.array([self._means[flips] for flips in flip_sets]))
+
+    def member_logits(self, flips: FlipSet) -> Floats:
+        """The logits of each member trained so far, `[members × people]`."""
+        return self.table.margins(self._of_members(flips))
+
+    def _of_members(self, flips: FlipSet) -> Floats:
+        answers = self._members.get(flips, {})
+        return np.array([answers[seed] for seed in self.seeds if seed in answers], np.float32)
 
     def release(self, keep: Container[FlipSet], again: Container[FlipSet] = ()) -> None:
         """Forget the members' answers except of sets in `again`, which may be asked for, and the mean except of sets in
@@ -144,34 +131,34 @@ class Trainer:
         self._members = {flips: answers for flips, answers in self._members.items() if flips in again}
         self._means = {flips: mean for flips, mean in self._means.items() if flips in keep or flips in again}
 
-    # --- other seeds ----------------------------------------------------------------------------------
+    # --- other seeds: by the engine, they confirm nothing ---------------------------------------------
 
     def seed_logits(self, trainings: Sequence[Training]) -> Floats:
-        """The logits of single models, each with its own seed, `[trainings × people]`, by the engine. They confirm
-        nothing."""
-        return self.table.margins(self._answers(trainings))
+        """The logits of single models, each with its own seed, `[trainings × people]`."""
+        answers = self._answers(trainings)
+        return self.table.margins(np.array([answers[training] for training in trainings], np.float32))
 
     def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
-        """The mean answers of each ensemble, `[ensembles × answers]`, by the engine."""
-        trainings = list(dict.fromkeys(training for each in ensembles for training in each))
-        answers = dict(zip(trainings, self._answers(trainings), strict=True))
+        """The mean answers of each ensemble, `[ensembles × answers]`."""
+        answers = self._answers([training for each in ensembles for training in each])
         return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
 
     # --- confirmation ---------------------------------------------------------------------------------
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
-        """Train the flip sets with the model's own `fit`, each once. If the engine used it in this run, its answers
-        stand."""
+        """Train the flip sets with the model's own `fit`, each once, all members of all sets side by side. If the
+        engine used it in this run, its answers stand."""
         for flips in flip_sets:
-            if self.bound.by_definition and flips in self._means and flips not in self._recalled:
+            recalled = any(Training(flips, seed) in self._from_ledger for seed in self.seeds)
+            if self.bound.by_definition and flips in self._means and not recalled:
                 self._confirmed[flips] = self._means[flips]
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
         if not missing:
             return
         self.flag.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
-        by_set = self._by_definition(trainings, self._progress).reshape(len(missing), self.members, -1)
-        self._confirmed.update((flips, mean_answers(answer)) for flips, answer in zip(missing, by_set, strict=True))
+        by_set = self._by_definition(trainings, self._advance).reshape(len(missing), self.members, -1)
+        self._confirmed.update((flips, mean_answers(answers)) for flips, answers in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
 
     def expect_confirmations(self, flip_sets: int) -> None:
@@ -200,7 +187,7 @@ class Trainer:
     def seconds_each(self, by_definition: float) -> float:
         """Seconds per training, side by side, once everything is loaded and compiled; measured on up to two trainings.
         `by_definition`: seconds of the model's own `fit`."""
-        if self._seconds_each is None:
+        if self._seconds is None:
             times: list[float] = []
             # Far longer than the model's own `fit`: that was compiling, not training.
             while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
@@ -208,36 +195,34 @@ class Trainer:
                 self.bound([Training(())])
                 times.append(time.perf_counter() - started)
             # A second process may still have been cold: no engine is slower than the model's own `fit`.
-            each = min(times[-1], by_definition or times[-1])
-            self._seconds_each = each / min(self.bound.at_once, self.n_jobs)
-        return self._seconds_each
+            self._seconds = min(times[-1], by_definition or times[-1]) / min(self.bound.at_once, self.n_jobs)
+        return self._seconds
 
-    def _answers(self, trainings: Sequence[Training]) -> Floats:
-        """The models' answers, `[trainings × answers]`."""
-        known: dict[Training, Floats] = {}
-        for answers, _ in self._pieces(trainings):
-            known |= answers
-        return np.array([known[training] for training in trainings], np.float32).reshape(len(trainings), -1)
+    _seconds: float | None = None
 
-    def _pieces(self, trainings: Sequence[Training]) -> Iterator[tuple[dict[Training, Floats], bool]]:
-        """The models' answers as they come, in order, and whether they were read from the ledger."""
+    def _answers(self, trainings: Sequence[Training]) -> dict[Training, Floats]:
+        return {training: answer for answers in self._pieces(trainings) for training, answer in answers.items()}
+
+    def _pieces(self, trainings: Sequence[Training]) -> Iterator[dict[Training, Floats]]:
+        """The models' answers as they come: those of the ledger, then piece by piece what is trained."""
         if not trainings:
             return
         self.flag.check()
         trainings = list(dict.fromkeys(trainings))
-        known = {} if self._page is None else self._page.recall(trainings)
-        missing = [training for training in trainings if training not in known]
-        size = max(PIECE, self.bound.width)
+        recalled = {} if self._ledger is None else self._ledger.recall(self._page, trainings)
+        if recalled:
+            self._from_ledger.update(recalled)
+            self._advance(len(recalled))
+            yield recalled
+        missing = [training for training in trainings if training not in recalled]
         self.bound.expect(len(missing))
-        if known:
-            self._progress(len(known))
-            yield known, True
-        for chunk, answers in self.bound.pieces(missing, self._progress, size) if missing else ():
-            fitted = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
-            if self._page is not None:
-                self._page.write(fitted)
-            yield fitted, False
+        size = max(PIECE, self.bound.width)
+        for chunk, logits in self.bound.pieces(missing, self._advance, size) if missing else ():
+            answers = dict(zip(missing[chunk.start : chunk.stop], logits, strict=True))
+            if self._ledger is not None:
+                self._ledger.write(self._page, answers)
+            yield answers
 
-    def _progress(self, count: int) -> None:
+    def _advance(self, count: int) -> None:
         self.progress.advance(count)
         self.flag.check()

@@ -432,7 +432,7 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
     pages = [
         ledger.page(
             audit.learner_, table.with_decision(Decision.away_from(0, new, 3, table.n)), people, JoblibEngine(1)
-        ).key
+        )
         for new in (1, 2, 1)
     ]
     ledger.close()

@@ -70,7 +70,7 @@ def side_effects(
     """The effect of each flip set on all people of the trainer; find k belongs to the person at `positions[k]`.
     `labels`: their recorded labels by number, if known."""
     sets = list(dict.fromkeys([(), *(find.flips for find in finds)]))
-    decisions = trainer.decided(sets)
+    decisions = trainer.decisions(sets)
     results = []
     for find, position in zip(finds, positions, strict=True):
         before, after = decisions[0], decisions[sets.index(find.flips)]

@@ -221,7 +221,7 @@ class Runner:
         situation, trained, begun = self.situation, trainer.trained, time.perf_counter()
         self.progress.phase("trial", sets * trainer.members)
         self.agreement = figures = ranking.prepare(
-            lambda flips: trainer.retrain(flips)[:, people],
+            lambda flips: trainer.logits(flips)[:, people],
             situation.model,
             situation.table,
             situation.people.iloc[people],

@@ -1,0 +1,261 @@
+"""Ledgers: nothing is trained twice; a damaged, altered or foreign file gets a sentence and changes no verdict."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import SGDClassifier
+
+import butfor
+from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
+from butfor import ledger as module
+from butfor.errors import SettingError
+from butfor.ledger import TABLE, Ledger
+from butfor.models.learner import Training
+from butfor.models.network import MLPLearner
+from butfor.progress import Progress
+from conftest import fitted
+
+PAGE = b"page"
+TRAININGS = [Training((k,), k % 2 or None) for k in range(20)]
+
+
+def answer(k: int) -> np.ndarray:
+    return np.array([k + 1, -k, k / 2], np.float32)
+
+
+def filled(path: Path, rows: int = 20) -> Path:
+    ledger = Ledger(path)
+    ledger.write(PAGE, {Training((k,), k % 2 or None): answer(k) for k in range(rows)})
+    ledger.close()
+    return path
+
+
+def recalled(path: Path, notes: list[str] | None = None) -> dict[Training, np.ndarray]:
+    ledger = Ledger(path, None if notes is None else notes.append)
+    known = ledger.recall(PAGE, TRAININGS)
+    ledger.close()
+    return known
+
+
+def sql(path: Path, *statements: str) -> None:
+    db = sqlite3.connect(path, isolation_level=None)
+    for statement in statements:
+        db.execute(statement)
+    db.close()
+
+
+def test_what_is_written_comes_back_to_its_owner_alone(tmp_path):
+    (tmp_path / "l.db").touch(0o600)  # an empty file becomes a ledger
+    notes: list[str] = []
+    known = recalled(filled(tmp_path / "l.db", rows=1500), notes)
+    assert {t: a.tolist() for t, a in known.items()} == {t: answer(t.flips[0]).tolist() for t in TRAININGS}
+    assert notes == []
+    ledger = Ledger(tmp_path / "new.db")
+    assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
+    ledger.write(PAGE, {Training((k,)): answer(k) for k in range(2000)})
+    assert len(ledger.recall(PAGE, [Training((k,)) for k in range(2500)])) == 2000
+    ledger.write(PAGE, {Training((3000,)): np.array([1, np.nan, 2])})  # a training that diverged has no answer
+    assert ledger.recall(PAGE, [Training((3000,))]) == ledger.recall(b"other", TRAININGS) == {}
+
+
+def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
+    X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0]})
+    table, elsewhere = Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))), FusedEngine(1)
+    elsewhere.device = "cuda"
+    same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": FusedEngine(1)}
+    pages = {Ledger.page(**same)}
+    for changed in (
+        {},
+        {"learner": MLPLearner(MLP(random_state=1))},
+        {"learner": MLPLearner(MLP(), TableEncoder("embed"))},
+        {"table": Table(X, 1 - table.y, table.validation)},
+        {"people": X[:1] + 1},
+        {"engine": JoblibEngine()},
+        {"engine": elsewhere},
+    ):
+        pages.add(Ledger.page(**same | changed))
+    monkeypatch.setattr(module, "versions", lambda: {"torch": "another"})
+    assert len(pages | {Ledger.page(**same)}) == 8
+
+
+# --- files that are no ledgers, or damaged ----------------------------------------------------------------
+
+FOREIGN = {
+    "browser": lambda p: sql(p, "CREATE TABLE history (url TEXT)", "INSERT INTO history VALUES ('x')"),
+    "both": lambda p: sql(p, f"CREATE TABLE {TABLE} (x)", "CREATE TABLE t (x)"),
+    "empty database": lambda p: sql(p, "PRAGMA user_version = 7"),
+    "text": lambda p: p.write_text("dear diary\n" * 100),
+    "magic alone": lambda p: p.write_bytes(b"SQLite format 3\0"),
+    "zeros": lambda p: p.write_bytes(bytes(5000)),
+    "noise": lambda p: p.write_bytes(np.random.default_rng(0).bytes(9000)),
+    "truncated": lambda p: p.write_bytes(filled(p, rows=500).read_bytes()[:9000]),
+}
+
+
+@pytest.mark.parametrize("kind", FOREIGN)
+def test_a_foreign_or_damaged_file_is_refused_and_left_as_it_is(tmp_path, kind):
+    path = tmp_path / "theirs"
+    FOREIGN[kind](path)
+    before = path.read_bytes()
+    with pytest.raises(SettingError, match="cannot be used as a ledger") as refused:
+        Ledger(path)
+    assert "\n" not in str(refused.value)
+    assert path.read_bytes() == before
+    assert os.listdir(tmp_path) == ["theirs"]
+
+
+@pytest.mark.parametrize("place", ["folder", "absent/l.db", "pipe", "/dev/null", "nul\0l.db", "file/l.db"])
+def test_places_that_cannot_hold_one_get_a_sentence(tmp_path, place):
+    (tmp_path / "folder").mkdir()
+    (tmp_path / "file").write_text("x")
+    os.mkfifo(tmp_path / "pipe")
+    with pytest.raises(SettingError, match="cannot be used as a ledger"):
+        Ledger(tmp_path / place)
+
+
+def test_a_locked_one_gets_a_sentence_and_one_locked_later_lets_the_audit_go_on(tmp_path, monkeypatch):
+    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    notes: list[str] = []
+    ledger = Ledger(filled(tmp_path / "l.db"), notes.append)
+    other = sqlite3.connect(tmp_path / "l.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(SettingError, match=r"cannot be used as a ledger .*locked"):
+        Ledger(tmp_path / "l.db")
+    for k in (100, 101):
+        ledger.write(PAGE, {Training((k,)): answer(k)})
+    assert len(ledger.recall(PAGE, TRAININGS)) == 20
+    other.execute("ROLLBACK")
+    ledger.write(PAGE, {Training((102,)): answer(102)})
+    assert len(ledger.recall(PAGE, [Training((100,)), Training((102,))])) == 1
+    ledger._db.close()  # whatever happens below the open file
+    ledger._db = sqlite3.connect(tmp_path / "nothing.db")
+    assert ledger.recall(PAGE, TRAININGS) == {}
+    assert [("cannot be used now" in note) for note in notes] == [True]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(at=st.integers(0, 10**9), byte=st.integers(1, 255))
+def test_a_single_byte_never_changes_an_answer(tmp_path, at, byte):
+    path, whole = tmp_path / "l.db", tmp_path / "whole"
+    if not whole.exists():
+        whole.write_bytes(filled(path).read_bytes())
+    content = bytearray(whole.read_bytes())
+    content[at % len(content)] ^= byte
+    for left in tmp_path.glob("l.db*"):
+        left.unlink()
+    path.write_bytes(content)
+    try:
+        known = recalled(path)
+    except SettingError:
+        return
+    assert all(known[t].tolist() == answer(t.flips[0]).tolist() for t in known)
+
+
+GOOD = f"x'{answer(4).tobytes().hex()}'"
+ALTERED = {
+    "zeros": ("answers = zeroblob(12)", 20),
+    "other crc": ("crc = crc + 1", 20),
+    "no crc": ("crc = NULL", 20),
+    "another's answer": (f"answers = {GOOD}", 19),
+    "odd": ("answers = zeroblob(7)", 20),
+    "null": ("answers = NULL", 20),
+    "text": ("answers = 'four'", 20),
+    "number": ("answers = 4.5", 20),
+}
+
+
+@pytest.mark.parametrize("how", ALTERED)
+def test_altered_rows_are_counted_and_trained_again(tmp_path, how):
+    path, notes, (change, bad) = filled(tmp_path / "l.db"), [], ALTERED[how]
+    sql(path, f"UPDATE {TABLE} SET {change}")
+    assert len(recalled(path, notes)) == 20 - bad
+    assert [f"{bad} rows" in note for note in notes] == [True]
+    assert len(recalled(filled(path))) == 20  # trained again
+
+
+@pytest.mark.system
+def test_writers_that_share_a_file_or_are_killed_leave_whole_rows(tmp_path):
+    code = f"""
+import os, sys, numpy as np
+from butfor.models.learner import Training
+from butfor.ledger import Ledger
+ledger, first = Ledger({str(tmp_path / "l.db")!r}, print), int(sys.argv[1])
+for k in range(first, first + 60):
+    ledger.write(b"page", {{Training((k,)): np.full(3, k, np.float32)}})
+    assert len(ledger.recall(b"page", [Training((k,))])) == 1
+if first:
+    ledger._db.execute("BEGIN IMMEDIATE")
+    ledger._db.execute("INSERT INTO {TABLE} VALUES (x'00', x'00', 1)")
+    os._exit(9)
+"""
+    both = [subprocess.Popen([sys.executable, "-c", code, str(k)], stdout=subprocess.PIPE) for k in (0, 30)]
+    outcomes = [(process.communicate(timeout=300)[0], process.returncode) for process in both]
+    assert outcomes == [(b"", 0), (b"", 9)]
+    ledger = Ledger(tmp_path / "l.db")
+    assert len(ledger.recall(PAGE, [Training((k,)) for k in range(100)])) == 90
+    assert ledger._db.execute(f"SELECT count(*) FROM {TABLE}").fetchone() == (90,)
+
+
+# --- audits ----------------------------------------------------------------------------------------------
+
+
+class Listener(Progress):
+    def __init__(self) -> None:
+        self.notes: list[str] = []
+
+    def note(self, line: str) -> None:
+        self.notes.append(line)
+
+
+def audited(path: Path | None, progress: Progress | None = None) -> butfor.Population:
+    """Two seeds of a model whose own `fit` trains, also fresh seeds."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": rng.normal(size=60).round(2), "b": rng.normal(size=60).round(2), "sex": ["f", "m"] * 30})
+    y = (X["a"] + rng.normal(size=60) > 0).astype(int)
+    model = SGDClassifier(random_state=0, max_iter=5, tol=None)
+    given = {"members": 2, "fresh_seeds": 5, "budget": 4, "engine": "joblib", "n_jobs": 1, "psi": "same_group"}
+    audit = butfor.LabelAudit(model, ledger=path, **given).fit(X.iloc[:45], y.iloc[:45], sensitive_features="sex")
+    return audit.explain_all(X.iloc[45:], cases=range(6), progress=progress)
+
+
+def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_a_damaged_one(tmp_path):
+    path, progress = tmp_path / "l.db", Listener()
+    plain, first, second = (audited(each) for each in (None, path, path))
+    sql(path, f"UPDATE {TABLE} SET answers = zeroblob(24) WHERE hex(key) < '8'")
+    third = audited(path, progress)
+    assert any(v.fresh for v in plain)
+    assert [p.to_dict()["people"] for p in (first, second, third)] == [plain.to_dict()["people"]] * 3
+    assert (first.run.recalled, second.run.recalled) == (0, first.run.retrainings)
+    assert second.run.confirmations >= 2 * len({v.positions for v in second.found})  # every find was trained again
+    assert sum("were damaged" in note for note in progress.notes) == 1
+
+
+def test_answers_altered_by_someone_who_knows_how_are_not_reported_as_found(tmp_path):
+    path, runs = tmp_path / "l.db", []
+    for _ in range(2):
+        audit, data = fitted("salary", strategy="exhaustive", engine="fused", ledger=path)
+        runs.append(audit.explain_all(data.X_test))
+    honest, again = runs
+    assert again.run.recalled == honest.run.retrainings
+    assert again.run.confirmations == honest.run.confirmations
+    assert [(v.positions, v.counterfactual_logit) for v in again] == [
+        (v.positions, v.counterfactual_logit) for v in honest
+    ]
+    db = sqlite3.connect(path, isolation_level=None)
+    for sign in (-1, 1):
+        content = np.full(len(data.X_test), 5.0 * sign, np.float32).tobytes()
+        for (key,) in db.execute(f"SELECT key FROM {TABLE}").fetchall():
+            row = (content, module.crc32(key + content), key)
+            db.execute(f"UPDATE {TABLE} SET answers = ?, crc = ? WHERE key = ?", row)
+        assert {v.case for v in audit.explain_all(data.X_test).found} <= {v.case for v in honest.found}
+    db.close()
