@@ -25,7 +25,7 @@ def ask(audit, cases=range(10)):
 # Derive from `butfor.Learner` and `butfor.Model`. `table.X` is the raw training table; labels come as 0 and 1; a model
 # answers raw people with logits, above 0 for class 1. `seeded` is False unless the class says otherwise; a learner with
 # a seed also has `reseeded(seed)`. `record()` is what the ledger tells learners apart by. A model that can do more
-# derives from a class of `butfor.models.capabilities` too (`Linear`, `Trees`, …); rankings that need it then accept it.
+# has further methods (`leaves`, `flip_effects`, …: see `butfor.Model`); rankings that need them then accept it.
 
 
 # %%

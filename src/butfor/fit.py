@@ -19,7 +19,6 @@ from butfor.data.read import ASIDE, as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.decide import Decision, decides_one
 from butfor.errors import LearnerError, SettingError, TableError, listed
-from butfor.models.capabilities import usual_members
 from butfor.models.engines import own_fit_engine
 from butfor.models.ensemble import Ensemble, audited, single_learner
 from butfor.models.learner import BIAS, Floats, Learner, MakesLearner, Model, Table
@@ -269,7 +268,7 @@ def _choose_members(
         return int(settings.members)
     if not seeded or provable(first):
         return 1
-    return usual_members(learner, table.n, seconds)
+    return learner.usual_members(table.n, seconds)
 
 
 def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:

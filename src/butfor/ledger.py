@@ -23,7 +23,6 @@ import pandas as pd
 from butfor._version import __version__
 from butfor.errors import OutputError, SettingError
 from butfor.files import OWNER_FILE
-from butfor.models.capabilities import Scored
 from butfor.models.learner import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
 
@@ -59,7 +58,7 @@ class Ledger:
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
-        if table.decision.has_cut and isinstance(learner, Scored):  # which of its scores the answers are
+        if table.decision.has_cut:  # which of its scores the answers are
             digest.update(f"probability {table.decision.by_probability}".encode())
         if table.multiclass:  # what a flip makes of a label
             digest.update(table.new_codes.tobytes())

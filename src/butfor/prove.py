@@ -6,7 +6,6 @@ size. Only labels that ψ allows count. A set is retrained with the model's own 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 
@@ -14,7 +13,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.decide import Decision
-from butfor.models.capabilities import Linear, Neighbours, PartVotes, require
 from butfor.models.learner import FlipSet, Model, flip_direction
 from butfor.models.linear import ridge_effects
 from butfor.models.steps import linear_in_labels
@@ -42,23 +40,18 @@ class Bracket:
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """A bracket per person of the situation, for the labels that `psi` allows; None if there is no proof for the model
     or for these labels."""
-    kind, decision = _proven_by(situation.model), situation.table.decision
-    if decision.has_cut and (decision.moves or kind is PartVotes):
-        return None  # a cut that moves with the flips, or one through a share of the parts' votes
-    return None if kind is None else PROVERS[kind](situation, psi)
+    model, decision = situation.model, situation.table.decision
+    if not provable(model) or decision.moves or (decision.has_cut and model.part_votes is not None):
+        return None  # also none for a cut that moves with the flips, or one through a share of the parts' votes
+    prover = _sums if model.exact else _votes if model.neighbours is not None else _parts
+    return prover(situation, psi)
 
 
 def provable(model: Model) -> bool:
     """Whether there is a proof for the model."""
-    return _proven_by(model) is not None
-
-
-def _proven_by(model: Model) -> type | None:
-    """The capability of the model that a proof uses."""
-    linear = model.capability(Linear)
-    if linear is not None:
-        return Linear if linear.exact else None
-    return next((kind for kind in (Neighbours, PartVotes) if model.capability(kind) is not None), None)
+    if model.flip_effects is not None:
+        return model.exact
+    return model.neighbours is not None or model.part_votes is not None
 
 
 def _fewest(rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, slack: float = SLACK) -> Bracket:
@@ -83,7 +76,7 @@ def _sums(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     if situation.table.multiclass:
         return _moved(situation, psi)
     out = flip_direction(situation.logits)
-    effects = require(situation.model, Linear).flip_effects(situation.table, situation.people) * out[:, None]
+    effects = situation.model.flip_effects(situation.table, situation.people) * out[:, None]
     starts = situation.logits.astype(np.float64) * out
     return [_strongest(*each) for each in zip(starts, effects, psi, strict=True)]
 
@@ -100,7 +93,7 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     Poisoning and Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
     if situation.table.multiclass:
         return _moved(situation, psi)
-    near, weights = require(situation.model, Neighbours).neighbours(situation.people)
+    near, weights = situation.model.neighbours(situation.people)
     labels, decision = situation.table.zero_one[near], situation.table.decision
     asked = zip(situation.predictions, near, weights, labels, psi, strict=True)
     return [_vote_share(decision, *each) if decision.has_cut else _vote(*each) for each in asked]
@@ -143,9 +136,8 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     if decided is None or towards is None or (psi.masks & (table.codes != decided)).any():
         return None
     alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
-    voting = situation.model.capability(Neighbours)
-    if voting is not None:
-        near, counted = voting.neighbours(situation.people)
+    if situation.model.neighbours is not None:
+        near, counted = situation.model.neighbours(situation.people)
         alike = bool(np.ptp(counted) == 0)
         weights, scores = np.zeros((len(near), table.n)), np.zeros((len(near), len(table.classes)))
         for person, (rows, weight) in enumerate(zip(near, counted / counted.sum(axis=1, keepdims=True), strict=True)):
@@ -153,7 +145,7 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
             np.add.at(scores[person], table.codes[rows], weight)
     else:
         new = np.eye(len(table.classes), dtype=np.float32)[table.new_codes[:1].repeat(len(situation.people))]
-        weights = require(situation.model, Linear).flip_effects(table, situation.people, contrast=new)
+        weights = situation.model.flip_effects(table, situation.people, contrast=new)
         scores = situation.model.scores(situation.people).astype(np.float64)
     found = []
     for weight, score, allowed in zip(weights, scores, psi, strict=True):
@@ -179,7 +171,7 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
     A number of votes must change for the decision to change. Only parts that vote for it and hold an allowed label can
     change theirs, and each takes at least one label. For ridge copies the exact cost of every part is known, and the
     bound is the sum of the lowest costs."""
-    ensemble, X, people = require(situation.model, PartVotes).part_votes(situation.table.X, situation.people)
+    ensemble, X, people = situation.model.part_votes(situation.table.X, situation.people)
     votes, inside = ensemble.votes(people), [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
     ridge = _ridge_parts(ensemble, X, people, situation.table.zero_one.astype(np.float64), inside)
     found = []
@@ -217,11 +209,3 @@ def _ridge_parts(
         margins = 2.0 * copy.predict(people) - 1 if alone else copy.decision_function(people)
         found.append((margins, ridge_effects(blank, X[rows], asked, y[rows], np.ones(len(rows)))))
     return found
-
-
-PROVERS: dict[type, Callable[[Situation, Allowed], list[Bracket] | None]] = {
-    Linear: _sums,
-    Neighbours: _votes,
-    PartVotes: _parts,
-}
-"""Provers by the capability that they use."""

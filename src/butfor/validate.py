@@ -14,8 +14,7 @@ from butfor.data.check import check_cells
 from butfor.data.read import ASIDE, DATES, days_in
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, brief, listed, nearest
-from butfor.models.capabilities import EarlyStopping, set_rows_aside
-from butfor.models.learner import Learner, Table
+from butfor.models.learner import Learner, Table, set_rows_aside
 
 LARGEST_WEIGHT = 1e100
 """Sums of the squares of larger ones are infinite."""
@@ -215,7 +214,7 @@ def training_table(
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
     everything = np.arange(len(X))
-    if not isinstance(learner, EarlyStopping):
+    if learner.split is None:
         if validation is not None:
             raise SettingError(f"{learner.name} takes no validation rows: leave validation out, or add them to X.")
         return Table(X, y, weight=weight, cluster=cluster), everything

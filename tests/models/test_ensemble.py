@@ -11,7 +11,6 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
 from butfor.errors import SettingError
-from butfor.models.capabilities import usual_members
 from butfor.models.ensemble import Ensemble, fresh_seeds, member_seeds, single_learner
 from butfor.models.learner import Training, flip_direction
 from butfor.models.learners import learner_of
@@ -289,8 +288,8 @@ def test_members_are_as_many_as_make_sense():
         data.X_test.select_dtypes("number"), sensitive_features=data.X_test["sex"], cases=range(3)
     )
     assert population.run.seed_ranges.members == (5, 7)
-    assert usual_members(MLPLearner(butfor.MLP()), forest.table_.n, 100.0) == 16
-    assert usual_members(single_learner(forest.learner_), forest.table_.n, 5.0) == 4
+    assert MLPLearner(butfor.MLP()).usual_members(forest.table_.n, 100.0) == 16
+    assert single_learner(forest.learner_).usual_members(forest.table_.n, 5.0) == 4
 
 
 def test_unseeded_learners_are_solid_by_nature():

@@ -37,7 +37,6 @@ from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.explain import eligible_cases
 from butfor.models import describe, linear_engine
-from butfor.models.capabilities import Trees
 from butfor.models.learner import Bound, Table, Training
 from butfor.models.learners import as_learner, learner_of
 from butfor.models.linear_engine import LinearEngine
@@ -1192,7 +1191,7 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
     assert type(model).__module__.split(".")[0] == name
     assert model.get_params()["random_state"] == 3
     audit = butfor.LabelAudit(model, budget=1, fresh_seeds=0).fit(X[:ROWS], y[:ROWS], sensitive_features="région")
-    assert audit.model_.capability(Trees)
+    assert audit.model_.leaves is not None
     monkeypatch.setattr("butfor.models.named.installed", lambda package: False)
     with pytest.raises(SettingError, match=f"pip install {name}"):
         model_named(name)

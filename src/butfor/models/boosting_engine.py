@@ -20,7 +20,6 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from butfor.machine import check_n_jobs, compiling, in_threads, keeps_compiled
-from butfor.models.capabilities import engines_of
 from butfor.models.joblib_engine import JoblibEngine
 from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Table, Training
 from butfor.models.sklearn_model import SklearnModel
@@ -46,11 +45,11 @@ class BoostingEngine(Engine):
         self.n_jobs = check_n_jobs(n_jobs)
 
     def accepts(self, learner: Learner) -> bool:
-        return self.name in engines_of(learner)
+        return self.name in learner.engines
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         if not table.multiclass and table.weight is None and (binned := _binned(learner, table)):
-            asked = binned.model.inputs(people)
+            asked = binned.model.numbers(people)
             if asked is not None:
                 return _BoostingBound(binned, table, asked, self.n_jobs)
         return JoblibEngine(self.n_jobs).bind(learner, table, people)
@@ -78,7 +77,7 @@ def _binned(learner: Learner, table: Table) -> _Binned | None:
     """None if scikit-learn stops early or its answers differ from ours."""
     model = learner.fit(table, table.labels())
     assert isinstance(model, SklearnModel)
-    final, X = model.final, model.inputs(table.X)
+    final, X = model.final, model.numbers(table.X)
     try:
         mapper = final._bin_mapper
         if X is None or final.do_early_stopping_ or mapper.is_categorical_.any() or mapper.n_bins != 256:

@@ -17,7 +17,6 @@ import pandas as pd
 
 from butfor.errors import EngineError, SettingError
 from butfor.machine import check_n_jobs
-from butfor.models.capabilities import Cluster, engines_of
 from butfor.models.dask_workers import PATIENCE, DaskWorkers
 from butfor.models.engines import NAMES, choose_engine, engine_named, is_device, local_workers
 from butfor.models.joblib_engine import JoblibEngine, WorkersBound
@@ -28,7 +27,7 @@ CONNECT = 10.0
 """Seconds to wait for a scheduler."""
 
 
-class ClusterEngine(JoblibEngine, Cluster):
+class ClusterEngine(JoblibEngine):
     """Trains on the workers of joblib's configuration (`joblib.parallel_config`): processes, unless told otherwise.
 
     Parameters
@@ -56,10 +55,10 @@ class ClusterEngine(JoblibEngine, Cluster):
 
     def accepts(self, learner: Learner) -> bool:
         named = "stacked" if is_device(self.engine) and self.engine != "cpu" else self.engine
-        return named in ("auto", "joblib", "cpu", *engines_of(learner))
+        return named in ("auto", "joblib", "cpu", *learner.engines)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        engines = engines_of(learner)
+        engines = learner.engines
         if "linear" in engines and self.engine in ("auto", "linear"):
             # Thousands per second: sending them would take longer. Workers only run the estimator's own `fit`.
             here: Bound | None = engine_named("linear").bind_here(learner, table, people)

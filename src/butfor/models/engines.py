@@ -7,7 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 from butfor.errors import EngineError, SettingError, nearest
 from butfor.machine import available_cores, check_n_jobs, load
-from butfor.models.capabilities import Cluster, engines_of
 from butfor.models.ensemble import single_learner
 from butfor.models.learner import Engine, Learner
 
@@ -55,8 +54,8 @@ def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> JoblibEng
     """The engine that runs the learner's own `fit`: on a cluster's workers if the engine is one, else on this
     machine."""
     named = load(CLUSTER)(engine, n_jobs) if isinstance(engine, str) and is_cluster(engine) else engine
-    own: JoblibEngine = named.own_fit if isinstance(named, Cluster) else engine_named("joblib", n_jobs=n_jobs)
-    return own
+    own: JoblibEngine | None = None if isinstance(named, str) else named.own_fit
+    return own or engine_named("joblib", n_jobs=n_jobs)
 
 
 def engine_named(name: str, device: str | None = None, n_jobs: int | None = None) -> Any:
@@ -70,7 +69,7 @@ def engine_named(name: str, device: str | None = None, n_jobs: int | None = None
 
 
 def _fastest(learner: Learner, device: str | None, n_jobs: int | None, note: Note) -> Engine:
-    names = engines_of(learner)
+    names = learner.engines
     if device not in (None, "cpu"):
         if "stacked" not in names:
             raise SettingError(f"{learner.name} trains on the CPU only; leave out engine '{device}'.")

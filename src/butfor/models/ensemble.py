@@ -18,9 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.decide import Decision
 from butfor.errors import SettingError, TableError
-from butfor.models import capabilities as can
-from butfor.models.capabilities import MEMBERS, members_of, require, unpack
-from butfor.models.learner import BIAS, Advance, C, Floats, Learner, Model, Numbers, Table
+from butfor.models.learner import BIAS, MEMBERS, Advance, Floats, Learner, Model, Table
 
 if TYPE_CHECKING:
     from butfor.models.joblib_engine import JoblibEngine
@@ -66,10 +64,13 @@ class Ensemble(Learner):
     ) -> EnsembleModel:
         """The ensemble without flips, given its first member; `engine` trains the others."""
         others = engine.fit_models(self.learner, table, self.seeds[1:], advance)
-        return EnsembleModel((first, *(unpack(self.learner, packed, table) for packed in others)))
+        return EnsembleModel((first, *(self.learner.unpack(packed, table) for packed in others)))
 
     def reseeded(self, seed: int) -> Ensemble:
         return Ensemble(self.learner.reseeded(seed), self.members)
+
+    def record_gaps(self) -> list[str]:
+        return self.learner.record_gaps()
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "members": self.members, "learner": self.learner.record()}
@@ -85,34 +86,24 @@ def member_seeds(learner: Learner) -> tuple[int | None, ...]:
     return learner.seeds if isinstance(learner, Ensemble) else (None,)
 
 
-def record_gaps(learner: Learner) -> list[str]:
-    """The parts of a learner that its record cannot restore, in words."""
-    single = single_learner(learner)
-    if isinstance(single, can.Rebuildable):
-        return single.record_gaps()
-    return [f"model: {single.name} is a learner of the user's own"]
-
-
 def ledger_gaps(learner: Learner) -> list[str]:
     """The parts that its record does not identify, so that a ledger cannot rely on it. The record of a user's own
     learner is its author's responsibility."""
-    return record_gaps(learner) if isinstance(single_learner(learner), can.Rebuildable) else []
+    return learner.record_gaps() if single_learner(learner).rebuildable else []
 
 
-class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
+class EnsembleModel(Model):
     """The trained members."""
 
     def __init__(self, models: Sequence[Model]) -> None:
-        self._members = tuple(models)
+        self._members, first = tuple(models), models[0]
+        self.table_encoder, self.as_numbers = first.table_encoder, first.as_numbers
+        if all(member.pulls is not None for member in models):
+            self.pulls = self._mean_pulls
 
     @property
     def members(self) -> Sequence[Model]:
         return self._members
-
-    def capability(self, kind: type[C]) -> C | None:
-        if kind is can.Encoded:
-            return self.members[0].capability(kind)
-        return super().capability(kind)
 
     def logits(self, people: pd.DataFrame) -> Floats:
         return mean_answers(self.member_logits(people))
@@ -124,14 +115,9 @@ class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
         """`[members × people]`."""
         return np.array([member.logits(people) for member in self.members], np.float32)
 
-    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers] | None:
-        inputs = self.members[0].capability(can.Inputs)
-        return None if inputs is None else inputs.numbers(table, people)
-
-    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        """The mean of the members' pulls."""
-        each = [pulls for member in self.members if (pulls := pulls_of(member, people, contrast)) is not None]
-        if len(each) < len(self.members):
+    def _mean_pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+        each = [member.pulls(people, contrast) for member in self.members]
+        if None in each:
             return None
         return [
             {name: float(np.mean([pull[name] for pull in person])) for name in person[0]}
@@ -139,57 +125,55 @@ class EnsembleModel(Model, can.Members, can.Inputs, can.Pulls):
         ]
 
 
-class Audited(Model, can.Linear, can.Pulls, can.Members):
+class Audited(Model):
     """A trained model as an audit looks at it: its logits are margins of the decision, measured from the model's cut or
-    between two sides of more than two classes; its abilities are about that margin. `at_cut`: the model's answer at its
-    cut. With limited places a flip also moves the cut. Effects of flips ignore that: with it, a search found no more
-    and no smaller sets."""
+    between two sides of more than two classes, and what it tells is about that margin. `at_cut`: the model's answer at
+    its cut. With limited places a flip also moves the cut. Effects of flips ignore that: with it, a search found no
+    more and no smaller sets."""
 
     def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
         self.model, self.decision, self.at_cut = model, decision, at_cut
-
-    def capability(self, kind: type[C]) -> C | None:
-        inner = self.model.capability(kind)
-        if kind is can.Differentiable and isinstance(inner, can.Differentiable) and self._sided:
-            network = copy(inner)
-            network.rows = replace(inner.rows, flipped=self.decision.new, towards=self.decision.towards)
-            return network
-        return inner if inner is None else super().capability(kind) or inner
+        unchanged = ("exact", "leaves", "neighbours", "part_votes", "as_numbers", "as_network", "gives_log_odds")
+        for name in (*unchanged, "table_encoder"):
+            setattr(self, name, getattr(model, name))
+        self.sided = decision.towards is not None
+        if self.sided and self.as_network is not None:
+            self.as_network = copy(self.as_network)
+            self.as_network.rows = replace(self.as_network.rows, flipped=decision.new, towards=decision.towards)
+        if model.flip_effects is not None:
+            self.flip_effects = self._flip_effects
+        if model.pulls is not None:
+            self.pulls = self._pulls
 
     @property
-    def _sided(self) -> bool:
-        return self.decision.towards is not None
+    def members(self) -> Sequence[Model]:
+        if len(self.model.members) == 1:
+            return (self,)
+        return tuple(Audited(member, self.decision, self.at_cut) for member in self.model.members)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        answers = self.model.scores(people).ravel() if self._sided else self.model.logits(people)
+        answers = self.model.scores(people).ravel() if self.sided else self.model.logits(people)
         return self.decision.margins(answers, self.at_cut)
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
 
-    @property
-    def members(self) -> Sequence[Model]:
-        return tuple(Audited(member, self.decision, self.at_cut) for member in members_of(self.model))
+    def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
+        if contrast is None and self.sided:
+            contrast = self.decision.contrast(self.model.scores(people))
+        effects: NDArray[np.float64] = self.model.flip_effects(table, people, contrast)
+        return effects
 
-    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+    def _pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
         """Measured from the cut; None if they do not add up to the score, as with calibrated probabilities."""
-        if self._sided:
-            return pulls_of(self.model, people, self._contrast(people)) if len(people) else []
-        pulled, answers = pulls_of(self.model, people), self.model.logits(people)
-        if pulled is None or not np.allclose([sum(each.values()) for each in pulled], answers, rtol=1e-3, atol=1e-3):
+        pulls: list[dict[str, float]] | None
+        if self.sided:
+            pulls = self.model.pulls(people, self.decision.contrast(self.model.scores(people))) if len(people) else []
+            return pulls
+        pulls, answers = self.model.pulls(people), self.model.logits(people)
+        if pulls is None or not np.allclose([sum(each.values()) for each in pulls], answers, rtol=1e-3, atol=1e-3):
             return None
-        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulled]
-
-    @property
-    def exact(self) -> bool:
-        return require(self.model, can.Linear).exact
-
-    def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
-        contrast = self._contrast(people) if contrast is None and self._sided else contrast
-        return require(self.model, can.Linear).flip_effects(table, people, contrast)
-
-    def _contrast(self, people: pd.DataFrame) -> Floats:
-        return self.decision.contrast(self.model.scores(people))
+        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulls]
 
 
 def audited(model: Model, table: Table) -> Model:
@@ -214,12 +198,6 @@ def unaudited(model: Model) -> Model:
 def at_cut_of(model: Model) -> float:
     """A model's answer at its cut, 0 without one."""
     return model.at_cut if isinstance(model, Audited) else 0.0
-
-
-def pulls_of(model: Model, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-    """`Pulls.pulls`; None if the model has none."""
-    able = model.capability(can.Pulls)
-    return None if able is None else able.pulls(people, contrast)
 
 
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:

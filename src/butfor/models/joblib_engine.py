@@ -17,7 +17,6 @@ import pandas as pd
 
 from butfor.errors import LearnerError, TableError
 from butfor.machine import check_n_jobs, single_threaded
-from butfor.models.capabilities import pack
 from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Model, Table, Training
 from butfor.models.workers import Chunks, Pace, Work, Workers, in_order
 
@@ -148,7 +147,7 @@ def answer(subject: Subject, training: Training) -> Floats:
 def packed_model(subject: Subject, seed: int | None) -> Any:
     """The packed model without flips."""
     learner, table, _ = subject
-    return pack(learner, _fit(learner, seed, table))
+    return learner.pack(_fit(learner, seed, table))
 
 
 def _fit(learner: Learner, seed: int | None, table: Table, flips: FlipSet = ()) -> Model:

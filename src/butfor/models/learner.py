@@ -8,16 +8,17 @@
     Bound      an engine with its data in place
 
 A learner's own `fit` is the definition of L and confirms every find. The user's pipeline is a learner, our network is
-one, and so is anything derived from `Learner`. Further abilities of learners and models are in
-`butfor.models.capabilities`.
+one, and so is anything derived from `Learner`. What only some models can tell, such as a tree's leaves, are optional
+methods of `Model`.
 """
 
 from __future__ import annotations
 
+import zlib
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -33,7 +34,8 @@ FlipSet = tuple[int, ...]
 """Positions of training rows whose labels are flipped, ascending, each once."""
 Advance = Callable[[int], None]
 """Called with the number of trainings that just finished."""
-C = TypeVar("C")
+MEMBERS = 16
+"""The default number of members of an ensemble."""
 BIAS = "(bias)"
 
 
@@ -189,8 +191,42 @@ class Table:
 
 
 class Model:
-    """One trained model f. Derive from it for your own models; only `logits` is required. Further abilities are small
-    classes of `butfor.models.capabilities` to derive from as well."""
+    """One trained model f. Derive from it for your own models; only `logits` is required, and `scores` with more than
+    two classes. What else a model can tell are optional methods, None where there is none: rankings, proofs and pages
+    that need one ask for it.
+
+    `flip_effects(table, people, contrast=None)`
+        The change of each person's margin if label i is flipped, to first order, `[people × n]`. With more than two
+        classes the margin is the sum of scores weighted by `contrast [people × classes]`. If `exact`, effects of
+        several flips add up.
+    `leaves(rows)`
+        The leaf of each tree that a row falls into, `[rows × trees]`.
+    `neighbours(people)`
+        The nearest rows and the weight of each vote, both `[people × k]`, independent of the labels.
+    `part_votes(rows, people)`
+        The fitted `PartitionEnsemble`, and both tables as it sees them.
+    `as_numbers(table, people)`
+        Training rows `[n × d]` and people `[people × d]` as the model sees them; None if these are not numbers.
+    `pulls(people, contrast=None)`
+        Per person, each column's share of the logit, or of the sum of scores weighted by `contrast`, the bias last;
+        None if it is not such a sum. A ReLU network is exactly linear around a person (section 2 of the paper).
+    `gives_log_odds(people)`
+        Whether these people's logits are the log-odds of its probabilities; without it, logits are log-odds.
+    `as_network`
+        Our network's model: its `network`, the `rows` it was trained on, and people as it sees them, `encoded(people)`.
+    `table_encoder`
+        The fitted `TableEncoder` in front of the model."""
+
+    exact = False
+    flip_effects: Any = None
+    leaves: Any = None
+    neighbours: Any = None
+    part_votes: Any = None
+    as_numbers: Any = None
+    pulls: Any = None
+    gives_log_odds: Any = None
+    as_network: Any = None
+    table_encoder: Any = None
 
     def logits(self, people: pd.DataFrame) -> Floats:
         """One number per person, `[people]`: the model decides class 1 if it is above 0 or, before a cut, above the
@@ -201,16 +237,29 @@ class Model:
         """With more than two classes, `[people × classes]`: the model decides the class with the highest score."""
         raise NotImplementedError
 
-    def capability(self, kind: type[C]) -> C | None:
-        """An object with the ability `kind` for this model; None if there is none."""
-        return self if isinstance(self, kind) else None
+    @property
+    def members(self) -> Sequence[Model]:
+        """The models whose mean logit decides; a single model is its only member."""
+        return (self,)
 
 
 class Learner:
     """The learning algorithm L with all settings fixed. Two fits on the same labels must give the same model.
 
     Derive from it for your own learner: `name`, `fit` and `record` are required, and `seeded` and `reseeded` if it has
-    a seed."""
+    a seed. The rest has defaults that hold for any learner."""
+
+    engines: tuple[str, ...] = ("joblib",)
+    """Names of the engines that can train it, the fastest first."""
+    reproducible = False
+    """Whether it is known to train the same model twice and another one under another seed, without a trial."""
+    has_probabilities = True
+    has_threshold = False
+    """Whether it has its own threshold, fixed or tuned."""
+    rebuildable = False
+    """Whether its `record` names all its parts, but for `record_gaps`."""
+    split: Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]] | None = None
+    """Of a learner that stops early: from labels by number, positions of training rows and of validation rows."""
 
     @property
     def name(self) -> str:
@@ -235,13 +284,37 @@ class Learner:
         """The same learner under another seed; itself if it has none."""
         return self
 
+    def record(self) -> dict[str, Any]:
+        """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
+        raise NotImplementedError
+
+    def record_gaps(self) -> list[str]:
+        """The parts that its record cannot restore, in words."""
+        return [f"model: {self.name} is a learner of the user's own"]
+
+    def own_cut(self, table: Table) -> Decision | None:
+        """Its own threshold, if it is fixed and not one half."""
+        return None
+
+    def usual_members(self, rows: int, seconds: float) -> int:
+        """The default number of members of an ensemble; fewer if a training takes many seconds."""
+        return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
+
     def work(self, table: Table) -> float | None:
         """Roughly the microseconds of one fit; None if unknown. It decides whether processes train."""
         return None
 
-    def record(self) -> dict[str, Any]:
-        """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
-        raise NotImplementedError
+    def warm_up(self, table: Table) -> None:
+        """Do one-time work of a process, so that it does not count as time of a training."""
+
+    def pack(self, model: Any) -> Any:
+        """A model as it travels between processes, without the table."""
+        return model
+
+    def unpack(self, packed: Any, table: Table) -> Model:
+        """The model that was packed."""
+        model: Model = packed
+        return model
 
 
 class MakesLearner:
@@ -296,6 +369,10 @@ class Engine:
     name: str
     device: Any = "cpu"
     """Where it trains, and where rankings train."""
+    own_fit: Any = None
+    """Of a cluster: the engine for the learner's own `fit` on the same workers."""
+    spread: Callable[..., list[Any]] | None = None
+    """Of a cluster: `spread(function, shared, parts)` calls `function(shared, part)` for each part, on the workers."""
 
     def accepts(self, learner: Learner) -> bool:
         raise NotImplementedError
@@ -364,3 +441,27 @@ def label_values(y: NDArray[Any]) -> NDArray[Any]:
 def flip_direction(logits: NDArray[Any]) -> Floats:
     """The direction towards the other decision: −1 if the decision is class 1, else +1."""
     return np.where(decides_one(logits), -1.0, 1.0).astype(np.float32)
+
+
+def person_keys(model: Model, people: pd.DataFrame) -> list[int]:
+    """A number per person that does not depend on the other people or their order."""
+    network = model.members[0].as_network
+    if network is None:
+        return [zlib.crc32(repr(row).encode()) for row in people.itertuples(index=False, name=None)]
+    return [zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes()) for x in network.encoded(people)]
+
+
+def set_rows_aside(learner: Learner, table: Table) -> Table:
+    """The table with a share of its rows set aside for validation."""
+    if learner.split is None:
+        raise SettingError(f"{learner.name} takes no validation rows.")
+    kept, aside = learner.split(table.codes)
+    X, y, weight, cluster = table.X, table.y, table.weight, table.cluster
+    return Table(
+        X.iloc[kept],
+        y.iloc[kept],
+        (X.iloc[aside], y.iloc[aside]),
+        weight=None if weight is None else weight[kept],
+        cluster=None if cluster is None else cluster[kept],
+        whole=(X, y, kept, aside, weight, cluster),
+    )

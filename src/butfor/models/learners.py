@@ -14,7 +14,6 @@ from butfor.decide import USUAL, Decision, parse_threshold, places_of
 from butfor.errors import LearnerError, ReplayError, SettingError, listed
 from butfor.machine import load, single_threaded
 from butfor.models import describe
-from butfor.models.capabilities import Reproducible, Scored
 from butfor.models.ensemble import Ensemble
 from butfor.models.learner import Learner, MakesLearner, Model, Table
 from butfor.models.sklearn import SklearnLearner, check_classifier, is_seed
@@ -93,21 +92,20 @@ def decision_of(
     would rather not have; the other one is decided on and above the threshold."""
     probability, share = parse_threshold(threshold)
     given = probability if share is None else f"top {100 * share:g}%"
-    own, named = learner if isinstance(learner, Scored) else None, f"threshold={given!r}"
+    named = f"threshold={given!r}"
     if probability == USUAL:
-        return Decision() if own is None else own.own_cut(table) or Decision()
-    if own is not None and own.has_threshold:
+        return learner.own_cut(table) or Decision()
+    if learner.has_threshold:
         raise SettingError(f"{named}: the model has its own threshold; leave out one of them.")
     if table.multiclass:
         raise SettingError(
             f"{named}: with {len(table.classes)} labels the one with the highest score wins; leave threshold out, or "
             "group the labels into two."
         )
-    by_probability = own is None or own.has_probabilities
     label = 1 if adverse is None else 1 - adverse
     if share is not None:
-        return Decision(given, label, None, by_probability, places_of(share, named, pool), pool)
-    if not by_probability:
+        return Decision(given, label, None, learner.has_probabilities, places_of(share, named, pool), pool)
+    if not learner.has_probabilities:
         raise SettingError(
             f"{named}: {learner.name} gives no probabilities. Give a share of people instead, such as "
             "threshold='top 20%', or wrap the model in sklearn.calibration.CalibratedClassifierCV."
@@ -123,7 +121,7 @@ def few_threads(table: Table) -> AbstractContextManager[object]:
 def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
     """f, and the seconds of its training. A learner that is not known to be reproducible is trained twice: if its
     answers differ, it cannot be audited."""
-    if isinstance(learner, Reproducible):
+    if learner.reproducible:
         learner.warm_up(table)
     started = time.perf_counter()
     model = learner.fit(table, table.labels())
@@ -137,7 +135,7 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
         raise LearnerError(f"{learner.name} gave answers of shape {np.shape(logits)} for {table.n} rows, not {wanted}.")
     if not np.isfinite(logits).all():
         raise LearnerError(f"Training of {learner.name} diverged: its logits are not finite numbers.")
-    if isinstance(learner, Reproducible):
+    if learner.reproducible:
         return model, time.perf_counter() - started
     again = table.answers(learner.fit(table, table.labels()), table.X)
     if not np.array_equal(logits, again):
@@ -150,7 +148,7 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
 
 def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
     """Whether another seed gives another model. Many estimators have a random_state without effect."""
-    if not learner.seeded or isinstance(learner, Reproducible):
+    if not learner.seeded or learner.reproducible:
         return learner.seeded
     other = learner.reseeded(OTHER_SEED).fit(table, table.labels())
     before, after = (table.answers(each, table.X) for each in (model, other))

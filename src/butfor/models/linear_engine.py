@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from butfor.machine import check_n_jobs
 from butfor.models import linear
-from butfor.models.capabilities import engines_of
 from butfor.models.joblib_engine import JoblibEngine
 from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
 from butfor.models.linear import Array
@@ -51,7 +50,7 @@ class LinearEngine(Engine):
         self.n_jobs = check_n_jobs(n_jobs)
 
     def accepts(self, learner: Learner) -> bool:
-        return self.name in engines_of(learner)
+        return self.name in learner.engines
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         return self.bind_here(learner, table, people) or JoblibEngine(self.n_jobs).bind(learner, table, people)
@@ -96,7 +95,7 @@ class _Logistic(Bound):
     def __init__(self, model: SklearnModel, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
         from scipy.linalg import cho_factor
 
-        X, asked = model.inputs(table.X), model.inputs(people)
+        X, asked = model.numbers(table.X), model.numbers(people)
         assert X is not None
         assert asked is not None
         self.X, self.people, self.given = linear.reduce_inputs(model.final, X, asked)

@@ -23,8 +23,8 @@ from butfor import stopping
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import EngineError, LearnerError, SettingError, TableError, listed
 from butfor.machine import check_n_jobs, compiling
-from butfor.models import capabilities as can
 from butfor.models.learner import (
+    MEMBERS,
     Advance,
     Bound,
     Engine,
@@ -207,12 +207,12 @@ def split_off(y: NDArray[Any], fraction: float, seed: int) -> tuple[NDArray[np.i
     return kept, aside
 
 
-class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, can.Portable, can.Rebuildable):
+class MLPLearner(Learner):
     """The encoder is fitted on the training rows without labels, so all flip sets share it."""
 
     kind = "mlp"
     name = "MLP"
-    seeded = True
+    seeded = reproducible = rebuildable = True
     engines = ("stacked", "fused", "joblib")
 
     def __init__(self, model: MLP, encoder: Any = None) -> None:
@@ -258,8 +258,8 @@ class MLPLearner(Learner, can.EarlyStopping, can.Reproducible, can.FastEngines, 
     def record_gaps(self) -> list[str]:
         return []
 
-    def usual_members(self, rows: int) -> int:
-        return can.MEMBERS if rows <= LARGE else can.MEMBERS // 2
+    def usual_members(self, rows: int, seconds: float) -> int:
+        return MEMBERS if rows <= LARGE else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
         other = object.__new__(MLPLearner)
@@ -305,12 +305,18 @@ class _Encoded(EncodedTable):
         self.X_val: Floats = self.encoder.transform(table.validation[0])
 
 
-class NetworkModel(Model, can.Differentiable, can.Inputs, can.Pulls, can.Encoded):
+class NetworkModel(Model):
     """A trained network with its encoder. `rows` has the labels it was trained on."""
 
     def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
         self.network, self.rows, self._data = network, rows, data
-        self.encoder = data.encoder
+        self.table_encoder = data.encoder
+        if network.activation == "relu":
+            self.pulls = self._pulls
+
+    @property
+    def as_network(self) -> NetworkModel:
+        return self
 
     def logits(self, people: pd.DataFrame) -> Floats:
         return self.network.logits(self.encoded(people))
@@ -321,15 +327,13 @@ class NetworkModel(Model, can.Differentiable, can.Inputs, can.Pulls, can.Encoded
     def encoded(self, people: pd.DataFrame) -> Floats:
         return self._data.people(people)
 
-    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
+    def as_numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
         return self.rows.X, self.encoded(people)
 
-    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        if self.network.activation != "relu":
-            return None
+    def _pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]]:
         encoded = self.encoded(people)
         theta, bias = local_linear_model(self.network, encoded, contrast)
-        return named_pulls(self.encoder.by_column(theta * encoded), bias, list(people.columns))
+        return named_pulls(self.table_encoder.by_column(theta * encoded), bias, list(people.columns))
 
 
 def local_linear_model(

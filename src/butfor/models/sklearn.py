@@ -22,7 +22,6 @@ from butfor.decide import CLIP, Decision
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.machine import GENERATOR
-from butfor.models import capabilities as can
 from butfor.models import describe
 from butfor.models.learner import Floats, Learner, Table, TableCache
 from butfor.models.sklearn_model import SklearnModel, first_line
@@ -43,12 +42,13 @@ RAW = "passthrough"
 """Instead of an encoder: the estimator gets the raw table."""
 
 
-class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, can.Scored):
+class SklearnLearner(Learner):
     """`given`: the user's estimator; `estimator`: what is trained, without a fixed threshold around it, which becomes
     the table's cut. `encoder`: comes before the estimator. None: only if the estimator has no preprocessing and the
     table has columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
+    rebuildable = True
 
     def __init__(self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None) -> None:
         check_classifier(estimator)
@@ -68,6 +68,11 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
             quiet = {name: type(value)(0) for name, value in given.items() if name.split("__")[-1] == "verbose"}
             self.given.set_params(**quiet)
             self.estimator = without_threshold(self.given)[0]
+        self.has_probabilities = hasattr(self.estimator, "predict_proba")
+        tuned = isinstance(last_step(self.estimator), TunedThresholdClassifierCV)
+        self.has_threshold = self._threshold is not None or tuned
+        linear, boosting = has_linear_engine(self.estimator), has_boosting_engine(self.estimator)
+        self.engines = (*["linear"] * linear, *["boosting"] * boosting, "joblib")
 
     @property
     def name(self) -> str:
@@ -84,12 +89,6 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
         if hasattr(self.estimator, "decision_function"):
             return "decision_function"
         return f"the logit of predict_proba, clipped at {CLIP:g}"
-
-    @property
-    def engines(self) -> tuple[str, ...]:
-        if has_linear_engine(self.estimator):
-            return "linear", "joblib"
-        return ("boosting", "joblib") if has_boosting_engine(self.estimator) else ("joblib",)
 
     def record_gaps(self) -> list[str]:
         record = self.record()
@@ -120,14 +119,6 @@ class SklearnLearner(Learner, can.FastEngines, can.Portable, can.Rebuildable, ca
             raise
         except Exception as error:  # the model's own code may raise anything
             raise LearnerError(f"{self.name} could not be trained on this table: {first_line(error)}") from error
-
-    @property
-    def has_probabilities(self) -> bool:
-        return hasattr(self.estimator, "predict_proba")
-
-    @property
-    def has_threshold(self) -> bool:
-        return self._threshold is not None or isinstance(last_step(self.estimator), TunedThresholdClassifierCV)
 
     def own_cut(self, table: Table) -> Decision | None:
         own = self._threshold

@@ -21,10 +21,9 @@ from butfor.decide import CLIP, ONE_HALF, Decision, decides_one, log_odds
 from butfor.encode import EncodedTable
 from butfor.errors import LearnerError
 from butfor.machine import single_threaded
-from butfor.models import capabilities as can
 from butfor.models import linear
 from butfor.models.estimators import ThresholdedRegressor
-from butfor.models.learner import C, Floats, Model, Table, named_pulls
+from butfor.models.learner import Floats, Model, Table, named_pulls
 from butfor.models.linear import Array
 from butfor.models.steps import (
     by_neighbours,
@@ -46,9 +45,7 @@ Answer = Callable[[Any, Any], Floats]
 """Deciding estimator and its input → logits or scores that agree with its decisions."""
 
 
-class SklearnModel(
-    Model, can.Linear, can.Trees, can.Neighbours, can.PartVotes, can.Inputs, can.Pulls, can.Encoded, can.Margin
-):
+class SklearnModel(Model):
     """A fitted estimator, after our encoder if `data` is not None. `values`: its label for each class. `shared`: a
     pipeline's steps before the last, if other models share them. `decision`: if it has a cut, that decides."""
 
@@ -62,17 +59,21 @@ class SklearnModel(
     ) -> None:
         self.estimator, self.data, self.values, self.shared, self.decision = estimator, data, values, shared, decision
         if data is not None:
-            self.encoder = data.encoder
-
-    def capability(self, kind: type[C]) -> C | None:
-        able = {
-            can.Linear: self._is_linear,
-            can.Trees: self._has_trees,
-            can.Neighbours: self._has_voting_neighbours,
-            can.PartVotes: lambda: type(self.estimator).__name__ == "PartitionEnsemble",
-            can.Encoded: lambda: self.data is not None,
-        }.get(kind, lambda: True)
-        return super().capability(kind) if able() else None
+            self.table_encoder = data.encoder
+        final = self.final
+        if type(final) is ThresholdedRegressor:
+            linear = linear_in_labels(estimator)
+        else:
+            linear = (is_logistic(final) or type(final).__name__ == "RidgeClassifier") and self.separable
+        if linear:
+            self.flip_effects = self._flip_effects
+        if hasattr(type(final), "apply") or hasattr(type(final), "staged_decision_function") or is_lightgbm(final):
+            self.leaves = self._leaves
+        votes = type(final).__name__ == "KNeighborsClassifier" and final.weights in ("uniform", "distance")
+        if votes and self.separable and sees_no_label(estimator):
+            self.neighbours = self._neighbours
+        if type(estimator).__name__ == "PartitionEnsemble":
+            self.part_votes = self._part_votes
 
     @property
     def final(self) -> Any:
@@ -121,28 +122,13 @@ class SklearnModel(
         """Whether the inputs of the last step are known: after a pipeline's steps, but not inside other estimators."""
         return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
 
-    def _is_linear(self) -> bool:
-        """True for known kinds with known inputs, and for regressions whose predictions are sums over the labels."""
-        if type(self.final) is ThresholdedRegressor:
-            return linear_in_labels(self.estimator)
-        return (is_logistic(self.final) or type(self.final).__name__ == "RidgeClassifier") and self.separable
-
-    def _has_voting_neighbours(self) -> bool:
-        known = type(self.final).__name__ == "KNeighborsClassifier" and self.final.weights in ("uniform", "distance")
-        return known and self.separable and sees_no_label(self.estimator)
-
-    def _has_trees(self) -> bool:
-        kind = type(self.final)
-        tells = hasattr(kind, "apply") or hasattr(kind, "staged_decision_function")
-        return tells or kind.__module__.split(".")[0] == "lightgbm"
-
     @property
-    def exact(self) -> bool:
+    def exact(self) -> bool:  # type: ignore[override]
         return linear_in_labels(self.estimator) and solved_directly(self.estimator)
 
-    def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+    def _leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
         trees, given = self.final, self.step_inputs(rows)
-        if type(trees).__module__.split(".")[0] == "lightgbm":
+        if is_lightgbm(trees):
             return np.asarray(trees.predict(given, pred_leaf=True)).reshape(len(rows), -1)
         if hasattr(trees, "apply"):
             return np.asarray(trees.apply(given)).reshape(len(rows), -1)
@@ -159,7 +145,7 @@ class SklearnModel(
             estimator = estimator.steps[-1][1]
         return given
 
-    def inputs(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
+    def numbers(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
         """The same as numbers, `[rows × inputs]`; None if they are not numbers."""
         if not self.separable:
             return None
@@ -170,15 +156,15 @@ class SklearnModel(
             return None
         return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
 
-    def numbers(self, table: Table, people: pd.DataFrame) -> tuple[Array, Array] | None:
-        rows, asked = self.inputs(table.X), self.inputs(people)
+    def as_numbers(self, table: Table, people: pd.DataFrame) -> tuple[Array, Array] | None:
+        rows, asked = self.numbers(table.X), self.numbers(people)
         return None if rows is None or asked is None else (rows, asked)
 
-    def flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
+    def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
             places = _blocks(len(people)) if by_neighbours(self.estimator) else [slice(None)]
             return np.concatenate([self._share_of_labels(table, people.iloc[some]) for some in places])
-        seen = self.numbers(table, people)
+        seen = self.as_numbers(table, people)
         assert seen is not None
         rows, asked = seen
         if contrast is not None:
@@ -189,7 +175,7 @@ class SklearnModel(
         shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
         return np.asarray(shares * (1 - 2 * table.zero_one))
 
-    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         with single_threaded():
             asked = [self.final.kneighbors(self.step_inputs(people.iloc[some])) for some in _blocks(len(people))]
         distances, rows = (np.concatenate(parts) for parts in zip(*asked, strict=True))
@@ -200,14 +186,14 @@ class SklearnModel(
         here = np.isinf(weights)  # if neighbours are at distance 0, only they count
         return rows, np.where(here.any(axis=1, keepdims=True), here.astype(float), weights)
 
-    def part_votes(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
+    def _part_votes(self, rows: pd.DataFrame, people: pd.DataFrame) -> tuple[Any, Any, Any]:
         return self.estimator, self.step_inputs(rows), self.step_inputs(people)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         coefficients = getattr(self.final, "coef_", None)
         if coefficients is None or np.size(coefficients) == 0 or not hasattr(self.final, "decision_function"):
             return None
-        inputs, counted = self.inputs(people), np.ones((1, 1)) if contrast is None else contrast
+        inputs, counted = self.numbers(people), np.ones((1, 1)) if contrast is None else contrast
         if inputs is None or np.atleast_2d(coefficients).shape != (counted.shape[1], inputs.shape[1]):
             return None
         terms = inputs * (counted @ np.atleast_2d(coefficients))
@@ -219,7 +205,9 @@ class SklearnModel(
                 return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
             except (AttributeError, ValueError):
                 return None
-        return named_pulls(terms if self.data is None else self.encoder.by_column(terms), bias, list(people.columns))
+        return named_pulls(
+            terms if self.data is None else self.table_encoder.by_column(terms), bias, list(people.columns)
+        )
 
     def _to_estimator(self, X: pd.DataFrame) -> Any:
         """The estimator's input: the raw table, or our encoding of it."""
@@ -243,6 +231,10 @@ class SklearnModel(
         scores = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
         scores[:, known] = found
         return scores
+
+
+def is_lightgbm(final: Any) -> bool:
+    return type(final).__module__.split(".")[0] == "lightgbm"
 
 
 def _predictions(decider: Any, given: Any) -> NDArray[Any]:

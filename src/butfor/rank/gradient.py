@@ -21,7 +21,6 @@ import pandas as pd
 from butfor import stopping
 from butfor.errors import SettingError
 from butfor.machine import available_cores
-from butfor.models.capabilities import Cluster, Differentiable, members_of, require
 from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.nets import Recipe, Rows, label_gradient
 from butfor.rank.ranking import NetworkRanking, percentile
@@ -95,7 +94,7 @@ class Gradient(NetworkRanking):
     def train_on(self, engine: Engine) -> None:
         """Train on the engine's device and on its workers, if it has any."""
         self._device = str(engine.device)
-        self._spread = engine.spread if isinstance(engine, Cluster) else None
+        self._spread = engine.spread
 
     @property
     def member_limit(self) -> int | None:
@@ -108,7 +107,7 @@ class Gradient(NetworkRanking):
         """The same for networks that differ in their seed, side by side."""
         from butfor.nets.sweeps import Sweep
 
-        subjects = [require(member, Differentiable) for member in members]
+        subjects = [member.as_network for member in members]
         first = subjects[0]
         sweeps = [Sweep(each.network.recipe.seed, (), np.arange(len(people))) for each in subjects]
         swept = self._effects(first.network.recipe, first.rows, sweeps, first.encoded(people))
@@ -120,7 +119,7 @@ class Gradient(NetworkRanking):
         mean over the members of an ensemble."""
         from butfor.nets.sweeps import Sweep
 
-        members = [require(member, Differentiable) for member in self._members_at_flips(model, table)]
+        members = [member.as_network for member in self._members_at_flips(model, table)]
         sweeps = [
             Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
         ]
@@ -132,10 +131,10 @@ class Gradient(NetworkRanking):
         return total / len(members)
 
     def _members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return members_of(model)[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
+        return model.members[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
 
     def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
-        return len(self._members_at_flips(model, table)) < len(members_of(model)[: self.member_limit])
+        return len(self._members_at_flips(model, table)) < len(model.members[: self.member_limit])
 
     def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
         """Predicted changes of the logits if label i is flipped, sweep by sweep."""

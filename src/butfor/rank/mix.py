@@ -15,8 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.models.capabilities import members_of, person_keys
-from butfor.models.learner import Engine, FlipSet, Floats, Model, Table, flip_direction
+from butfor.models.learner import Engine, FlipSet, Floats, Model, Table, flip_direction, person_keys
 from butfor.rank import Ranking, Scores, as_ranking, checked_scores
 from butfor.rank.ranking import percentile
 from butfor.rules import Allowed
@@ -69,7 +68,7 @@ class RankingMix(Ranking):
         """The rankings that accept the model."""
         ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
         if all(ranking.ranks(model) for ranking in ours.values()):
-            return cls(ours, beside=PUBLISHED_WEIGHT if len(members_of(model)) > 1 else 1.0)
+            return cls(ours, beside=PUBLISHED_WEIGHT if len(model.members) > 1 else 1.0)
         own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
         return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
@@ -108,7 +107,7 @@ class RankingMix(Ranking):
     def _singles(self, retrain: Retrain, model: Model, table: Table, sample: pd.DataFrame) -> dict[str, Any]:
         """How well the first ranking's predictions for single labels, if it makes any, agree with retraining. Not
         measured for an ensemble: retraining every member for a dozen labels would cost too much."""
-        if not self.first.predicts or len(members_of(model)) > 1:
+        if not self.first.predicts or len(model.members) > 1:
             return {"spearman": None, "slope": None, "flips": 0, "poor": False}
         predicted = self._first_scores(model, table, sample)
         spearman, slope, flips = smoothness(lambda sets: retrain(sets)[:, : len(sample)], predicted, FLIPS)

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError
 from butfor.machine import single_threaded
-from butfor.models.capabilities import Differentiable, Linear, Trees, person_keys, require
-from butfor.models.learner import Floats, Model, Numbers, Table, flip_direction
+from butfor.models.learner import Floats, Model, Numbers, Table, flip_direction, person_keys
 from butfor.nets import Network, Rows
 from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
 
@@ -58,7 +57,7 @@ class Activation(NetworkRanking):
         self.decay, self.threshold = decay, threshold
 
     def accepts(self, model: Model) -> bool:
-        return super().accepts(model) and bool(require(model, Differentiable).network.recipe.hidden)
+        return super().accepts(model) and bool(model.as_network.network.recipe.hidden)
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
         ours, theirs = self._signs(network, people), self._signs(network, rows.X)
@@ -144,11 +143,11 @@ class Influence(Ranking):
     predicts = signed = True
 
     def accepts(self, model: Model) -> bool:
-        return model.capability(Linear) is not None
+        return model.flip_effects is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         with single_threaded():
-            effects = require(model, Linear).flip_effects(table, people)
+            effects = model.flip_effects(table, people)
         return effects * flip_direction(model.logits(people))[:, None]
 
 
@@ -160,10 +159,10 @@ class Leaves(Ranking):
     needs = "a tree, a forest or boosted trees"
 
     def accepts(self, model: Model) -> bool:
-        return model.capability(Trees) is not None
+        return model.leaves is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
-        ours, theirs = map(require(model, Trees).leaves, (people, table.X))
+        ours, theirs = map(model.leaves, (people, table.X))
         shared = np.zeros((len(people), table.n), np.float32)
         for mine, others in zip(ours.T, theirs.T, strict=True):
             shared += mine[:, None] == others[None, :]

@@ -12,7 +12,6 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.models.capabilities import Differentiable, Inputs, members_of, require
 from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
 from butfor.nets import Network, Rows
 
@@ -48,11 +47,11 @@ class Ranking:
 
     def averages(self, model: Model) -> bool:
         """Whether the model is an ensemble of which it accepts only the members, one by one."""
-        return len(members_of(model)) > 1 and not self.accepts(model)
+        return len(model.members) > 1 and not self.accepts(model)
 
     def ranks(self, model: Model) -> bool:
         """Whether it accepts the model, or each of its members."""
-        return all(map(self.accepts, members_of(model) if self.averages(model) else [model]))
+        return all(map(self.accepts, model.members if self.averages(model) else [model]))
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         """`[people × training rows]`, higher = flip first."""
@@ -117,10 +116,10 @@ class NetworkRanking(Ranking):
     needs = "a butfor.MLP"
 
     def accepts(self, model: Model) -> bool:
-        return model.capability(Differentiable) is not None
+        return model.as_network is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        subject = require(model, Differentiable)
+        subject = model.as_network
         return self.score_network(subject.network, subject.rows, subject.encoded(people))
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
@@ -131,7 +130,7 @@ def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame
     """One member's scores depend on its seed; their mean is about the labels. If they are noisy (the gradient of a
     rough training), an eighth at each end is left out. Signed scores change sign for members that disagree with the
     ensemble, so that all count away from the ensemble's decision."""
-    members, direction = members_of(model)[: ranking.member_limit], flip_direction(model.logits(people))
+    members, direction = model.members[: ranking.member_limit], flip_direction(model.logits(people))
     each = (
         scores * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else scores
         for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
@@ -186,8 +185,7 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
     """Training rows `[n × d]` and people `[people × d]` as the model sees them. If it does not say, the table is
     encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0."""
-    inputs = model.capability(Inputs)
-    seen = None if inputs is None else inputs.numbers(table, people)
+    seen: tuple[Numbers, Numbers] | None = None if model.as_numbers is None else model.as_numbers(table, people)
     if seen is not None:
         return seen
     from sklearn.compose import make_column_transformer

@@ -15,9 +15,8 @@ from butfor.data.table import load_table
 from butfor.decide import USUAL
 from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
 from butfor.fit import fit
-from butfor.models.capabilities import set_rows_aside
 from butfor.models.ensemble import member_seeds, single_learner
-from butfor.models.learner import Table
+from butfor.models.learner import Table, set_rows_aside
 from butfor.models.learners import learner_for_replay, learner_of
 from butfor.progress import Progress
 from butfor.provenance import data_hash

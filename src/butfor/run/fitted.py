@@ -18,7 +18,6 @@ from butfor.data.sensitive import Sensitive
 from butfor.decide import USUAL, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import SettingError, listed
 from butfor.machine import check_random_state
-from butfor.models.capabilities import Encoded, Margin, Scored, members_of
 from butfor.models.engines import check_engine, choose_engine
 from butfor.models.ensemble import FRESH_FROM, at_cut_of, fresh_seeds, single_learner, unaudited
 from butfor.models.learner import Engine, Floats, Learner, Model, Table
@@ -153,7 +152,7 @@ class Fitted:
             recorded=float((self.table.codes == self.favourable).mean()),
         )
         if not decision.has_cut:
-            by_half = not isinstance(own, Scored) or (own.has_probabilities and not own.has_threshold)
+            by_half = own.has_probabilities and not own.has_threshold
             return facts if by_half else replace(facts, given=None)
         at_cut = decision.score(at_cut_of(self.model), self.favourable)
         pool_logits = None if pool is None else self.model.logits(pool)
@@ -172,8 +171,8 @@ class Fitted:
         """Whether logits are log-odds, so that they can be shown as probabilities."""
         if self.table.multiclass or self.table.decision.has_cut:
             return not self.table.multiclass and self.table.decision.by_probability
-        own = members_of(self.model)[0].capability(Margin)
-        return own is None or own.gives_log_odds(self.table.X.iloc[:LOOKED_AT])
+        tells = self.model.members[0].gives_log_odds
+        return tells is None or tells(self.table.X.iloc[:LOOKED_AT])
 
     @property
     def favourable(self) -> int:
@@ -241,9 +240,8 @@ class Fitted:
         in X."""
         parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
         rows = pd.concat([*parts, *([] if X is None else [like_training(as_table(X), self.table.X)])])
-        encoded = self.model.capability(Encoded)
-        if encoded is not None:
-            return [*self.sensitive.remarks, *encoded.encoder.remarks(rows)]
+        if self.model.table_encoder is not None:
+            return [*self.sensitive.remarks, *self.model.table_encoder.remarks(rows)]
         holes = rows.columns[rows.isna().any()]
         remark = [f"Missing values of {listed(holes)} go to {self.learner.name} unchanged."]
         return [*self.sensitive.remarks, *remark[: len(holes)]]

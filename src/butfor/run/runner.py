@@ -18,8 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import Stopped
-from butfor.models.capabilities import person_keys
-from butfor.models.learner import FlipSet, flip_direction
+from butfor.models.learner import FlipSet, flip_direction, person_keys
 from butfor.progress import PEOPLE, Progress, announcement
 from butfor.prove import Bracket, prove
 from butfor.rank import checked_scores

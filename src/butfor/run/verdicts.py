@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from butfor._version import __version__
 from butfor.data.read import DATES, date_of
-from butfor.models.ensemble import at_cut_of, pulls_of, record_gaps
+from butfor.models.ensemble import at_cut_of
 from butfor.models.learner import FlipSet
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
@@ -38,7 +38,8 @@ def verdicts_of(runner: Runner, run: Run, doubt: NDArray[np.float64] | None = No
     situation, table = runner.situation, runner.situation.table
     searches = {search.number: search for search in runner.searches}
     dates = table.X.attrs.get(DATES, ())
-    pulled, switched = pulls_of(situation.model, situation.people), changed_by_switch(situation)
+    pulls, switched = situation.model.pulls, changed_by_switch(situation)
+    pulled = None if pulls is None else pulls(situation.people)
 
     @cache
     def flip(position: int) -> Flip:
@@ -241,7 +242,7 @@ def _seed_ranges(fitted: Fitted) -> SeedRanges | None:
 
 
 def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
-    lost = record_gaps(fitted.learner)
+    lost = fitted.learner.record_gaps()
     if data.table is None:
         lost.append(f"data: {data.source}")
     for name, known, column in (
