@@ -32,7 +32,7 @@ from benchmarks.memory import peak_memory
 from benchmarks.rows import Row, names, options, parse, run
 from benchmarks.work import encoded, network, processor, random_flip_sets
 from butfor import __version__
-from butfor.data.catalogue import Setup
+from butfor.data import Setup
 from butfor.errors import EngineError
 from butfor.machine import available_cores
 from butfor.models.engines import engine_named

@@ -14,8 +14,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from butfor.audit import LabelAudit
-from butfor.data import Dataset, load_dataset
-from butfor.data.catalogue import Setup
+from butfor.data import Dataset, Setup, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table, bind

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from benchmarks.rows import names
-from butfor.data.catalogue import DATASETS
+from butfor.data import DATASETS
 from butfor.errors import SettingError
 from evaluation import tables
 from evaluation.gather import SMALL, machinery_of, results_for, tell

@@ -7,7 +7,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from butfor.data.catalogue import DATASETS, spec_named
+from butfor.data import DATASETS, spec_named
 from butfor.errors import DatasetError, SettingError
 from evaluation.results import Result, read_result
 from evaluation.runs import Machinery, run_dataset

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from butfor.data.catalogue import spec_named
+from butfor.data import SPECS
 from evaluation.results import Setting
 
 CHOSEN = {"student": (8, "standard", 4, 4), "german": (128, "minmax", 3, 3)}
@@ -12,7 +12,7 @@ CHOSEN = {"student": (8, "standard", 4, 4), "german": (128, "minmax", 3, 3)}
 
 def published_setting(name: str) -> Setting:
     """The setting a set is run with unless another one is asked for."""
-    setup = spec_named(name).setup
+    setup = SPECS[name].setup
     if name in CHOSEN:
         return Setting(*CHOSEN[name], setup.hidden, setup.max_epochs, setup.budget)
     return Setting(setup.batch_size, setup.numeric, setup.random_state, 0, setup.hidden, setup.max_epochs, setup.budget)

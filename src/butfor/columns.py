@@ -1,10 +1,12 @@
-"""What every table must be before it is encoded: columns of the same names, and numbers to compute with.
+"""What every table must be before it is encoded: named columns, cells with single values, and numbers to compute with.
 
 Each function returns what was asked for, or raises a `TableError` that names the column and the first row.
 """
 
 from __future__ import annotations
 
+import datetime
+import decimal
 from collections.abc import Hashable, Iterable
 from typing import Any
 
@@ -14,12 +16,40 @@ from numpy.typing import NDArray
 
 from butfor.errors import TableError, listed, plural
 
+DATES, ASIDE = "dates", "aside"
+"""What `attrs` of training rows name: columns of dates that were turned into days, and columns of the user's table that
+are not learned from."""
 LARGEST = 1e154
 """The square of a larger number is infinite."""
 EXACT = 2**53
 """Up to here, different whole numbers are different floating-point numbers."""
 NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
 RESCALE = "use another unit for the column, or correct it"
+SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
+NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
+
+
+def check_frame(frame: pd.DataFrame) -> None:
+    """Refuse a table whose columns have no names of their own, and cells that no record can hold: nested values, raw
+    bytes, whole numbers beyond 64 bits, unknown types."""
+    refuse_duplicates(frame.columns)
+    alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
+    if len(alike):
+        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name once written as text; rename one.")
+    for column, values in frame.items():
+        if isinstance(column, tuple):
+            raise TableError(f"Column {column!r} has a tuple as its name; name every column by a text or a number.")
+        turn = "turn it into numbers or text, or leave the column out"
+        if str(values.dtype).startswith(NO_DTYPE):
+            raise TableError(f"Column '{column}' has type {values.dtype}; {turn}.")
+        if values.dtype not in (object, np.uint64):
+            continue
+        present = values.dropna()
+        strange = {kind.__name__ for kind in set(map(type, present)) if not issubclass(kind, SINGLE)}
+        if strange:
+            raise TableError(f"Column '{column}' holds {listed(sorted(strange))} instead of numbers or text; {turn}.")
+        beyond = [isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63 for value in present]
+        refuse_rows(present, np.array(beyond, bool), "holds a whole number too large for 64 bits", NO_NUMBER)
 
 
 def is_numeric(values: pd.Series) -> bool:
@@ -92,15 +122,6 @@ def clusters_in(values: Any) -> NDArray[np.int64]:
     alone = codes < 0
     codes[alone] = len(found) + np.arange(alone.sum())
     return codes
-
-
-def refuse_merged(values: pd.Series, numbers: NDArray[np.float64], scaled: NDArray[np.float64]) -> None:
-    """Raise an error if one number is so large that scaling makes most of the others equal."""
-    present = ~np.isnan(numbers)
-    if 2 * len(np.unique(scaled[present])) < len(np.unique(numbers[present])):
-        furthest = np.nan_to_num(np.abs(numbers - np.median(numbers[present])), nan=-1.0)
-        what = "holds {value}, so large that the other values can no longer be told apart"
-        refuse_rows(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
 
 
 def refuse_rows(values: pd.Series, bad: NDArray[np.bool_], what: str, remedy: str) -> None:

@@ -23,7 +23,6 @@ from butfor.columns import (
     is_numeric,
     numbers_in,
     refuse_duplicates,
-    refuse_merged,
     refuse_missing,
     refuse_rows,
     same_columns,
@@ -151,7 +150,12 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
     def fit(self, X: Any, y: Any = None) -> TableEncoder:
         """Learn scales and categories from the training rows."""
-        self._check_settings()
+        for name, values in CHOICES.items():
+            if getattr(self, name) not in values:
+                raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
+        most = self.max_categories
+        if most is not None and (not isinstance(most, (int, np.integer)) or not 2 <= most <= MOST_CATEGORIES):
+            raise SettingError(f"max_categories={most!r} must be a whole number from 2 to {MOST_CATEGORIES}.")
         frame = _as_frame(X)
         if frame.shape[0] == 0 or frame.shape[1] == 0:
             raise TableError(
@@ -219,19 +223,44 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 )
         return said
 
-    def _check_settings(self) -> None:
-        for name, values in CHOICES.items():
-            if getattr(self, name) not in values:
-                raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
-        most = self.max_categories
-        if most is not None and (not isinstance(most, (int, np.integer)) or not 2 <= most <= MOST_CATEGORIES):
-            raise SettingError(f"max_categories={most!r} must be a whole number from 2 to {MOST_CATEGORIES}.")
+    def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
+        name, numbers = str(values.name), numbers_in(values)
+        absent = np.isnan(numbers)
+        marked = (name, f"{name}={MISSING}")
+        if absent.all():  # its scale is unknown: every value of a person counts as 0
+            return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
+        fill = float(np.median(numbers[~absent]))
+        shift, scale = self._scaling(np.where(absent, fill, numbers))
+        if not (np.isfinite(scale) and scale > 0):
+            worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
+            refuse_rows(values, worst, "holds {value}, which is too large or too small to compute with", RESCALE)
+        # One number may be so large that scaling makes most of the others equal.
+        if 2 * len(np.unique(((numbers - shift) / scale)[~absent])) < len(np.unique(numbers[~absent])):
+            furthest = np.nan_to_num(np.abs(numbers - fill), nan=-1.0)
+            what = "holds {value}, so large that the other values can no longer be told apart"
+            refuse_rows(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
+        if absent.any():
+            return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
+        return _Block(slice(at, at + 1), (name,), shift, scale, fill)
 
     def _fit_categories(self, values: pd.Series, at: int) -> _Block:
+        """The categories are in sorted order (of a pandas category, those of its dtype), `OTHER` and `MISSING` last."""
         name = str(values.name)
         if pd.api.types.is_datetime64_any_dtype(values.dtype):
             raise TableError(f"Column '{name}' holds dates; turn them into numbers or drop the column.")
-        categories, codes, rare = self._vocabulary(values)
+        declared = isinstance(values.dtype, pd.CategoricalDtype)
+        shown = values.cat.categories if declared else pd.unique(values.dropna().astype(object))
+        different, most = sorted(shown, key=lambda value: (type(value).__name__, value)), self.max_categories or MANY
+        rare: set[Any] = set()
+        if len(different) > most:
+            counts = values.astype(object).value_counts()
+            rare = set(sorted(different, key=lambda value: -counts.get(value, 0))[most - 1 :])
+        categories = [value for value in different if value not in rare]
+        categories += [OTHER] if rare and OTHER not in categories else []
+        categories += [MISSING] if values.isna().any() and MISSING not in categories else []
+        codes = {value: k for k, value in enumerate(categories)}
+        codes |= dict.fromkeys(rare, codes.get(OTHER, 0))
+
         count = len(categories)
         if self.categorical == "onehot":
             table = np.eye(count + 1, count, dtype=bool)
@@ -245,52 +274,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             filled = values.astype(object).where(values.notna(), MISSING)
             shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
             table, names = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale, (name,)
-        return _Block(slice(at, at + table.shape[1]), names, codes=codes, table=table, rare=rare)
-
-    def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
-        name, numbers = str(values.name), numbers_in(values)
-        absent = np.isnan(numbers)
-        marked = (name, f"{name}={MISSING}")
-        if absent.all():  # its scale is unknown: every value of a person counts as 0
-            return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
-        fill = float(np.median(numbers[~absent]))
-        shift, scale = self._scaling(np.where(absent, fill, numbers))
-        if not (np.isfinite(scale) and scale > 0):
-            worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            refuse_rows(values, worst, "holds {value}, which is too large or too small to compute with", RESCALE)
-        refuse_merged(values, numbers, (numbers - shift) / scale)
-        if absent.any():
-            return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
-        return _Block(slice(at, at + 1), (name,), shift, scale, fill)
-
-    def _vocabulary(self, values: pd.Series) -> tuple[list[Any], dict[Any, int], int]:
-        """The categories in sorted order (for a pandas category, those of its dtype), the code of each value, and how
-        many rare values share `OTHER`."""
-        declared = isinstance(values.dtype, pd.CategoricalDtype)
-        shown = values.cat.categories if declared else pd.unique(values.dropna().astype(object))
-        found, most = sorted(shown, key=lambda value: (type(value).__name__, value)), self.max_categories or MANY
-        rare: set[Any] = set()
-        if len(found) > most:
-            counts = values.astype(object).value_counts()
-            rare = set(sorted(found, key=lambda value: -counts.get(value, 0))[most - 1 :])
-        categories = [value for value in found if value not in rare]
-        if rare and OTHER not in categories:
-            categories.append(OTHER)
-        if values.isna().any() and MISSING not in categories:
-            categories.append(MISSING)
-        codes = {value: k for k, value in enumerate(categories)}
-        return categories, codes | dict.fromkeys(rare, codes.get(OTHER, 0)), len(rare)
+        return _Block(slice(at, at + table.shape[1]), names, codes=codes, table=table, rare=len(rare))
 
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
         if self.numeric == "raw":
             return 0.0, 1.0
-        shift_of, scale_of = (np.mean, np.std) if self.numeric == "standard" else (np.min, np.ptp)
-        with np.errstate(over="ignore", invalid="ignore"):
-            shift, scale = shift_of(numbers), scale_of(numbers)
         # A constant column carries no information and becomes 0. Its computed deviation may be a rounding error
         # instead of an exact 0.
-        constant = numbers.min() == numbers.max()
-        return (float(numbers[0]), 1.0) if constant else (float(shift), float(scale))
+        if numbers.min() == numbers.max():
+            return float(numbers[0]), 1.0
+        with np.errstate(over="ignore", invalid="ignore"):
+            if self.numeric == "minmax":
+                return float(numbers.min()), float(np.ptp(numbers))
+            return float(numbers.mean()), float(numbers.std())
 
 
 def _as_frame(X: Any) -> pd.DataFrame:

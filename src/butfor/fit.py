@@ -13,9 +13,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import ASIDE
 from butfor.data.check import Concern, concerns_of
+from butfor.data.dates import as_numbers
 from butfor.data.labels import label_names, label_number
-from butfor.data.read import ASIDE, as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.decide import Decision, decides_one
 from butfor.errors import LearnerError, SettingError, TableError, listed

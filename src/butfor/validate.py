@@ -9,9 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import as_whole_numbers, is_numeric, refuse_duplicates, same_columns
-from butfor.data.check import check_cells
-from butfor.data.read import ASIDE, DATES, days_in
+from butfor.columns import ASIDE, DATES, as_whole_numbers, check_frame, is_numeric, same_columns
+from butfor.data.dates import days_in
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 from butfor.models.learner import Learner, Table, set_rows_aside
@@ -28,16 +27,9 @@ def as_table(X: Any) -> pd.DataFrame:
             "An audit needs a table with named columns (a pandas or polars DataFrame, or a pyarrow Table), not "
             f"{brief(X)}."
         )
-    refuse_duplicates(frame.columns)
-    alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
-    if len(alike):
-        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name once written as text; rename one.")
-    tuples = [name for name in frame.columns if isinstance(name, tuple)]
-    if tuples:
-        raise TableError(f"Column {tuples[0]!r} has a tuple as its name; name every column by a text or a number.")
     if not len(frame):
         raise TableError("The table has no rows.")
-    check_cells(frame)
+    check_frame(frame)
     return frame
 
 

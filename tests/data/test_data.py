@@ -20,7 +20,7 @@ import pytest
 from pandas.api.types import is_numeric_dtype, is_string_dtype
 
 import butfor.data
-from butfor.data import DATASETS, Dataset, catalogue, catalogue_frame, load_dataset
+from butfor.data import DATASETS, SPECS, Dataset, catalogue_frame, load_dataset
 from butfor.errors import DatasetError, SettingError
 
 FILES = Path(butfor.data.__file__).with_name("files")
@@ -245,7 +245,7 @@ def test_unknown_names() -> None:
 def test_shipped_files_are_few_and_accounted_for() -> None:
     assert sum(path.stat().st_size for path in FILES.iterdir()) <= 3_000_000
     provenance = (FILES / "PROVENANCE.md").read_text(encoding="utf-8")
-    for spec in catalogue.SPECS.values():
+    for spec in SPECS.values():
         for name, digests in spec.files.items():
             assert name in provenance
             assert all(digest in provenance for digest in digests)
@@ -260,9 +260,9 @@ def test_compas_ships_without_names_or_dates_of_birth() -> None:
 
 def accept(monkeypatch: pytest.MonkeyPatch, name: str, content: bytes) -> None:
     """Let made-up bytes pass as the published file of that set."""
-    spec = catalogue.SPECS[name]
+    spec = SPECS[name]
     files = {next(iter(spec.files)): (hashlib.sha256(content).hexdigest(),)}
-    monkeypatch.setitem(catalogue.SPECS, name, dataclasses.replace(spec, files=files))
+    monkeypatch.setitem(SPECS, name, dataclasses.replace(spec, files=files))
 
 
 def test_the_full_compas_file_gives_the_same_table(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

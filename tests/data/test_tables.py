@@ -14,7 +14,8 @@ import pytest
 
 import butfor
 from butfor.cli import main
-from butfor.data.read import as_dates, read_file
+from butfor.data.dates import as_dates
+from butfor.data.read import read_file
 from butfor.data.table import load_table
 from butfor.errors import SettingError, TableError
 from butfor.result.population import Population

@@ -14,8 +14,7 @@ import pandas as pd
 import pytest
 
 import evaluation
-from butfor.data import DATASETS
-from butfor.data.catalogue import SPECS
+from butfor.data import DATASETS, SPECS
 from butfor.errors import ButforError, ReplayError, SettingError
 from evaluation import gather, page, runs, sweep, tables
 from evaluation.command import main

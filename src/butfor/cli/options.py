@@ -115,7 +115,7 @@ def config_text(settings: dict[str, Any], folder: Path, version: str) -> str:
 
 def _is_table_name(text: str) -> bool:
     """Whether a table is no file: an embedded data set, or standard input."""
-    from butfor.data.catalogue import DATASETS
+    from butfor.data import DATASETS
 
     return text in (*DATASETS, "-")
 

@@ -1,6 +1,5 @@
-"""The seven data sets of the published evaluation: the catalogue, the files, and how to load them."""
+"""Tables: the seven embedded sets and files of one's own, read, checked, split and described."""
 
-from butfor.data.catalogue import DATASETS, Setup
-from butfor.data.load import Dataset, catalogue_frame, load_dataset
+from butfor.data.load import DATASETS, SPECS, Dataset, Setup, catalogue_frame, load_dataset, spec_named
 
-__all__ = ["DATASETS", "Dataset", "Setup", "catalogue_frame", "load_dataset"]
+__all__ = ["DATASETS", "SPECS", "Dataset", "Setup", "catalogue_frame", "load_dataset", "spec_named"]

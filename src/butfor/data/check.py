@@ -1,5 +1,4 @@
-"""Checks a table before anything is trained: columns to leave out, marks for missing values, people who are training
-rows.
+"""What would mislead readers of an audit: columns to leave out, marks for missing values, people who are training rows.
 
 A column that determines the protected attribute, such as a first name or the dummy variable of another race, leaves no
 comparable people: nobody in another group has the same columns. Each concern names its columns. Rows that are equal
@@ -8,9 +7,6 @@ because the columns are coarse, and measurements that are all different, are nor
 
 from __future__ import annotations
 
-import datetime
-import decimal
-from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import asdict, dataclass
 from itertools import combinations
 from typing import Any
@@ -19,13 +15,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import NO_NUMBER, is_numeric
+from butfor.columns import check_frame, is_numeric
 from butfor.data.sensitive import Sensitive
-from butfor.errors import TableError, listed
+from butfor.errors import TableError, listed, plural
 
-SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
-NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
-TURN = "turn it into numbers or text, or leave the column out"
 LEAST_ROWS = 20
 """With fewer rows, such patterns arise by chance."""
 TELLING = 0.05
@@ -49,26 +42,6 @@ MANY_WHOLE = 1000
 """This many whole numbers that all differ are no coincidence."""
 
 Codes = NDArray[np.int64]
-
-
-def check_cells(frame: pd.DataFrame) -> None:
-    """Refuse nested values, raw bytes, whole numbers beyond 64 bits and unknown types: no record can hold them."""
-    for place, column in enumerate(frame.columns):
-        values = frame.iloc[:, place]
-        if str(values.dtype).startswith(NO_DTYPE):
-            raise TableError(f"Column '{column}' has type {values.dtype}; {TURN}.")
-        if values.dtype not in (object, np.uint64):
-            continue
-        present = values.dropna()
-        strange = {kind.__name__ for kind in set(map(type, present)) if not issubclass(kind, SINGLE)}
-        if strange:
-            raise TableError(f"Column '{column}' holds {listed(sorted(strange))} instead of numbers or text; {TURN}.")
-        for row, value in present.items():
-            if isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63:
-                raise TableError(
-                    f"Column '{column}', row {row} holds a whole number of {len(str(value))} digits, too large for "
-                    f"64 bits: {NO_NUMBER}."
-                )
 
 
 @dataclass(frozen=True)
@@ -117,26 +90,85 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     """
     if len(X) != len(y):
         raise TableError(f"The table has {len(X)} rows and there are {len(y)} labels; give one per row.")
-    check_cells(X)
+    check_frame(X)
     if len(X) < LEAST_ROWS:
         return []
     labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
-    columns = [_Column(X[name]) for name in X.columns]
+    counts, rows = np.bincount(labels), len(labels)
+    rarer = int(counts.min()) if len(counts) == 2 else 0
+    telling, naming, marking, texts = [list[tuple[str, str, str]]() for _ in range(4)]
+    constant, empty = list[str](), list[str]()
+    for column in X.columns:
+        name, values = str(column), X[column]
+        codes, found = pd.factorize(values, sort=False)  # −1 for missing values
+        different, present, numeric = pd.Index(found), int((codes >= 0).sum()), is_numeric(values)
 
-    def each(check: Callable[..., Iterator[tuple[str, str]]], some: Iterable[_Column], *how: Any) -> list[Concern]:
-        said = [(column.name, *one) for column in some for one in check(column, *how)]
-        return [Concern(kind, (name,), f"Column '{name}' {sentence}") for name, kind, sentence in said]
+        if not present:
+            empty.append(name)
+        elif len(different) == 1 and present == rows:
+            constant.append(name)
 
-    telling = each(_telling, columns, labels)
-    told = {name for concern in telling for name in concern.columns}
-    return [
-        *telling,
-        *each(_identifier, [column for column in columns if column.name not in told]),
-        *_constant(columns),
-        *each(_sentinels, columns),
-        *each(_text_numbers, columns),
-        *([] if X_test is None else check_people(X, X_test)),
-    ]
+        told = len(telling)
+        if rarer >= LEAST_RARER and len(different) > 1:
+            errors = _errors(values, codes, numeric and len(different) > BINS, labels)
+            if errors == 0 and len(different) == 2 and present == rows:
+                said = "is a copy of the label, so the model learns nothing else. Leave it out (--drop)."
+                telling.append(("copy", name, said))
+            elif errors <= TELLING * rarer:
+                right, usual = (f"{100 * (1 - wrong / rows):.1f} %" for wrong in (errors, rarer))
+                said = (
+                    f"alone predicts the label of {right} of the rows (always the commoner label: {usual}). Was it "
+                    "known before the decision? If not, leave it out (--drop)."
+                )
+                telling.append(("telling", name, said))
+
+        if len(telling) == told and present >= LEAST_ROWS:
+            alone, mostly = len(different) == present, len(different) >= MOSTLY_DIFFERENT * present
+            if alone and _counts_rows(values.dropna()) if numeric else mostly:
+                words = (
+                    "a different value in every row"
+                    if alone
+                    else f"{len(different)} different values in {present} rows"
+                )
+                said = (
+                    f"has {words}, like an identifier, which says nothing about other people. Leave it out (--drop), "
+                    "or name the rows by it (--id)."
+                )
+                naming.append(("identifier", name, said))
+
+        if numeric and len(different) >= 3:  # 999 or 666 far beyond all other numbers, or a single −1 or −99
+            numbers = np.sort(different.to_numpy(dtype=np.float64))
+            repeated = np.isin(np.trunc(np.abs(numbers)), MARKS)  # 999999.4 is one, too
+            rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
+            far = repeated & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0))) & (len(rest) >= 2)
+            lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
+            for mark in dict.fromkeys([*numbers[far], *(negative if lone else ())]):
+                count = int((codes == np.flatnonzero(different == mark)[0]).sum())
+                others = numbers[numbers != mark]
+                said = (
+                    f"holds {mark:.12g} in {plural(count, 'row')}, which looks like a mark for a missing value (other "
+                    f"values: {others.min():.6g} to {others.max():.6g}). The model reads it as a number; if it is a "
+                    "mark, leave these cells empty."
+                )
+                marking.append(("sentinel", name, said))
+
+        if not numeric and len(different) >= 20 and isinstance(different[0], str):
+            strange = pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()
+            cells = np.bincount(codes[codes >= 0], minlength=len(strange))[strange].sum()
+            if 1 <= strange.sum() <= 5 and cells / present <= 0.5:
+                said = (
+                    f"holds numbers and {listed(different[strange])}, so every number counts as its own category. "
+                    "Leave those cells empty to have it read as numbers."
+                )
+                texts.append(("text numbers", name, said))
+
+    concerns = [Concern(kind, (name,), f"Column '{name}' {said}") for kind, name, said in [*telling, *naming]]
+    for names, what in ((constant, "the same value in every row"), (empty, "no value in any row")):
+        if names:
+            subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
+            concerns.append(Concern("constant", tuple(names), f"{subject} {what}, which carries no information."))
+    concerns += [Concern(kind, (name,), f"Column '{name}' {said}") for kind, name, said in [*marking, *texts]]
+    return concerns if X_test is None else concerns + check_people(X, X_test)
 
 
 def concerns_of(X: pd.DataFrame, y: Any, sensitive: Sensitive, X_test: pd.DataFrame | None = None) -> list[Concern]:
@@ -144,44 +176,12 @@ def concerns_of(X: pd.DataFrame, y: Any, sensitive: Sensitive, X_test: pd.DataFr
     return [*check_table(X, y, X_test), *check_groups(X, sensitive)]
 
 
-class _Column:
-    """`codes`: which of the `different` values each row has; −1 if it is missing."""
-
-    def __init__(self, values: pd.Series) -> None:
-        self.name, self.values, self.numeric = str(values.name), values, is_numeric(values)
-        codes, different = pd.factorize(values, sort=False)
-        self.codes: Codes = codes
-        self.different = pd.Index(different)
-        self.present = int((codes >= 0).sum())
-
-
-# --- what is odd about a column: its kind, and the sentence's end ----------------------------------------
-
-
-def _telling(column: _Column, labels: Codes) -> Iterator[tuple[str, str]]:
-    counts = np.bincount(labels)
-    if len(counts) != 2 or counts.min() < LEAST_RARER or len(column.different) < 2:
-        return
-    rarer, errors = int(counts.min()), _errors(column, labels)
-    if errors == 0 and len(column.different) == 2 and column.present == len(labels):
-        yield (
-            "copy",
-            "is a copy of the label, so the model learns nothing else. Leave it out (--drop).",
-        )
-    elif errors <= TELLING * rarer:
-        right, usual = (f"{100 * (1 - wrong / len(labels)):.1f} %" for wrong in (errors, rarer))
-        yield (
-            "telling",
-            f"alone predicts the label of {right} of the rows (always the commoner label: {usual}). Was it "
-            "known before the decision? If not, leave it out (--drop).",
-        )
-
-
-def _errors(column: _Column, labels: Codes) -> int:
-    """Errors of the best guess of the label from this column alone, by value, bin or one cut point."""
-    if not column.numeric or len(column.different) <= BINS:
-        return _errors_by_value(column.codes + 1, labels)
-    numbers = pd.to_numeric(column.values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:
+    """Errors of the best guess of the label from this column alone: by value or, if it is `measured`, by bin or one cut
+    point."""
+    if not measured:
+        return _errors_by_value(codes + 1, labels)
+    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
     order = np.argsort(numbers, kind="stable")
     below = np.cumsum(labels[order])
     places = np.arange(1, len(labels) + 1)
@@ -203,19 +203,6 @@ def _errors_by_value(codes: Codes, labels: Codes) -> int:
     return int((guess != labels).sum())
 
 
-def _identifier(column: _Column) -> Iterator[tuple[str, str]]:
-    present, different = column.present, len(column.different)
-    alone = different == present
-    odd = alone and _counts_rows(column.values.dropna()) if column.numeric else different >= MOSTLY_DIFFERENT * present
-    if present >= LEAST_ROWS and odd:
-        words = "a different value in every row" if alone else f"{different} different values in {present} rows"
-        yield (
-            "identifier",
-            f"has {words}, like an identifier, which says nothing about other people. Leave it out (--drop), or name "
-            "the rows by it (--id).",
-        )
-
-
 def _counts_rows(values: pd.Series) -> bool:
     """Whether whole numbers that all differ count rows: very many, without large gaps, or in order."""
     ordered = values.sort_index() if pd.api.types.is_integer_dtype(values.index.dtype) else values
@@ -225,78 +212,30 @@ def _counts_rows(values: pd.Series) -> bool:
     return not (numbers % 1).any() and (len(numbers) >= MANY_WHOLE or dense or in_order)
 
 
-def _constant(columns: list[_Column]) -> Iterator[Concern]:
-    empty = [column.name for column in columns if not column.present]
-    same = [column.name for column in columns if len(column.different) == 1 and (column.codes == 0).all()]
-    for names, what in ((same, "the same value in every row"), (empty, "no value in any row")):
-        if names:
-            subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
-            yield Concern("constant", tuple(names), f"{subject} {what}, which carries no information.")
-
-
-def _sentinels(column: _Column) -> Iterator[tuple[str, str]]:
-    """999 or 666 far beyond all other numbers, or a single negative value such as −1 or −99."""
-    if not column.numeric or len(column.different) < 3:
-        return
-    numbers = np.sort(column.different.to_numpy(dtype=np.float64))
-    repeated = np.isin(np.trunc(np.abs(numbers)), MARKS)  # 999999.4 is one, too
-    rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
-    far = numbers[repeated & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0)))] if len(rest) >= 2 else []
-    lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
-    for mark in dict.fromkeys([*far, *(negative if lone else ())]):
-        count = int((column.codes == np.flatnonzero(column.different == mark)[0]).sum())
-        others = numbers[numbers != mark]
-        yield (
-            "sentinel",
-            f"holds {mark:.12g} in {count} row{'s' * (count != 1)}, which looks like a mark for a missing "
-            f"value (other values: {others.min():.6g} to {others.max():.6g}). The model reads it as a number; if it is "
-            "a mark, leave these cells empty.",
-        )
-
-
-def _text_numbers(column: _Column) -> Iterator[tuple[str, str]]:
-    """Numbers that are read as categories because a few cells hold text."""
-    if column.numeric or len(column.different) < 20 or not isinstance(column.different[0], str):
-        return
-    strange = pd.to_numeric(pd.Series(column.different.astype(object)), errors="coerce").isna().to_numpy()
-    share = np.bincount(column.codes[column.codes >= 0], minlength=len(strange))[strange].sum() / column.present
-    if strange.any() and strange.sum() <= 5 and share <= 0.5:
-        yield (
-            "text numbers",
-            f"holds numbers and {listed(column.different[strange])}, so every number counts as its own category. Leave "
-            "those cells empty to have it read as numbers.",
-        )
-
-
-# --- columns that determine the protected attribute -----------------------------------------------------
-
-
 def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
     """A concern if columns of X determine a group: single ones (text, or a number with two values) or, if there is
     none, two columns of two values together."""
     codes = {name: _codes(X[name]) for name in X.columns if name not in sensitive.columns}
     few = {name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])}
     attributes = [_codes(pd.Series(part.values.astype(str))) for part in sensitive.each]
-    single = [name for name, found in few.items() if any(_determine(found, groups) for groups in attributes)]
-    if single:
-        subject = f"Columns {listed(single)} tell" if len(single) > 1 else f"Column {listed(single)} tells"
-        return [_concern(single, subject, sensitive.name)]
+    telling = [name for name, found in few.items() if any(_determine(found, groups) for groups in attributes)]
+    subject = f"Columns {listed(telling)} tell" if len(telling) > 1 else f"Column {listed(telling)} tells"
     two_valued = {name: found for name, found in few.items() if found.max() == 1}
     few_pairs = len(two_valued) * (len(two_valued) - 1) <= 2 * MOST_PAIRS
-    for first, second in combinations(two_valued, 2) if few_pairs else ():
+    for first, second in combinations(two_valued, 2) if few_pairs and not telling else ():
         together = 2 * two_valued[first] + two_valued[second]
         if any(_determine(together, groups) for groups in attributes):
-            return [_concern([first, second], f"Columns '{first}' and '{second}' together tell", sensitive.name)]
-    return []
-
-
-def _concern(columns: Sequence[object], subject: str, attribute: str) -> Concern:
-    names = ",".join(map(str, columns))
+            telling, subject = [first, second], f"Columns '{first}' and '{second}' together tell"
+            break
+    if not telling:
+        return []
+    columns = tuple(map(str, telling))
     sentence = (
-        f"{subject} the groups of '{attribute}' apart: hardly anybody in another group has the same values, so there "
-        f"are no comparable people. Leave {'it' if len(columns) == 1 else 'them'} out: --drop {names}."
+        f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has the same values, so "
+        f"there are no comparable people. Leave {'it' if len(columns) == 1 else 'them'} out: --drop "
+        f"{','.join(columns)}."
     )
-    return Concern("proxy", tuple(map(str, columns)), sentence)
+    return [Concern("proxy", columns, sentence)]
 
 
 def _codes(values: pd.Series) -> Codes:
@@ -317,17 +256,18 @@ def _determine(codes: Codes, groups: Codes) -> bool:
     return bool(((rarer >= LEAST_ROWS) & ((missed + taken).sum(axis=0) <= EXCEPTIONS * rarer)).any())
 
 
-# --- people who are training rows -----------------------------------------------------------------------
-
-
 def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     """Whether more people equal training rows than by coincidence. Where the columns are coarse, a person who equals a
     training row also has near twins that differ in one column."""
     shared = [name for name in X.columns if name in people.columns]
     if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
         return []  # with one column alone, twins say nothing
-    theirs = _hashed(pd.concat([X[shared], people[shared]], ignore_index=True))
-    rows, asked = theirs[: len(X)], theirs[len(X) :]
+    both = pd.concat([X[shared], people[shared]], ignore_index=True)
+    hashes = np.empty(both.shape, dtype=np.uint64)  # of a row: the sum of its cells' hashes
+    for k, name in enumerate(shared):
+        codes = _codes(both[name])
+        hashes[:, k] = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)[codes]
+    rows, asked = hashes[: len(X)], hashes[len(X) :]
     whole, wanted = rows.sum(axis=1, dtype=np.uint64), asked.sum(axis=1, dtype=np.uint64)
     twins = np.isin(wanted, whole)
     ways, equal = np.zeros(int(twins.sum()), dtype=np.int64), _count(wanted[twins], whole)
@@ -347,12 +287,3 @@ def _count(wanted: NDArray[np.uint64], among: NDArray[np.uint64]) -> Codes:
     """How often each number occurs among the others."""
     ordered = np.sort(among)
     return np.searchsorted(ordered, wanted, side="right") - np.searchsorted(ordered, wanted, side="left")
-
-
-def _hashed(frame: pd.DataFrame) -> NDArray[np.uint64]:
-    """A hash per cell, `[rows × columns]`."""
-    hashed = np.empty(frame.shape, dtype=np.uint64)
-    for k, name in enumerate(frame.columns):
-        codes = pd.factorize(frame[name], use_na_sentinel=False)[0].astype(np.uint64)
-        hashed[:, k] = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)[codes]
-    return hashed

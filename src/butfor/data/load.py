@@ -1,8 +1,8 @@
-"""A data set by name: raw tables, split as published.
+"""The seven data sets of the published evaluation, by name: raw tables, split as published.
 
-Original files are looked for in `data_home`, in the directory of the environment variable BUTFOR_DATA, and in the
-package. Bank may not be shipped; it is then looked for in the user's cache and on the web. Every file must equal the
-published one, to the last bit.
+`catalogue.toml` says what they are. Original files are looked for in `data_home`, in the directory of the environment
+variable BUTFOR_DATA, and in the package. Bank may not be shipped; it is then looked for in the user's cache and on the
+web. Every file must equal the published one, to the last bit.
 """
 
 from __future__ import annotations
@@ -11,31 +11,112 @@ import gzip
 import hashlib
 import io
 import os
-import sys
-import tempfile
+import tomllib
 import zipfile
 import zlib
-from collections.abc import Collection, Mapping
-from dataclasses import dataclass
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
 from numbers import Integral
-from pathlib import Path, PurePosixPath
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.catalogue import SHIPPED, SPECS, Setup, Spec, spec_named
-from butfor.data.read import DATES
-from butfor.errors import DatasetError, SettingError, listed
+from butfor.columns import DATES
+from butfor.errors import DatasetError, SettingError, listed, nearest
 
+HERE = Path(__file__).parent
 TRAIN, VAL, TEST = "train", "val", "test"
 TIMEOUT = 30.0
 """A download fails after this many seconds without a byte."""
 MOST_BYTES = 256 * 1024**2
-"""Far above the size of any archive used here; stops an endless answer or a zip bomb."""
+"""Far above the size of any archive used here; stops an endless answer."""
 
 Positions = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Setup:
+    """How a set was trained in the published evaluation. `batch_size=None` means one full batch; `numeric` is how
+    numbers were scaled."""
+
+    hidden: tuple[int, ...]
+    max_epochs: int
+    budget: int
+    batch_size: int | None = None
+    random_state: int = 0
+    numeric: str = "standard"
+
+
+@dataclass(frozen=True)
+class Spec:
+    """One data set, from its original files to the published table; `catalogue.toml` describes the fields."""
+
+    name: str
+    files: dict[str, list[str]]
+    columns: str
+    sensitive: str
+    label_column: str
+    label: str
+    label_names: tuple[str, ...]
+    adverse: int
+    setup: Setup
+    sizes: tuple[int, ...]
+    inputs: int
+    licence: str
+    names: str = ""
+    reading: dict[str, Any] = field(default_factory=dict)
+    rows: str = ""
+    mark: str = ""
+    words: str = ""
+    groups: dict[str, list[str]] = field(default_factory=dict)
+    coded: Sequence[str] = ()
+    url: str = ""
+    inside: Sequence[str] = ()
+    caution: str = ""
+
+    def table(self, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
+        """All rows of the published table and their labels by number, indexed by position in the original files."""
+        # The row filters need 'N/A' and '?' as values; types come from whole columns, not from chunks.
+        how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
+        how |= {"skipinitialspace": True, "names": self.names.split() or None} | self.reading
+        raw = pd.concat([pd.read_csv(io.BytesIO(content), **how) for content in contents], ignore_index=True)
+        kept = raw.query(self.rows, engine="python") if self.rows else raw
+        if self.mark:
+            kept = kept[(kept != self.mark).all(axis=1)]
+        y = kept.eval(self.label, engine="python").astype("int64").rename(self.label_column)
+        X = kept[self.columns.split()].copy()
+        if self.words:
+            words = pd.read_csv(HERE / "files" / self.words, keep_default_na=False)
+            for column, rows in words.groupby("column"):
+                X[column] = X[column].map(dict(zip(rows["code"], rows["word"], strict=True)))
+        for column, (value, name, others) in self.groups.items():
+            X[column] = (X[column] == value).map({True: name, False: others})
+        for column in self.coded:
+            X[column] = pd.Categorical(X[column], categories=sorted(X[column].unique()))
+        return X, y
+
+
+def _catalogue() -> dict[str, Spec]:
+    specs = {}
+    for name, about in tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8")).items():
+        setup = about.pop("setup")
+        about |= {"setup": Setup(**setup | {"hidden": tuple(setup["hidden"])})}
+        specs[name] = Spec(name, **about | {key: tuple(about[key]) for key in ("label_names", "sizes")})
+    return specs
+
+
+SPECS = _catalogue()
+DATASETS: tuple[str, ...] = tuple(SPECS)
+
+
+def spec_named(name: str) -> Spec:
+    """The entry of that name, or an error with the nearest names."""
+    if name not in DATASETS:
+        raise DatasetError(f"There is no data set '{name}'. {nearest(name, DATASETS)}")
+    return SPECS[name]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -129,7 +210,7 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
             f"random_state={seed!r} must be a whole number from 0 to {2**32 - 1}, or None for the published split."
         )
     places = _places(spec, data_home)
-    X, y = _table(spec, [_find(file, spec, places) or _fetched(file, spec, places) for file in spec.files])
+    X, y = spec.table([_find(file, spec, places) or _fetched(file, spec, places) for file in spec.files])
     return Dataset.of(
         X,
         y,
@@ -186,8 +267,8 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
                 "inputs": spec.inputs,
                 "sensitive": spec.sensitive,
                 "budget": spec.setup.budget,
-                "label_balance": _table(spec, contents)[1].mean() if len(contents) == len(spec.files) else None,
-                "embedded": spec.url is None,
+                "label_balance": spec.table(contents)[1].mean() if len(contents) == len(spec.files) else None,
+                "embedded": not spec.url,
                 "licence": spec.licence,
             }
         )
@@ -195,18 +276,12 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
     return pd.DataFrame(rows, dtype=object)
 
 
-def _table(spec: Spec, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
-    """All rows of the published table and their labels, indexed by position in the source files."""
-    # The row filters need 'N/A' and '?' as values; types come from whole columns, not from chunks.
-    how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False, "skipinitialspace": True}
-    raw = pd.concat(
-        [pd.read_csv(io.BytesIO(content), **how, **spec.reading) for content in contents], ignore_index=True
-    )
-    kept = spec.tidy(raw)
-    X = kept[list(spec.columns)].copy()
-    for column in spec.coded:
-        X[column] = pd.Categorical(X[column], categories=sorted(X[column].unique()))
-    return X, spec.label(raw.loc[kept.index]).astype("int64").rename(spec.label_column)
+# --- original files ---------------------------------------------------------------------------------------------
+
+
+def cache_directory() -> Path:
+    """Where downloaded files are kept."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
 
 
 def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
@@ -218,104 +293,72 @@ def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
             raise DatasetError(
                 f"{origin}={place} is not a directory; name one with the original data files, or leave it out."
             )
-    return [*named.values(), SHIPPED if spec.url is None else cache_directory()]
+    return [*named.values(), cache_directory() if spec.url else HERE / "files"]
 
 
 def _find(file: str, spec: Spec, places: list[Path]) -> bytes | None:
     """The verified bytes of a file from the first place that has it, None if no place has."""
-    for place in places:
-        for path in (place / file, place / f"{file}.gz"):
-            if path.is_file():
-                return _verified(path, file, spec)
+    for path in (path for place in places for path in (place / file, place / f"{file}.gz")):
+        if not path.is_file():
+            continue
+        try:
+            content = path.read_bytes()
+            if path.suffix == ".gz":
+                content = gzip.decompress(content)
+        except (OSError, EOFError, zlib.error) as error:
+            raise DatasetError(
+                f"{path} cannot be read ({error}); replace it with the original, or remove it."
+            ) from error
+        if hashlib.sha256(content).hexdigest() not in spec.files[file]:
+            raise DatasetError(
+                f"{path} is not the published {file} (its sha256 differs); "
+                "replace it with the original, or remove it to search elsewhere."
+            )
+        return content
     return None
-
-
-def _verified(path: Path, file: str, spec: Spec) -> bytes:
-    try:
-        content = path.read_bytes()
-        if path.suffix == ".gz":
-            content = gzip.decompress(content)
-    except (OSError, EOFError, zlib.error) as error:
-        raise DatasetError(f"{path} cannot be read ({error}); replace it with the original, or remove it.") from error
-    if hashlib.sha256(content).hexdigest() not in spec.files[file]:
-        raise DatasetError(
-            f"{path} is not the published {file} (its sha256 differs); "
-            "replace it with the original, or remove it to search elsewhere."
-        )
-    return content
-
-
-# --- on the web: nothing reaches the disk before its sha256 is right, and the file appears there in one step ------
-
-
-def cache_directory() -> Path:
-    """Where downloaded files are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
 
 
 def _fetched(file: str, spec: Spec, places: list[Path]) -> bytes:
     """The verified bytes of a file that no place has."""
     looked = ", ".join(map(str, places))
-    if spec.url is None:
+    if not spec.url:
         raise DatasetError(f"{file} is missing from the installed package (looked in {looked}); reinstall butfor.")
     try:
-        return _verified(fetch(file, spec.files[file], spec.url, cache_directory()), file, spec)
-    except DatasetError as error:
+        return download(spec.url, spec.inside, spec.files[file], cache_directory() / file)
+    except (
+        Exception
+    ) as error:  # no network, another answer, no archive, a full disk: zipfile alone raises a dozen kinds
+        reason = str(error) or type(error).__name__
         raise DatasetError(
             f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
             f"{file}.gz in {looked}; "
-            f"then {spec.url}: {error}. Either connect this machine to the network and try again, or download that "
+            f"then {spec.url}: {reason}. Either connect this machine to the network and try again, or download that "
             f"archive by hand, unpack {file} into a directory and set BUTFOR_DATA=/that/directory."
         ) from error
 
 
-def fetch(member: str, sha256: Collection[str], url: str, folder: Path, timeout: float = TIMEOUT) -> Path:
-    """Download the archive at `url`, verify its file `member` and put it into `folder`.
-
-    If it fails, `folder` is unchanged and the text of the `DatasetError` is the reason, for the caller's sentence."""
-    from http.client import HTTPException
+def download(url: str, inside: Sequence[str], sha256: Sequence[str], path: Path, timeout: float = TIMEOUT) -> bytes:
+    """The bytes at the place `inside` the archive at `url`, and a copy of them at `path`, which appears there in one
+    step and only if the checksum is right."""
+    from urllib.error import HTTPError
     from urllib.request import Request, urlopen
 
-    if sys.stderr.isatty():
-        sys.stderr.write(f"Downloading {url}\n")
     try:
         with urlopen(Request(url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
-            archive: bytes = answer.read(MOST_BYTES + 1)
-        if len(archive) > MOST_BYTES:
-            raise ValueError("the server sent far more than the archive's size")
-    except (OSError, HTTPException, ValueError) as error:
-        raise DatasetError(str(error) or type(error).__name__) from error
-    try:
-        content = _unpack(archive, member)
-    except Exception as error:  # damaged bytes make zipfile raise a dozen kinds of exception
-        raise DatasetError(f"the answer is not an intact zip archive ({error})") from error
-    if content is None:
-        raise DatasetError(f"the archive has no file {member}")
+            content: bytes = answer.read(MOST_BYTES)
+    except HTTPError as error:
+        error.close()  # it holds the answer, open
+        raise
+    for member in inside:
+        with zipfile.ZipFile(io.BytesIO(content)) as archive:
+            content = archive.read(member)
     if hashlib.sha256(content).hexdigest() not in sha256:
-        raise DatasetError(f"{member} in the archive is not the published file (its sha256 differs)")
-    path = folder / member
+        raise DatasetError(f"{inside[-1]} there is not the published file (its sha256 differs)")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
     try:
-        folder.mkdir(parents=True, exist_ok=True)
-        with tempfile.TemporaryDirectory(prefix=f".{member}.", dir=folder) as unfinished:
-            Path(unfinished, member).write_bytes(content)
-            os.replace(Path(unfinished, member), path)
-    except OSError as error:
-        raise DatasetError(f"{path} cannot be written ({error})") from error
-    return path
-
-
-def _unpack(archive: bytes, member: str) -> bytes | None:
-    """The bytes of `member` in a zip archive or in the zip archives inside it, None if it is not there."""
-    with zipfile.ZipFile(io.BytesIO(archive)) as opened:
-        for entry in opened.infolist():
-            # The whole name: archives made on macOS carry a shadow '._name' beside each file.
-            name = PurePosixPath(entry.filename).name
-            if name != member and not name.endswith(".zip"):
-                continue
-            if entry.file_size > MOST_BYTES:
-                raise ValueError(f"{entry.filename} in it is far too large")
-            content = opened.read(entry)
-            found = content if name == member else _unpack(content, member)
-            if found is not None:
-                return found
-    return None
+        draft.write_bytes(content)
+        draft.replace(path)
+    finally:
+        draft.unlink(missing_ok=True)
+    return content

@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.columns import is_numeric, numbers_in, refuse_missing_columns
-from butfor.data.read import date_of
+from butfor.data.dates import date_of
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -106,9 +106,9 @@ class Sensitive:
         bands = bands_of(raw, cuts)
         remarks = tuple(cut.sentence(name, raw[name]) for name, cut in bands.items())
         names, groups = tuple(map(str, raw.columns)), in_bands(raw, bands)
-        found = cls(" × ".join(names), group_names(groups), columns, bands, remarks, names, combinations(groups))
-        group_values(found.values, found.name)
-        return found
+        values = group_names(groups)
+        group_values(values, " × ".join(names))
+        return cls(" × ".join(names), values, columns, bands, remarks, names, combinations(groups))
 
     def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
         """Each group's values, of training rows and people; empty with one column."""
@@ -202,6 +202,7 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
 
 
 def group_names(frame: pd.DataFrame) -> NDArray[np.object_]:
+    """Each row's group; the values of several columns are joined."""
     columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
     if len(columns) == 1:
         return columns[0]
@@ -212,15 +213,14 @@ def combinations(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
     """Each combination of the columns' values by its displayed name; empty with one column."""
     if frame.shape[1] == 1:
         return {}
-    columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
-    rows = {tuple(map(str, row)) for row in zip(*columns, strict=True)}
-    found = {Sensitive.JOINT.join(row): row for row in sorted(rows)}
-    if len(found) < len(rows):
+    rows = set(zip(*(map(str, fill_missing(frame.iloc[:, k])) for k in range(frame.shape[1])), strict=True))
+    named = {Sensitive.JOINT.join(row): row for row in sorted(rows)}
+    if len(named) < len(rows):
         raise TableError(
             f"Values of {listed(frame.columns)} contain '{Sensitive.JOINT}', which joins the values of several "
             "attributes, so two groups would have the same name. Write it differently."
         )
-    return found
+    return named
 
 
 def fill_missing(values: pd.Series) -> NDArray[np.object_]:
@@ -254,19 +254,20 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
             f"Bands are given for {listed(unknown)}, which is not a protected attribute. "
             f"{nearest(unknown[0], frame.columns, 'Those are')}"
         )
-    found: dict[Hashable, Bands] = {}
+    bands: dict[Hashable, Bands] = {}
     for name in frame.columns:
+        values = frame[name]
         if str(name) in cuts:
-            found[name] = _checked(cuts[str(name)], frame[name])
-        elif str(name) in numeric and frame[name].nunique() > AS_THEY_ARE:
-            if frame[name].between(0, 1)[frame[name].notna()].all():
+            bands[name] = _as_given(cuts[str(name)], values)
+        elif str(name) in numeric and values.nunique() > AS_THEY_ARE:
+            if values.dropna().between(0, 1).all():
                 raise SettingError(
                     f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected attribute needs groups: "
                     f"make groups of it first, or give cut points: --bands {name}=0.5, "
                     f"sensitive_bands={{'{name}': [0.5]}}."
                 )
-            found[name] = _thirds(frame[name])
-    return found
+            bands[name] = _thirds(values)
+    return bands
 
 
 def in_bands(frame: pd.DataFrame, bands: Mapping[Hashable, Bands]) -> pd.DataFrame:
@@ -281,7 +282,7 @@ def in_order(groups: Iterable[Any], cuts: Mapping[str, Sequence[float]]) -> list
     return sorted(set(groups), key=lambda group: (places.get(group, len(places)), type(group).__name__, group))
 
 
-def _checked(cuts: Sequence[float], values: pd.Series) -> Bands:
+def _as_given(cuts: Sequence[float], values: pd.Series) -> Bands:
     if not is_numeric(values):
         raise SettingError(f"Bands are given for '{values.name}', which does not hold numbers; leave them out.")
     numbers = [float(cut) for cut in cuts]
@@ -300,11 +301,9 @@ def _checked(cuts: Sequence[float], values: pd.Series) -> Bands:
 def _thirds(values: pd.Series) -> Bands:
     """Cut points near the thirds, as round as possible."""
     numbers = np.sort(numbers_in(values.dropna()))
-    least = numbers[0]
-    cuts = []
-    for third in (1 / 3, 2 / 3):
-        exact = float(np.quantile(numbers, third, method="higher"))
+    cuts = set()
+    for exact in map(float, np.quantile(numbers, (1 / 3, 2 / 3), method="higher")):
         rounded = float(f"{exact:.2g}")
-        cuts.append(rounded if least < rounded <= numbers[-1] else exact)
-    above = sorted({cut for cut in cuts if cut > least})
-    return Bands(tuple(above) or (float(numbers[numbers > least][0]),))
+        cuts.add(rounded if numbers[0] < rounded <= numbers[-1] else exact)
+    above = sorted(cut for cut in cuts if cut > numbers[0])
+    return Bands(tuple(above) or (float(numbers[numbers > numbers[0]][0]),))

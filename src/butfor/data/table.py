@@ -7,31 +7,38 @@ say what was changed on the way.
 
 from __future__ import annotations
 
+import operator
 import re
-from collections.abc import Iterable, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
-from butfor.columns import as_whole_numbers, clusters_in, is_numeric, numbers_in, refuse_missing
-from butfor.data.catalogue import DATASETS, SPECS, Setup
-from butfor.data.check import check_cells
+from butfor.columns import DATES, as_whole_numbers, check_frame, clusters_in, is_numeric, numbers_in, refuse_missing
+from butfor.data.dates import as_numbers
 from butfor.data.labels import MOST_CLASSES, label_names
-from butfor.data.load import TEST, TRAIN, VAL, Dataset, Positions, load_dataset, split
-from butfor.data.read import DATES, STANDARD_INPUT, Note, as_numbers, read_file, refuse_absent, title
+from butfor.data.load import DATASETS, SPECS, TEST, TRAIN, VAL, Dataset, Setup, load_dataset, split
+from butfor.data.read import STANDARD_INPUT, Note, read_file, refuse_absent, title
 from butfor.encode import OWN, REFUSE
-from butfor.errors import SettingError, TableError, listed, nearest
+from butfor.errors import SettingError, TableError, listed, nearest, plural
 
 LEAST_ROWS = LEAST_CLUSTERS = 20
 COMPARISON = re.compile(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
-OTHERWISE = {">=": "<", "<": ">=", "<=": ">", ">": "<="}
+SIGNS = {
+    ">=": (operator.ge, "<"),
+    "<": (operator.lt, ">="),
+    "<=": (operator.le, ">"),
+    ">": (operator.gt, "<="),
+}
+"""What a sign compares, and the sign of all other rows."""
 DROP = "drop"
 MARKS = ("?", "-", "--", ".", "n.a.", "unknown")
 """Cells that hold only this, in any case, often stand for a missing value."""
+MOST_AT_ONCE, BATCH = 8192, 1024
+"""Up to this many training rows are one batch; larger tables use batches of this size."""
 
 
 def load_table(
@@ -67,27 +74,34 @@ def load_table(
     given |= {"validation": validation and str(validation), "identifier": identifier, "keep": list(keep)}
     given |= {"cluster": cluster, "weight": weight}
     if str(source) in DATASETS:
-        fixed = [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]
-        if fixed:
+        if fixed := [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]:
             raise SettingError(
                 f"'{source}' is an embedded data set with its published label, rows and split: leave out "
                 f"{' and '.join(fixed)}."
             )
-        data = load_dataset(str(source), random_state=split_seed)
-        if caution := SPECS[data.name].caution:
-            note(caution)
-        return data if sensitive is None and not drop else _with_columns(data, sensitive, drop, note)
+        return _embedded(str(source), split_seed, sensitive, drop, note)
     if label is None or sensitive is None:
         absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
         refuse_absent(source)
         raise SettingError(f"For your own table give {' and '.join(absent)} (a column's name).")
+
+    # The rows of all files in one frame, numbered as in their files, and the part that each row belongs to.
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
-    frame, parts = _one_frame({part: read_file(file, note) for part, file in files.items()}, files)
+    frames = {part: read_file(file, note) for part, file in files.items()}
+    parts = np.repeat(list(frames), [len(rows) for rows in frames.values()])
+    frame = frames.pop(TRAIN)
+    frame = pd.concat([frame, *(_alike(rows, frame, title(files[part])) for part, rows in frames.items())])
     frame, label = _compared(frame, label)
-    named = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
-    aside = {option: [column] for option, column in named.items() if column is not None}
-    _check_columns(frame, {**aside, "--keep": keep})
-    protected = _protected(frame, sensitive, [*drop, *keep], note)
+
+    # Which column is what.
+    protected = [sensitive] if sensitive in frame.columns else [c for c in map(str.strip, sensitive.split(",")) if c]
+    beside = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
+    for option, columns in (
+        *((option, [column]) for option, column in beside.items() if column is not None),
+        *(("--keep", keep), ("--sensitive", protected or [sensitive]), ("--drop", drop)),
+    ):
+        _check_columns(frame, option, columns)
+    _check_dropped(protected, [*drop, *keep], note)
     if label in drop:
         raise SettingError(f"--drop '{label}' is the label, which is never learned from; leave it out of --drop.")
     if label in protected:
@@ -95,29 +109,67 @@ def load_table(
     for option, column in (("--cluster", cluster), ("--weight", weight)):
         if column is not None and column in (label, *protected):
             raise SettingError(f"{option} '{column}' is the label or the protected attribute; name another column.")
-    inputs = [c for c in frame.columns if c not in {*drop, *keep, *named.values()}]
+    inputs = [c for c in frame.columns if c not in {*drop, *keep, *beside.values()}]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    learned_or_protected = list(dict.fromkeys([*inputs, *protected]))
-    kept = [column for name, column in named.items() if column and name != "--id"]
-    check_cells(frame[list(dict.fromkeys([*learned_or_protected, *keep, *kept]))])
+    read = list(dict.fromkeys([*inputs, *protected]))
+
+    # What the cells hold.
+    recorded = [column for option, column in beside.items() if column and option != "--id"]
+    check_frame(frame[list(dict.fromkeys([*read, *keep, *recorded]))])
     frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
-    if marks := _marks(frame[learned_or_protected]):
-        note(marks)
-    usable = _usable(frame, label, learned_or_protected, missing, note)
+    marks = [
+        f"'{value}' in {plural(count, 'cell')} of '{column}'"
+        for column in read
+        if not is_numeric(frame[column])
+        for value, count in frame[column].value_counts().items()
+        if str(value).strip().lower() in MARKS
+    ]
+    if marks:
+        note(f"{'; '.join(marks)}: this counts as a value of its own. If it means missing, leave these cells empty.")
+
+    # The rows that can be used: those with a label and, if rows with missing values are dropped, without any.
+    if missing == REFUSE:
+        refuse_missing(frame[[label, *read]], "fill it in, or use --missing own or --missing drop")
+    usable = frame[label].notna().to_numpy()
+    if not usable.all():
+        note(f"{plural((~usable).sum(), 'row')} without a label in '{label}' left out.")
+    holes = frame[read].isna()
+    if missing == DROP and (lost := usable & holes.any(axis=1).to_numpy()).any():
+        columns_with = ", ".join(f"'{column}' in {count}" for column, count in holes.sum().items() if count)
+        note(f"{plural(lost.sum(), 'row')} with missing values left out ({columns_with}).")
+        usable = usable & ~lost
     labels, frame, parts = as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
     if identifier is not None:
         labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
-    seed = split_seed or 0
-    clusters = None if cluster is None else clusters_in(frame[cluster])
     if weight is not None:
         refuse_missing(frame[[weight]], "every row needs a weight (--weight)")
         frame = frame.assign(**{weight: numbers_in(frame[weight])})
-    everything = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
-    rows = everything if whole else _split(parts, files, seed, hold_out, clusters)
+
+    # Training, validation and test rows: split like the published sets, unless they have their own files.
+    seed = split_seed or 0
+    rows = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
+    if not whole:
+        own = {part: np.flatnonzero(parts == part) for part in files}
+        train = own.pop(TRAIN)
+        if len(train) < LEAST_ROWS:
+            raise TableError(
+                f"The table has {plural(len(train), 'row')}; at least {LEAST_ROWS} are needed to split it 60/20/20."
+            )
+        for part, of_part in own.items():
+            if not len(of_part):
+                raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
+        clusters = None if cluster is None else clusters_in(frame[cluster])
+        if clusters is not None and (count := len(np.unique(clusters[train]))) < LEAST_CLUSTERS:
+            raise TableError(
+                f"--cluster joins the rows into {count} clusters; at least {LEAST_CLUSTERS} are needed to split them "
+                "60/20/20."
+            )
+        no_validation = train[:0] if TEST in own and not hold_out else None
+        rows = split(train, seed, own.get(TEST), own.get(VAL, no_validation), clusters)
     y, names = _labels(labels)
     unseen = [name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()]
     if unseen:
@@ -125,9 +177,14 @@ def load_table(
             f"No training row has the label '{unseen[0]}' of other rows; correct it, group it with another label, or "
             "drop these rows."
         )
+
     origin = {"table": str(source), "sensitive": sensitive, "drop": list(drop), "split_seed": seed, "missing": missing}
     if str(source) == STANDARD_INPUT:
         origin |= {"table": None, "given": title(source)}
+
+    def by_part(columns: Any) -> Any:
+        return {part: frame[columns].iloc[at] for part, at in rows.items()}
+
     return Dataset.of(
         frame[inputs],
         y,
@@ -135,20 +192,28 @@ def load_table(
         given | origin | {"hold_out": hold_out},
         name=title(source),
         sensitive=protected[0] if len(protected) == 1 else protected,
-        groups=None if protected[0] in inputs else {part: frame[protected].iloc[at] for part, at in rows.items()},
+        groups=None if protected[0] in inputs else by_part(protected),
         label_names=names,
         setup=default_setup(len(rows[TRAIN]), seed),
         kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
         dates=frame.attrs[DATES],
-        cluster=None if cluster is None else {part: frame[cluster].iloc[at] for part, at in rows.items()},
-        weight=None if weight is None else {part: frame[weight].iloc[at] for part, at in rows.items()},
+        cluster=None if cluster is None else by_part(cluster),
+        weight=None if weight is None else by_part(weight),
     )
 
 
-def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str], note: Note) -> Dataset:
-    """An embedded set with other protected columns, or with columns that are not learned from."""
-    parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
-    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, note)
+def _embedded(name: str, seed: int | None, sensitive: str | None, drop: Sequence[str], note: Note) -> Dataset:
+    """An embedded set, perhaps with other protected columns, or with columns that are not learned from."""
+    data = load_dataset(name, random_state=seed)
+    if SPECS[name].caution:
+        note(SPECS[name].caution)
+    if sensitive is None and not drop:
+        return data
+    parts: Mapping[str, pd.DataFrame] = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
+    protected = [c for c in map(str.strip, (sensitive or str(data.sensitive)).split(",")) if c] or [str(sensitive)]
+    _check_columns(data.X_train, "--sensitive", protected)
+    _check_columns(data.X_train, "--drop", drop)
+    _check_dropped(protected, drop, note)
     kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
     if not kept["X_train"].shape[1]:
         raise SettingError("--drop leaves no column to learn from.")
@@ -158,20 +223,19 @@ def _with_columns(data: Dataset, sensitive: str | None, drop: Sequence[str], not
     return replace(data, **kept, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups)
 
 
-# --- columns and rows -----------------------------------------------------------------------------------
+def _check_columns(frame: pd.DataFrame, option: str, columns: Sequence[str]) -> None:
+    if absent := [c for c in columns if c not in frame.columns]:
+        known = nearest(absent[0], frame.columns, "The table has")
+        raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
 
 
-def _protected(frame: pd.DataFrame, names: str, drop: Sequence[str], note: Note) -> list[str]:
-    """The protected columns: one, whose name may contain commas, or several separated by commas; all or none of them
-    dropped."""
-    protected = [names] if names in frame.columns else [c.strip() for c in names.split(",") if c.strip()] or [names]
-    _check_columns(frame, {"--sensitive": protected, "--drop": drop})
+def _check_dropped(protected: Sequence[str], drop: Sequence[str], note: Note) -> None:
+    """Of the protected columns all are learned from, or none; a note says if none."""
     unseen = [c for c in protected if c in drop]
     if unseen and len(unseen) < len(protected):
         raise SettingError(f"--drop {listed(unseen)}: drop all of the protected columns or none.")
     if unseen:
         note(f"Groups are formed by {listed(unseen)}, which the model does not see.")
-    return protected
 
 
 def _compared(frame: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
@@ -180,91 +244,33 @@ def _compared(frame: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
     if read is None or read[1] not in frame.columns:
         return frame, label
     column, sign, limit = read.groups()
-    numbers, at = pd.Series(numbers_in(frame[column]), frame.index), float(limit)
-    holds = {">=": numbers >= at, "<=": numbers <= at, ">": numbers > at, "<": numbers < at}[sign]
-    labels = np.where(holds, f"{column}{sign}{limit}", f"{column}{OTHERWISE[sign]}{limit}")
-    name = f"{column}{sign}{limit}"
-    frame = frame.rename(columns={column: name})
-    return frame.assign(**{name: pd.Series(labels, frame.index, dtype=object).where(numbers.notna())}), name
+    compare, otherwise = SIGNS[sign]
+    numbers, name = numbers_in(frame[column]), f"{column}{sign}{limit}"
+    labels = np.where(compare(numbers, float(limit)), name, f"{column}{otherwise}{limit}")
+    values = pd.Series(labels, frame.index, dtype=object).where(~np.isnan(numbers))
+    return frame.rename(columns={column: name}).assign(**{name: values}), name
 
 
-def _check_columns(frame: pd.DataFrame, named: dict[str, Sequence[str]]) -> None:
-    for option, columns in named.items():
-        absent = [c for c in columns if c not in frame.columns]
-        if absent:
-            known = nearest(absent[0], frame.columns, "The table has")
-            raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
-
-
-def _one_frame(frames: dict[str, pd.DataFrame], files: dict[str, str | Path]) -> tuple[pd.DataFrame, NDArray[np.str_]]:
-    """The rows of all files in one frame, numbered as in their files, and the part that each row belongs to."""
-    first = frames[TRAIN]
-    for part in list(frames)[1:]:
-        name, frame = title(files[part]), frames[part]
-        for what, ours, theirs in (("lacks", first, frame), ("has besides", frame, first)):
-            lone = [c for c in ours.columns if c not in theirs.columns]
-            if lone:
-                raise TableError(
-                    f"'{name}' {what} column {listed(lone)}; it must have the columns of the training file."
-                )
-        frames[part] = frame.assign(**{c: _like_training(frame[c], first[c], name) for c in first.columns})[
-            first.columns
-        ]
-    parts = np.repeat(list(frames), [len(frame) for frame in frames.values()])
-    return first if len(frames) == 1 else pd.concat(list(frames.values())), parts
-
-
-def _like_training(values: pd.Series, training: pd.Series, name: str) -> pd.Series:
-    """A column of another file with the type of the training file's column, numbers or text."""
-    numeric = is_numeric(training)
-    if numeric == is_numeric(values) or values.isna().all() or training.isna().all():
-        return values
-    if numeric:
-        try:
-            return pd.Series(numbers_in(values), values.index)
-        except TableError as error:
-            raise TableError(f"'{name}' differs from the training file: {error}") from None
-    if any(not isinstance(value, str) for value in training.dropna().unique()[:1]):
-        return values
-    text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
-    return pd.Series(text, values.index, name=values.name).where(values.notna())
-
-
-def _usable(frame: pd.DataFrame, label: str, columns: list[str], missing: str, note: Note) -> NDArray[np.bool_]:
-    """The rows to keep: those with a label and, if rows with missing values are dropped, without any."""
-    if missing == REFUSE:
-        refuse_missing(frame[[label, *columns]], "fill it in, or use --missing own or --missing drop")
-    labelled = frame[label].notna().to_numpy()
-    if not labelled.all():
-        note(f"{_count(int((~labelled).sum()))} without a label in '{label}' left out.")
-    if missing != DROP:
-        return labelled
-    empty = frame[columns].isna()
-    whole = ~empty.any(axis=1).to_numpy()
-    if not whole[labelled].all():
-        holes = ", ".join(f"'{column}' in {count}" for column, count in empty.sum().items() if count)
-        note(f"{_count(int((~whole[labelled]).sum()))} with missing values left out ({holes}).")
-    return labelled & whole
-
-
-def _marks(frame: pd.DataFrame) -> str:
-    """A sentence on cells that look like marks for missing values; empty if there are none."""
-    found = []
-    for column in frame.columns:
-        if not is_numeric(frame[column]):
-            counts = frame[column].value_counts()
-            found += [
-                f"'{value}' in {count} cell{'s' * (count != 1)} of '{column}'"
-                for value, count in counts.items()
-                if str(value).strip().lower() in MARKS
-            ]
-    if not found:
-        return ""
-    return f"{'; '.join(found)}: this counts as a value of its own. If it means missing, leave these cells empty."
-
-
-def _count(count: int) -> str:
-    return "1 row" if count == 1 else f"{count} rows"
+def _alike(frame: pd.DataFrame, training: pd.DataFrame, name: str) -> pd.DataFrame:
+    """The rows of another file with the columns of the training file, in their order and of their kind, numbers or
+    text."""
+    for what, ours, theirs in (("lacks", training, frame), ("has besides", frame, training)):
+        if lone := [c for c in ours.columns if c not in theirs.columns]:
+            raise TableError(f"'{name}' {what} column {listed(lone)}; it must have the columns of the training file.")
+    frame = frame[training.columns].copy(deep=False)
+    for column, known in training.items():
+        values, numeric = frame[column], is_numeric(known)
+        if numeric == is_numeric(values) or values.isna().all() or known.isna().all():
+            continue
+        if numeric:
+            try:
+                frame[column] = numbers_in(values)
+            except TableError as error:
+                raise TableError(f"'{name}' differs from the training file: {error}") from None
+        elif isinstance(known.dropna().iloc[0], str):
+            text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
+            frame[column] = pd.Series(text, values.index).where(values.notna())
+    return frame
 
 
 def _identifiers(values: pd.Series) -> list[Any]:
@@ -279,31 +285,6 @@ def _identifiers(values: pd.Series) -> list[Any]:
             "identifier must be different in every row."
         )
     return values.tolist()
-
-
-def _split(
-    parts: NDArray[np.str_], files: Iterable[str], seed: int, hold_out: bool, clusters: Positions | None
-) -> dict[str, Positions]:
-    """The positions of training, validation and test rows: split like the published sets, unless they have their own
-    files."""
-    given = {part: np.flatnonzero(parts == part) for part in files}
-    rows = given.pop(TRAIN)
-    if len(rows) < LEAST_ROWS:
-        raise TableError(f"The table has {_count(len(rows))}; at least {LEAST_ROWS} are needed to split it 60/20/20.")
-    for part, found in given.items():
-        if not len(found):
-            raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
-    if clusters is not None and (count := len(np.unique(clusters[rows]))) < LEAST_CLUSTERS:
-        raise TableError(
-            f"--cluster joins the rows into {count} clusters; at least {LEAST_CLUSTERS} are needed to split them "
-            "60/20/20."
-        )
-    held = hold_out or TEST not in given
-    return split(rows, seed, given.get(TEST), given.get(VAL, None if held else rows[:0]), clusters)
-
-
-MOST_AT_ONCE, BATCH = 8192, 1024
-"""Up to this many training rows are one batch; larger tables use batches of this size."""
 
 
 def default_setup(n: int, seed: int = 0) -> Setup:
@@ -321,7 +302,8 @@ def default_setup(n: int, seed: int = 0) -> Setup:
 
 def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
     """Labels by number, and their names."""
-    found = sorted(pd.unique(values.astype(object)), key=lambda v: (type(v).__name__, v))
+    plain = values.astype(object)
+    found = sorted(pd.unique(plain), key=lambda v: (type(v).__name__, v))
     if not 2 <= len(found) <= MOST_CLASSES:
         only = "one value only" if len(found) == 1 else f"{len(found)} different values"
         group = "Group them in the file"
@@ -331,11 +313,11 @@ def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
             f"Label column '{values.name}' has {only} ({listed(found)}); a label needs at least two and at most "
             f"{MOST_CLASSES}. {group}, or name another column with --label."
         )
-    counts = values.astype(object).value_counts()
+    counts = plain.value_counts()
     if len(found) > 2 and counts.min() == 1:
         raise TableError(
             f"Label column '{values.name}' has {len(found)} different values, and '{counts.idxmin()}' occurs in one "
-            f"row only, row {values.index[values.astype(object) == counts.idxmin()][0]}: correct it, or drop the row."
+            f"row only, row {values.index[plain == counts.idxmin()][0]}: correct it, or drop the row."
         )
-    y = values.astype(object).map({value: number for number, value in enumerate(found)}).astype(np.int64)
+    y = plain.map({value: number for number, value in enumerate(found)}).astype(np.int64)
     return y, label_names(found, values.name)

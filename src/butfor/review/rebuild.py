@@ -8,8 +8,10 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
+from butfor.columns import DATES
 from butfor.data import Dataset
-from butfor.data.read import DATES, days_in, read_file
+from butfor.data.dates import days_in
+from butfor.data.read import read_file
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.decide import USUAL

@@ -18,7 +18,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.data.read import DATES, as_dates
+from butfor.columns import DATES
+from butfor.data.dates import as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
 from butfor.machine import check_random_state, single_threaded

@@ -12,7 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor._version import __version__
-from butfor.data.read import DATES, date_of
+from butfor.columns import DATES
+from butfor.data.dates import date_of
 from butfor.models.ensemble import at_cut_of
 from butfor.models.learner import FlipSet
 from butfor.provenance import versions

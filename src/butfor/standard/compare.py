@@ -17,8 +17,8 @@ import pandas as pd
 
 from butfor.columns import clusters_in
 from butfor.data.check import concerns_of
+from butfor.data.dates import as_numbers
 from butfor.data.labels import MOST_CLASSES, label_names, label_number
-from butfor.data.read import as_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, TableError, listed
 from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded

@@ -17,8 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.sparse import csr_array
 
-from butfor.columns import is_numeric, numbers_in
-from butfor.data.read import DATES
+from butfor.columns import DATES, is_numeric, numbers_in
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
 from butfor.errors import plural
