@@ -12,12 +12,12 @@ from typing import Any
 
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
+from butfor.explain import Find, check_finds, logits_without_flips
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds
 from butfor.models.learner import Table
 from butfor.models.network import MLP, MLPLearner
 from butfor.result.fresh import WORDS, FreshSeeds
-from butfor.run.fresh_seeds import Find, check_finds, logits_without_flips
 from butfor.train import Trainer
 from evaluation.results import PersonResult, Result
 from evaluation.runs import Machinery

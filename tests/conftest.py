@@ -18,7 +18,7 @@ import pandas as pd
 import pytest
 
 import butfor
-from butfor.run import fitted as fitted_module
+from butfor import fit as fitted_module
 from recorded import audited, run
 
 # The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.

@@ -15,7 +15,7 @@ from butfor.errors import SettingError
 @pytest.fixture(scope="module")
 def situation(salary):
     audit, data = salary
-    return audit.fitted_.situation(data.X_test, data.X_test["Sex"].to_numpy(dtype=object))
+    return audit.fitted_.people(data.X_test)[0]
 
 
 def test_phi_switches_the_protected_attribute(situation):

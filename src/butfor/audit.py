@@ -7,6 +7,7 @@ from copy import copy
 from dataclasses import replace
 from html import escape
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +20,8 @@ from butfor import explain, worlds
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
-from butfor.fit import fit, with_settings
+from butfor.fit import Fitted, fit, with_params
+from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
 from butfor.models.learner import Learner, Model, Table
 from butfor.progress import Progress, shown
@@ -31,9 +33,6 @@ from butfor.result.worlds import OneStandards
 from butfor.review.answers import check_answers
 from butfor.review.close import after_review
 from butfor.review.tasks import Review, review_tasks
-from butfor.run import trial
-from butfor.run.fitted import Fitted, Settings
-from butfor.run.labels import labels_frame, labels_to_review
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop, listen
 from butfor.validate import as_person
@@ -219,7 +218,7 @@ class LabelAudit(BaseEstimator):
             Shows progress.
         """
         fitted = fit(
-            self._settings(),
+            SimpleNamespace(**self.get_params(deep=False)),
             X,
             y,
             sensitive_features=sensitive_features,
@@ -255,7 +254,7 @@ class LabelAudit(BaseEstimator):
         for name, value in {"rank": rank, "strategy": strategy}.items():
             if value is not KEEP:
                 setattr(other, name, value)
-        other.fitted_ = with_settings(self.fitted_, other._settings())
+        other.fitted_ = with_params(self.fitted_, **other.get_params(deep=False))
         return other
 
     @property
@@ -475,8 +474,8 @@ class LabelAudit(BaseEstimator):
         fitted, progress = self._require_fit(), shown(progress)
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
-            people = trial.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            found = worlds.one_standard(standards, people, fitted.settings.random_state, fitted.fit_seconds)
+            people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
+            found = worlds.one_standard(standards, people, fitted.params.random_state, fitted.fit_seconds)
         return OneStandards.of(found, "" if worlds.falling_short(standards) else standards.answer)
 
     # --- reviews ------------------------------------------------------------------------------------
@@ -588,22 +587,19 @@ class LabelAudit(BaseEstimator):
             self._standards = fitted.compare(progress=shown(progress), **draws)
         return self._standards
 
-    def _settings(self) -> Settings:
-        return Settings(**self.get_params(deep=False))
-
     def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:
         """What was fitted, with the present settings; those of the model must not have changed."""
         if not hasattr(self, "fitted_"):
             raise NotFittedError("This LabelAudit is not fitted yet: call fit(X, y, sensitive_features=...) first.")
-        changed = [n for n in OF_THE_FIT if not _same(getattr(self.fitted_.settings, n), getattr(self, n))]
+        changed = [n for n in OF_THE_FIT if not _same(getattr(self.fitted_.params, n), getattr(self, n))]
         if set(changed) - set(besides):
             raise SettingError(
                 f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, strategy=…) for another "
                 "search with the same model."
             )
-        settings = self._settings()
-        if not all(_same(getattr(self.fitted_.settings, name), value) for name, value in vars(settings).items()):
-            self.fitted_ = replace(self.fitted_, settings=settings)
+        params = self.get_params(deep=False)
+        if not all(_same(getattr(self.fitted_.params, name), value) for name, value in params.items()):
+            self.fitted_ = replace(self.fitted_, params=SimpleNamespace(**params))
         return self.fitted_
 
     def _repr_html_(self) -> str:

@@ -1,48 +1,114 @@
-"""From people to verdicts: the steps of `LabelAudit.explain_all`."""
+"""The audit, in the order in which it happens.
+
+    people ─▸ φ ─▸ ψ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸ one standard
+
+`explain_all` walks this way once or, with more than two labels, once for each decision and the label that flips give.
+Ctrl-C or a limit ends it at any point: what is done is kept, the rest is marked as unknown.
+"""
 
 from __future__ import annotations
 
+import math
 import time
-from collections.abc import Sequence
-from contextlib import closing
-from dataclasses import replace
-from typing import Any
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from functools import cache
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor._version import __version__
+from butfor.columns import DATES
 from butfor.data.check import check_people
+from butfor.data.dates import date_of
 from butfor.data.sensitive import in_order
+from butfor.decide import Decision
 from butfor.errors import SettingError, Stopped, TableError, listed
-from butfor.fit import note_concerns
+from butfor.fit import DRAWS, Fitted, note_concerns
+from butfor.labels import labels_to_review
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
-from butfor.models.ensemble import ledger_gaps
-from butfor.models.learner import Engine
-from butfor.progress import Progress
+from butfor.models.ensemble import at_cut_of, ledger_gaps
+from butfor.models.learner import FlipSet, Floats, Training, flip_direction, person_keys
+from butfor.progress import PEOPLE, Progress, announcement
 from butfor.prove import Bracket, prove
+from butfor.provenance import versions
+from butfor.rank import checked_scores
+from butfor.rank.mix import leader_words
+from butfor.rank.ranking import parameters
+from butfor.result import person as result
+from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
 from butfor.result.groups import Performance
 from butfor.result.labels import TrainingLabel
 from butfor.result.population import Population
-from butfor.result.run import RecordedStandards, StopLimits
+from butfor.result.record import builtins_of, plain
+from butfor.result.run import Data, RecordedStandards, Run, SeedRanges, StopLimits, agreement_of
+from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
-from butfor.rules import Allowed, eligible, flippable
-from butfor.run.fitted import DRAWS, Fitted
-from butfor.run.labels import labels_to_review
-from butfor.run.parts import parts_of, run_parts
-from butfor.run.runner import Runner
-from butfor.run.trial import FlipTrial
-from butfor.run.verdicts import run_of, verdicts_of
-from butfor.situation import Situation
+from butfor.rules import Allowed, Situation, eligible, flippable
+from butfor.schedule import schedule
+from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, Strategy, witness
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
-from butfor.worlds import WORLDS, falling_short, one_standard
+from butfor.worlds import WORLDS, FlipTrial, changes_decision, falling_short, one_standard
 
-STANDARDS_SHARE = 0.2
-"""The share of the time limit for comparing groups."""
+STANDARDS_SHARE, SEARCH_SHARE, LEAST_TIME = 0.2, 2 / 3, 0.1
+"""Shares of the time limit: for comparing groups, for the search (the rest is for confirmations and fresh seeds), and
+what is left for an audit in any case."""
+BLOCK, SCORES = 256, 2**23
+"""The most people scored at once, and the most scores: one per person and training row must fit in memory."""
+FOUND, NEAR = 0.4, 0.4
+"""The usual shares of people with a find, and of people who come near the other decision."""
+RANKING_COST = 3.0
+"""The cost of ranking all labels, in trainings per member, for a block of people or, at flipped labels, for one."""
+DECIMALS = 6
+"""Decimals of pulls; a course has one fewer."""
+NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
+
+
+@dataclass(eq=False)
+class Together:
+    """People who are audited together: everyone or, with more than two labels, those who share a decision and the label
+    that flips give. They are at `positions` of those asked about, and at `cases` of the given table."""
+
+    people: Situation
+    positions: NDArray[np.int64]
+    cases: list[int]
+    psi: Allowed
+    left_out: list[str | None]
+    """Why φ leaves a person out; None for the others."""
+    trainer: Trainer
+    known: Known
+    proven: dict[int, Bracket] = field(default_factory=dict)
+    agreement: dict[str, Any] | None = None
+    """What a trial of rankings showed."""
+    searched: list[Person] = field(default_factory=list)
+    without_flips: dict[int, int] = field(default_factory=dict)
+    """How many fresh seeds change the decision on the unchanged data."""
+    fresh: dict[int, FreshSeeds] = field(default_factory=dict)
+    collateral: dict[int, Collateral] = field(default_factory=dict)
+
+    @property
+    def audited(self) -> NDArray[np.int64]:
+        return np.array([k for k, why in enumerate(self.left_out) if why is None], np.int64)
+
+    @property
+    def finds(self) -> list[Find]:
+        decisions = self.people.predictions
+        return [Find(s.number, s.found, int(decisions[s.number])) for s in self.searched if s.found]
+
+
+class Find(NamedTuple):
+    """A flip set that was found: the person, and the decision without it."""
+
+    person: int
+    flips: FlipSet
+    prediction: int
 
 
 def explain_all(
@@ -61,54 +127,92 @@ def explain_all(
     questions. `standards`: if already known."""
     begun, progress = time.monotonic(), progress or Progress()
     everyone, truth = fitted.people(X, y, sensitive_features)
-    people = len(everyone.people)
-    cases = list(range(people)) if cases is None else as_positions(cases, people)
+    cases = list(range(len(everyone.people))) if cases is None else as_positions(cases, len(everyone.people))
     wanted = None if towards is None else fitted.label_number(towards, "towards")
-    _refuse_infinite(everyone, cases)
+    if astray := [case for case in cases if not np.isfinite(everyone.logits[case])]:
+        raise TableError(
+            f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
+            "outside the training rows."
+        )
     performance = None if truth is None else _performance(fitted, everyone, truth)
     concerns = [*fitted.concerns, *note_concerns(check_people(fitted.table.X, everyone.people), progress)]
     at_half = not fitted.table.decision.has_cut  # elsewhere fewer right decisions may be what is wanted
     concerns += [performance.concern] if performance and performance.concern and at_half else []
-    searches = fitted.strategy.name != "recorded"
+    several, searches = len(cases) > 1, fitted.strategy.name != "recorded"
+
     with listen() as flag:
+        # Is a group's labelling held to another standard? ψ may ask for doubts about labels.
         if searches and standards is None:
-            standards = _compare(fitted, progress, stop, draws=DRAWS if len(cases) > 1 else 0)
+            standards = _compare(fitted, progress, stop, draws=DRAWS if several else 0)
         if standards is not None:
             doubt = standards.doubt
             everyone = replace(everyone, doubts=lambda: doubt)
+        short = falling_short(standards) if standards and several else []
         engine = fitted.chosen_engine(progress)
         fitted.ranking.train_on(engine)
         with single_threaded() as opened:
-            ledger = opened.enter_context(closing(open_ledger(fitted, progress))) if fitted.settings.ledger else None
+            ledger = opened.enter_context(closing(_opened_ledger(fitted, progress))) if fitted.params.ledger else None
             opened.enter_context(progress)
-            runners = run_parts(
-                fitted,
-                everyone,
-                truth,
-                cases,
-                wanted,
-                engine,
-                ledger=ledger,
-                stop=stop,
-                flag=flag,
-                begun=begun,
-                progress=progress,
-                later=WORLDS * fitted.members * len(falling_short(standards)) if standards and len(cases) > 1 else 0,
-            )
-            changed, labels = list[OneStandard](), tuple[TrainingLabel, ...]()
-            complete = not any(runner.interrupted or runner.out_of_time for runner in runners)
-            if len(cases) > 1 and searches and standards is not None:
+
+            # Whom the question may be asked about, and which labels may be flipped for whom.
+            people = everyone.of(np.array(cases, dtype=np.int64))
+            allowed = flippable(fitted.psi, people)
+            left_out = eligible(fitted.phi, people, wanted)
+
+            # Everyone or, with more than two labels, pairs of decisions; the largest is first, and says how long all
+            # will take.
+            audited = np.array([why is None for why in left_out], bool)
+            parts: list[Together] = []
+            for at, decision in sorted(_pairs(people, wanted), key=lambda pair: -int(audited[pair[0]].sum())):
+                ours, psi = _asked(people, allowed, at, decision)
+                left = len(cases) - sum(len(part.cases) for part in parts)
+                trained = sum(part.trainer.trained for part in parts)
+                limits = left_of(stop, time.monotonic() - begun, trained, len(at) / max(1, left))
+                trainer = Trainer(
+                    engine,
+                    fitted.learner,
+                    ours.table,
+                    ours.people,
+                    ledger=ledger,
+                    n_jobs=fitted.params.n_jobs,
+                    progress=progress,
+                    flag=flag.within(limits),
+                )
+                together = Together(
+                    ours, at, [cases[k] for k in at], psi, [left_out[k] for k in at], trainer,
+                    Known(flip_direction(ours.logits)),
+                )  # fmt: skip
+                share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
+                parts.append(together)
+                _explain(fitted, together, everyone.people, truth, share, WORLDS * fitted.members * len(short))
+            interrupted, out_of_time = flag.interrupted, any(part.trainer.flag.out_of_time for part in parts)
+
+            # Whose decisions would change under one standard for all?
+            labels, changed = tuple[TrainingLabel, ...](), list[OneStandard]()
+            if several and searches and standards is not None:
                 if standards.draws or fitted.adverse is None:
                     labels = labels_to_review(fitted, standards)
-                if standards.draws and complete:
-                    whole = cases == list(range(people)) and not fitted.table.multiclass
-                    trainer = runners[0].trainer if whole else _asking_everyone(fitted, everyone, runners[0], engine)
+                if standards.draws and not interrupted and not out_of_time:
+                    trainer = parts[0].trainer
+                    if cases != list(range(len(everyone.people))) or fitted.table.multiclass:
+                        trainer = Trainer(
+                            engine, fitted.learner, fitted.table, everyone.people, progress=progress, flag=trainer.flag
+                        )
                     tried = FlipTrial.of(fitted, everyone, truth, trainer)
-                    changed = one_standard(standards, tried, fitted.settings.random_state, fitted.fit_seconds)
+                    changed = one_standard(standards, tried, fitted.params.random_state, fitted.fit_seconds)
+
+        # What was measured, as a record.
+        trainers = [part.trainer for part in parts]
         run = run_of(
             fitted,
-            runners,
             everyone.decisions,
+            engine=trainers[0].bound.name,
+            retrainings=sum(trainer.trained for trainer in trainers),
+            recalled=sum(trainer.recalled for trainer in trainers),
+            confirmations=sum(trainer.confirmations for trainer in trainers),
+            agreement=agreement_of(parts[0].agreement),
+            interrupted=interrupted,
+            out_of_time=out_of_time,
             groups=fitted.sensitive.combinations_of(everyone.people),
             remarks=tuple(fitted.remarks(everyone.people)),
             seconds=round(time.monotonic() - begun, 3),
@@ -119,19 +223,47 @@ def explain_all(
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
         )
-        verdicts = {
-            v.case: v for runner in runners for v in verdicts_of(runner, run, _doubt_for(fitted, runner, standards))
-        }
-        return Population([verdicts[case] for case in cases], run, labels), standards
+        persons = {person.case: person for part in parts for person in _persons(fitted, part, standards)}
+        verdicts = [Verdict.of(persons[case], run, fitted.table) for case in cases]
+        return Population(verdicts, run, labels), standards
 
 
-def _refuse_infinite(everyone: Situation, cases: Sequence[int]) -> None:
-    astray = [case for case in cases if not np.isfinite(everyone.logits[case])]
-    if astray:
-        raise TableError(
-            f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
-            "outside the training rows."
-        )
+def _pairs(people: Situation, towards: int | None = None) -> list[tuple[NDArray[np.int64], Decision | None]]:
+    """Positions of people who are asked about together: everyone or, with more than two labels, by decision and by the
+    label that flips give, `towards` or the label with the next score."""
+    table = people.table
+    if not table.multiclass:
+        return [(np.arange(len(people.people)), None)]
+    decided, others = people.decisions, people.model.scores(people.people).copy()
+    others[np.arange(len(others)), decided] = -np.inf
+    asked = np.full(len(decided), False) if towards is None else decided != towards
+    new = np.where(asked, -1 if towards is None else towards, others.argmax(axis=1))
+    pairs: list[tuple[NDArray[np.int64], Decision | None]] = []
+    for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
+        at = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
+        make = Decision.only if asked[at[0]] else Decision.away_from
+        pairs.append((at, make(*pair, len(table.classes), table.n)))
+    return pairs or [(np.arange(0), None)]
+
+
+def _asked(
+    people: Situation, psi: Allowed, at: NDArray[np.int64], decision: Decision | None
+) -> tuple[Situation, Allowed]:
+    """These people, and what ψ allows for them; rows that have the new label already are not flipped."""
+    if decision is None:
+        return people, psi
+    allowed = psi.of_people(at)
+    return people.of(at).with_decision(decision), replace(
+        allowed, masks=allowed.masks & (decision.new != people.table.codes)
+    )
+
+
+def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.0) -> Stop | None:
+    """What is left of the limits: trainings, and a share of the remaining seconds or of a tenth of all."""
+    if stop is None:
+        return None
+    seconds = None if stop.seconds is None else share * max(LEAST_TIME * stop.seconds, stop.seconds - spent)
+    return Stop(seconds, None if stop.retrainings is None else max(0, stop.retrainings - trained))
 
 
 def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
@@ -154,42 +286,491 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
     except (TableError, SettingError) as error:
         if fitted.adverse is not None:
             progress.note(f"Note: groups are not compared. {error}")
-        return None
     except Stopped:
         progress.note("Stopped before the groups were compared.")
-        return None
+    return None
 
 
-def _asking_everyone(fitted: Fitted, everyone: Situation, runner: Runner, engine: Engine) -> Trainer:
-    """A trainer like the runner's, for everyone."""
-    return Trainer(engine, fitted.learner, fitted.table, everyone.people, progress=runner.progress, flag=runner.flag)
-
-
-def _doubt_for(fitted: Fitted, runner: Runner, standards: Standards | None) -> NDArray[np.float64] | None:
-    """The doubt about labels, if groups were compared. With more than two labels it is about two sides, and unknown for
-    a flip within one side."""
-    if standards is None or not fitted.table.multiclass:
-        return None if standards is None else standards.doubt
-    table, new = fitted.table, runner.situation.table.new_codes
-    return np.where(table.sides(table.codes) != table.sides(new), standards.doubt, np.nan)
-
-
-def open_ledger(fitted: Fitted, progress: Progress) -> Ledger:
+def _opened_ledger(fitted: Fitted, progress: Progress) -> Ledger:
     if gaps := ledger_gaps(fitted.learner):
         raise SettingError(
             f"A ledger identifies models by their records, and this model's record lacks {listed(gaps)}; leave the "
             "ledger out."
         )
-    return Ledger(fitted.settings.ledger or "", progress.note)
+    return Ledger(fitted.params.ledger or "", progress.note)
 
 
-# --- without a search -----------------------------------------------------------------------------------
+# --- people who are audited together ------------------------------------------------------------------
+
+
+def _explain(
+    fitted: Fitted, part: Together, X: pd.DataFrame, truth: NDArray[np.int64] | None, share: float | None, later: int
+) -> None:
+    """Proofs, searches, fresh seeds and side effects, as far as the time allows; the people are rows of the table X.
+    `share`: by how many times all people take longer, if this part announces the time; `later`: trainings after it."""
+    trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
+    begun, seconds = time.monotonic(), flag.limits.seconds
+    if len(part.audited) and not flag.interrupted:
+        with suppress(Stopped):
+            brackets = prove(part.people.of(part.audited), part.psi.of_people(part.audited))
+            part.proven = dict(zip(map(int, part.audited), brackets, strict=True)) if brackets else {}
+    if not flag.interrupted:
+        flag.set_deadline(None if seconds is None else begun + SEARCH_SHARE * seconds)
+        with suppress(Stopped):  # while labels were ranked, before any search
+            _search(fitted, part, share, later)
+    # Everyone who was not reached has an incomplete search.
+    reached = {person.number for person in part.searched}
+    part.searched += [_unranked(fitted, part, int(k)) for k in part.audited if int(k) not in reached]
+    if flag.out_of_time:
+        left = sum(not person.complete for person in part.searched)
+        progress.note(f"The time is up: the search for {left} of {len(part.searched)} people is incomplete.")
+    flag.set_deadline(None if seconds is None else begun + seconds)
+    if not flag.interrupted:
+        _check_fresh_seeds(fitted, part)
+    if not (fitted.params.fresh_seeds and part.finds and len(X) > 1):
+        return
+    if not flag.interrupted and not flag.out_of_time:  # flips also change decisions about other people
+        if part.cases != list(range(len(X))):
+            trainer = Trainer(trainer.engine, fitted.learner, trainer.table, X, progress=progress, flag=flag)
+        sets = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
+        progress.phase("side effects", trainer.members * len(sets))
+        with suppress(Stopped):
+            before, *after = trainer.decisions(sets)
+            for find in part.finds:
+                now, case = after[sets.index(find.flips) - 1], part.cases[find.person]
+                changed = int((now != before).sum() - (now != before)[case])
+                right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
+                part.collateral[find.person] = Collateral(len(before) - 1, changed, *right)
+    if not part.collateral:
+        progress.note("Stopped before side effects on other people were counted; verdicts do not include them.")
+
+
+def _search(fitted: Fitted, part: Together, share: float | None, later: int) -> None:
+    """Search for everyone; what is proven replaces a search. With a limit of time, those closest to the other decision
+    are first."""
+    strategy, ranking, trainer, people = fitted.strategy, fitted.ranking, part.trainer, part.people
+    progress, flag, counts = trainer.progress, trainer.flag, part.psi.counts
+    searches: dict[Person, Any] = {}
+    for number, bracket in part.proven.items() if strategy.proves else ():
+        beyond = bracket.at_least > min(fitted.budget, int(counts[number]))  # no set within the budget, or none at all
+        if beyond or bracket.witness is not None:
+            person = _unranked(fitted, part, number)
+            searches[person] = witness(person, None if beyond else bracket.witness)
+    open_ = np.setdiff1d(part.audited, [person.number for person in searches])
+    for number in open_[counts[open_] == 0]:  # nobody's label to flip: nothing to rank
+        person = _unranked(fitted, part, int(number))
+        searches[person] = strategy.search(person)
+    open_ = open_[counts[open_] > 0]
+
+    # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
+    seconds_each: float | None = None
+    sets = ranking.trial(len(open_)) if len(open_) else 0
+    if sets and 2 * sets * trainer.members <= trainer.left and _time_for(fitted, trainer, sets):
+        trained, begun = trainer.trained, time.perf_counter()
+        progress.phase("trial", sets * trainer.members)
+        part.agreement = figures = ranking.prepare(
+            lambda flips: trainer.logits(flips)[:, open_],
+            people.model,
+            people.table,
+            people.people.iloc[open_],
+            part.psi.of_people(open_),
+            fitted.budget,
+        )
+        seconds_each = (time.perf_counter() - begun) / max(1, trainer.trained - trained)
+        if figures["poor"]:
+            progress.note(
+                "Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
+                f"correlation {figures['spearman']:.2f}). The search uses "
+                f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions furthest in a trial."
+            )
+    after_round: Callable[[int], None] = lambda left: None  # noqa: E731
+    if progress.listens and share is not None:
+        after_round = _forecast(fitted, part, open_, seconds_each, share, later)
+
+    # Rank the labels, block by block.
+    if flag.limits.seconds is not None:
+        open_ = open_[np.argsort(np.abs(people.logits[open_]), kind="stable")]
+    keys = person_keys(people.model, people.people)
+    progress.phase("ranking", len(open_), PEOPLE)
+    size = max(1, min(BLOCK, SCORES // people.table.n))
+    ranked: list[Person] = []
+    for first in range(0, len(open_), size):
+        flag.check()
+        block = open_[first : first + size]
+        asked = (people.model, people.table, people.people.iloc[block])
+        scores, predicted = checked_scores(ranking, *asked), ranking.predictions(*asked)
+        for k, (number, score) in enumerate(zip(block, scores, strict=True)):
+            allowed = np.flatnonzero(part.psi[number])
+            depth = None if ranking.is_random else strategy.depth(len(allowed), fitted.budget)
+            order = allowed[np.argsort(-score[allowed], kind="stable")][:depth]
+            ranked.append(
+                _unranked(
+                    fitted,
+                    part,
+                    int(number),
+                    order=order,
+                    rng=np.random.default_rng([fitted.params.random_state, keys[number]]),
+                    random_order=ranking.is_random,
+                    ranks_again=ranking.scores_after_flips,
+                    predicted=None if predicted is None else np.asarray(predicted[k][order], np.float64),
+                    gain_limit=ranking.gain_limit,
+                )
+            )
+        progress.advance(len(block))
+
+    def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
+        asked = people.people.iloc[[person.number for person in who]]
+        return ranking.score_at(people.model, people.table, asked, flips)
+
+    part.searched = [*searches, *ranked]
+    searches |= {person: strategy.search(person) for person in ranked}
+    schedule(searches, strategy, part.known, trainer, part.psi, rank_again, after_round)
+
+
+def _unranked(fitted: Fitted, part: Together, number: int, **more: Any) -> Person:
+    """A person as a search sees them, so far without a ranking."""
+    return Person(
+        number=number,
+        position=int(part.positions[number]),
+        budget=fitted.budget,
+        flippable=int(part.psi[number].sum()),
+        start=float(part.known.away[number]) * float(part.people.logits[number]),
+        gains=Gains(part.known, number),
+        known=part.known,
+        members=part.trainer.members,
+        **more,
+    )
+
+
+def _check_fresh_seeds(fitted: Fitted, part: Together) -> None:
+    """Train under fresh seeds, with every find and without flips."""
+    if not fitted.seeds or not part.searched:
+        return
+    trainer, looks = part.trainer, (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
+    try:
+        trainer.progress.phase("fresh seeds", len(fitted.seeds))
+        without = logits_without_flips(trainer, fitted.seeds, [person.number for person in part.searched])
+        for number, logits in without.items():
+            decision = int(part.people.predictions[number])
+            part.without_flips[number] = int(changes_decision(logits, decision).sum())
+        for number, fresh in check_finds(trainer, looks, part.finds, without):
+            part.fresh[number] = fresh
+    except Stopped:
+        left = sum(find.person not in part.fresh for find in part.finds)
+        if left:
+            trainer.progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
+
+
+def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequence[int]) -> dict[int, Floats]:
+    """Per person, the logit under each fresh seed without flips."""
+    logits = trainer.seed_logits([Training((), seed) for seed in seeds])
+    return {person: logits[:, person] for person in people}
+
+
+def check_finds(
+    trainer: Trainer, looks: Sequence[Sequence[int]], finds: Sequence[Find], without: Mapping[int, Floats]
+) -> Iterator[tuple[int, FreshSeeds]]:
+    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `looks`: seeds that are tried
+    one list after the other, by finds that are still open. `without`: each person's logits without flips under all
+    seeds. The engine trains these models; the documentation measures how well it agrees with the definition."""
+    logits_with: dict[int, Floats] = {find.person: np.empty(0, np.float32) for find in finds}
+    most = sum(map(len, looks))
+    for seeds in filter(len, looks):
+        sets, open_ = list(dict.fromkeys(find.flips for find in finds)), list[Find]()
+        step = max(1, 4 * trainer.bound.at_once // len(seeds))
+        trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
+        for first in range(0, len(sets), step):
+            some = sets[first : first + step]
+            trainings = [Training(flips, seed) for flips in some for seed in seeds]
+            logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
+            for find in (find for find in finds if find.flips in some):
+                own = np.append(logits_with[find.person], logits[some.index(find.flips), :, find.person])
+                logits_with[find.person] = own
+                both = without[find.person][: len(own)], own
+                before, after = (changes_decision(each, find.prediction) for each in both)
+                fresh = FreshSeeds.of(before, after, both)
+                open_ += [find] * fresh.open_until(most)
+                yield find.person, fresh
+        finds = open_
+
+
+# --- how long it will take ----------------------------------------------------------------------------
+
+
+def _time_for(fitted: Fitted, trainer: Trainer, sets: int) -> bool:
+    """Whether a trial with this many sets takes at most a quarter of the search's time."""
+    seconds = trainer.flag.limits.seconds
+    return (
+        seconds is None
+        or sets * trainer.members * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4
+    )
+
+
+def _forecast(
+    fitted: Fitted, part: Together, people: NDArray[np.int64], seconds_each: float | None, share: float, later: int
+) -> Callable[[int], None]:
+    """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's,
+    or of one that is timed now. The function returned corrects that by how many searches are left."""
+    trainer, progress, limits = part.trainer, part.trainer.progress, part.trainer.flag.limits
+    if not len(part.audited):
+        progress.note(announcement(0, 0.0))
+        return lambda left: None
+    if seconds_each is None:
+        progress.phase("timing one training")
+        seconds_each = trainer.seconds_each(fitted.fit_seconds)
+    counts, members, begun = part.psi.of_people(people).counts, trainer.members, time.monotonic()
+    finds = FOUND * len(people) + len(part.audited) - len(people)
+    sets = sum(_usual_sets(fitted.strategy, int(count), fitted.budget, members) for count in counts)
+    searched = (sets + finds) * members
+    fresh = len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds
+    if limits.retrainings is not None:
+        searched = min(searched, limits.retrainings)
+    second = fitted.strategy.name == "solid" and fitted.budget >= LEAST_FOR_SECOND and fitted.ranking.scores_after_flips
+    rankings = members * (-(-len(people) // BLOCK) + NEAR * len(people) * second / trainer.n_jobs)
+    by_definition = 0.0 if trainer.bound.by_definition else finds * members / trainer.n_jobs
+    search = searched * seconds_each + (RANKING_COST * rankings + by_definition) * fitted.fit_seconds
+    after = fresh * seconds_each
+    if limits.seconds is not None:
+        search = min(search, limits.seconds - min(after, limits.seconds))
+    rest = after * share + later * seconds_each + search * (share - 1)
+    all_people = round(share * len(part.audited))
+    progress.note(announcement(all_people, search + rest))
+    progress.expect(search + rest)
+
+    def after_round(left: int) -> None:
+        done = len(part.searched) - left
+        if done >= len(part.searched) / 5:  # the first ones tell little
+            progress.expect((time.monotonic() - begun) * left / done + rest)
+
+    return after_round
+
+
+def _usual_sets(strategy: Strategy, flippable: int, budget: int, members: int) -> float:
+    """The usual number of flip sets that are trained for a person."""
+    size = min(budget, flippable)
+    if strategy.name == "solid":  # most are screened by a few members
+        screened = SCREEN / members if members > 2 * SCREEN else 1.0
+        return screened + NEAR * (1 - screened + (1 + (budget >= LEAST_FOR_SECOND)) * max(size - 1, 0).bit_length())
+    if strategy.name == "guided":  # most are found, or given up, after the fewest attempts
+        alone = min(flippable, FEW if flippable <= FEW else FEW // 10)
+        return alone if budget == 1 else LEAST + FOUND * (min(size, SMALL) if size > 1 else 0)
+    usual = {"singles": max(1, flippable // 10), "attempts": TEN * size, "exhaustive": flippable, "recorded": 1}
+    return usual.get(strategy.name, size)
+
+
+# --- what was measured --------------------------------------------------------------------------------
+
+
+def _persons(fitted: Fitted, part: Together, standards: Standards | None) -> list[result.Person]:
+    """What was measured about each person, in their order."""
+    people, trainer, names = part.people, part.trainer, fitted.label_names
+    table, decision, strategy = people.table, people.table.decision, fitted.strategy
+    dates = table.X.attrs.get(DATES, ())
+    doubt = None if standards is None else standards.doubt
+    if doubt is not None and table.multiclass:  # it is about two sides, and unknown for a flip within one side
+        assert decision.new is not None
+        sides = fitted.table.sides
+        doubt = np.where(sides(table.codes) != sides(decision.new), doubt, np.nan)
+    searched = {person.number: person for person in part.searched}
+    pulled = None if people.model.pulls is None else people.model.pulls(people.people)
+
+    @cache
+    def flip(position: int) -> result.Flip:
+        known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
+        return result.Flip(
+            int(position),
+            plain(table.X.index[position]),
+            names[table.codes[position]],
+            _cells(table.X, position, dates),
+            known,
+        )
+
+    def scores(logit: float, at_cut: float) -> tuple[float, float]:
+        """With a threshold: the score of the favourable label, and the cut."""
+        return decision.score(logit + at_cut, fitted.favourable), decision.score(at_cut, fitted.favourable)
+
+    persons = []
+    for k, case in enumerate(part.cases):
+        search, more = searched.get(k), dict[str, Any]()
+        flips: FlipSet = search.found or () if search else ()
+        if search is not None:
+            more |= _course(strategy, part.known, search)
+            more["at_least"], more["proof"] = _at_least(fitted, part, search)
+            more["without_flips"] = None if k in part.fresh else part.without_flips.get(k)
+        if decision.has_cut:
+            more["score"], more["cut"] = scores(float(people.logits[k]), at_cut_of(people.model))
+        if table.multiclass and decision.new is not None:
+            more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
+        if flips and search:
+            logits = float(trainer.confirmed_logits(flips)[k])
+            more |= {
+                "counterfactual_logit": search.found_logit,
+                "minimal": _minimal(strategy, search),
+                "clearance": _clearance(search),
+                "fresh": part.fresh.get(k),
+                "collateral": part.collateral.get(k),
+            }
+            if decision.has_cut:
+                after = scores(logits, trainer.confirmed_cut(flips))
+                more["counterfactual_score"], more["counterfactual_cut"] = after
+            if table.multiclass:
+                more["new_decision"] = names[trainer.confirmed_decisions(flips)[k]]
+        persons.append(
+            result.Person(
+                case=int(case),
+                row=plain(people.people.index[k]),
+                group=plain(people.groups[k]),
+                values=_cells(people.people, k, dates),
+                logit=float(people.logits[k]),
+                flippable=int(part.psi.counts[k]),
+                eligible=search is not None,
+                left_out=part.left_out[k],
+                flip_set=tuple(map(flip, flips)),
+                pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
+                switch_changes=None if people.switch_changes is None else bool(people.switch_changes[k]),
+                **more,
+            )
+        )
+    return persons
+
+
+def _at_least(fitted: Fitted, part: Together, search: Person) -> tuple[int | None, str | None]:
+    """How many labels it takes at least, and the name of the proof. After a failed training an enumeration is not
+    complete."""
+    if search.number in part.proven:
+        return part.proven[search.number].at_least, part.proven[search.number].how
+    if search.found is not None and len(search.found) == 1:
+        return 1, ONE_LABEL
+    singles = [(int(row),) for row in np.flatnonzero(part.psi[search.number])]
+    tries_all = fitted.strategy.enumerates and fitted.budget == 1 and bool(singles)
+    if not tries_all or not search.complete or search.found is not None:
+        return None, None
+    through = all(math.isfinite(search.gains.get(flips, math.nan)) for flips in singles)
+    return (2, ENUMERATION) if through else (None, None)
+
+
+def _minimal(strategy: Strategy, search: Person) -> bool:
+    """Whether every set with one flip fewer was tried and does not change the decision."""
+    flips = search.found or ()
+    if len(flips) == 1 or not strategy.shares:
+        return len(flips) == 1
+    fewer = [tuple(row for row in flips if row != out) for out in flips]
+    return all(each in search.gains and not search.works(each) for each in fewer)
+
+
+def _clearance(search: Person) -> float | None:
+    """The members' mean gain in standard deviations."""
+    if search.spread is None or search.found is None:
+        return None
+    gain = search.gains[search.found]
+    return plain(gain / search.spread if search.spread else float(np.sign(gain)) * math.inf)
+
+
+def _course(strategy: Strategy, known: Known, search: Person) -> dict[str, Any]:
+    """How the search went, up to the first set that worked; where members were looked at one by one, to its end."""
+    own = [flips for flips, _ in search.asked]
+    asked = search.asked if search.spread is not None else search.asked[: search.tried if search.first else None]
+    if search.first in own and search.spread is None:
+        asked = search.asked[: own.index(search.first) + 1]
+    course = [(len(flips), gain * search.away) for flips, gain in asked if math.isfinite(gain)]
+    gains = [logit * search.away for _, logit in course]
+    if strategy.shares and np.isfinite(known.closest[search.number]):
+        gains.append(float(known.closest[search.number]))
+    return {
+        "attempts": len(asked),
+        "failed": len(asked) - len(course),
+        "complete": search.complete,
+        "shared": search.found is not None and search.first not in own,
+        "first_size": len(search.first or ()) if search.found else 0,
+        "closest_logit": plain(max(gains) * search.away) if gains else None,
+        "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in course),
+    }
+
+
+def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str, result.Cell]:
+    """A row; every value keeps its column's type, and days are dates again."""
+    row = table.iloc[[position]].astype(object).iloc[0]
+    return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
+
+
+def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -> Run:
+    """Everything needed to run an audit again. `decisions` about the people asked about; `more`: further fields."""
+    table, sensitive = fitted.table, fitted.sensitive
+    own, seeds = fitted.learner.own_seed, fitted.seeds
+    labelled = table.n + (0 if fitted.also_labelled is None else len(fitted.also_labelled.X))
+    data = Data.of(
+        fitted.origin,
+        sha256=fitted.data_hash,
+        training_rows=table.n,
+        labelled=labelled,
+        set_aside=table.set_aside,
+        validated=table.validation is not None,
+        weighted=table.weight is not None,
+        clustered=table.cluster is not None,
+    )
+    return Run(
+        butfor=__version__,
+        versions=versions(),
+        data=data,
+        sensitive=sensitive.name,
+        attributes=sensitive.attributes,
+        sensitive_columns=tuple(map(plain, sensitive.columns)),
+        sensitive_bands={name: tuple(cuts) for name, cuts in sensitive.cuts.items()},
+        blind=sensitive.blind,
+        label_names=tuple(fitted.label_names),
+        adverse=fitted.adverse_names,
+        reference=fitted.reference,
+        learner=builtins_of(fitted.learner.record()),
+        learner_name=fitted.learner.name,
+        seeded=fitted.seeded,
+        budget=fitted.budget,
+        rank=fitted.ranking.name,
+        rank_parameters=builtins_of(parameters(fitted.ranking)),
+        strategy=fitted.strategy.name,
+        strategy_parameters=builtins_of(dict(fitted.strategy.parameters)),
+        phi=fitted.phi.text,
+        psi=fitted.psi.text,
+        members=fitted.members,
+        fresh_seeds=fitted.params.fresh_seeds,
+        seed_ranges=SeedRanges((own, own + fitted.members - 1), (seeds[0], seeds[-1]) if seeds else None)
+        if fitted.seeded
+        else None,
+        random_state=fitted.params.random_state,
+        decision=fitted.decision_facts(decisions),
+        log_odds=fitted.log_odds,
+        not_rebuildable=tuple(_not_rebuildable(fitted, data)),
+        **more,
+    )
+
+
+def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
+    lost = fitted.learner.record_gaps()
+    if data.table is None:
+        lost.append(f"data: {data.source}")
+    for name, known, column in (
+        ("sample_weight", data.weighted, data.weight),
+        ("cluster", data.clustered, data.cluster),
+    ):
+        if known and column is None:
+            lost.append(f"{name}: given in Python")
+    for name, rule in (("phi", fitted.phi), ("psi", fitted.psi)):
+        if not rule.rebuildable:
+            lost.append(f"{name}: {rule.text}, which is a function or a mask")
+    ranking, strategy = fitted.ranking, fitted.strategy
+    if not ranking.rebuildable or type(ranking).__module__.split(".")[0] != "butfor":
+        lost.append(f"rank: {ranking.name}, which is the user's own code")
+    if strategy.own:
+        lost.append(f"strategy: {strategy.name}, which is the user's own code")
+    return lost
+
+
+# --- without a search ---------------------------------------------------------------------------------
 
 
 def eligible_cases(fitted: Fitted, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
     """The positions in X of the first `most` people whom φ admits."""
     situation, _ = fitted.people(X, None, sensitive_features)
-    return [int(case) for case in np.flatnonzero(eligible(fitted.phi, situation))[:most]]
+    return [case for case, why in enumerate(eligible(fitted.phi, situation)) if why is None][:most]
 
 
 def flippable_labels(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> Allowed:
@@ -202,9 +783,9 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
     """Lower bounds for each row of X; an error if there is no proof for the model."""
     situation, _ = fitted.people(X, None, sensitive_features)
     psi, found = flippable(fitted.psi, situation), dict[int, Bracket]()
-    for part in parts_of(situation):
+    for at, decision in _pairs(situation):
         with single_threaded():
-            proven = prove(part.of(situation), part.allowed(psi, situation))
+            proven = prove(*_asked(situation, psi, at, decision))
         if proven is None:
             if fitted.table.decision.has_cut:
                 raise SettingError(
@@ -215,5 +796,5 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
                 f"There is no proof for {fitted.learner.name}. Ridge classifiers, linear regression and kernel ridge "
                 "on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
             )
-        found |= zip(map(int, part.people), proven, strict=True)
+        found |= zip(map(int, at), proven, strict=True)
     return [found[k] for k in sorted(found)]

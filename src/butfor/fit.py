@@ -1,28 +1,40 @@
-"""Turns settings and a table into a trained audit."""
+"""Turns parameters and a table into a trained audit: `Fitted`, which never changes; every question is a function of
+it."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import reduce
+from dataclasses import dataclass, field, replace
+from functools import cached_property, reduce
 from operator import or_
+from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import ASIDE
+from butfor.columns import ASIDE, clusters_in
 from butfor.data.check import Concern, concerns_of
 from butfor.data.dates import as_numbers
 from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
-from butfor.decide import Decision, decides_one
+from butfor.decide import USUAL, Decision, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import LearnerError, SettingError, TableError, listed
-from butfor.models.engines import own_fit_engine
-from butfor.models.ensemble import Ensemble, audited, single_learner
-from butfor.models.learner import BIAS, Floats, Learner, MakesLearner, Model, Table
+from butfor.machine import check_random_state
+from butfor.models.engines import check_engine, choose_engine, own_fit_engine
+from butfor.models.ensemble import (
+    FRESH_FROM,
+    Ensemble,
+    at_cut_of,
+    audited,
+    fresh_seeds,
+    member_seeds,
+    single_learner,
+    unaudited,
+)
+from butfor.models.learner import BIAS, Engine, Floats, Learner, MakesLearner, Model, Table
 from butfor.models.learners import as_learner, decision_of, few_threads, first_model, seed_matters, seed_note
 from butfor.models.named import default_model
 from butfor.models.steps import preprocesses
@@ -31,16 +43,245 @@ from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
 from butfor.result.record import AFTER, BEFORE, DOUBT
-from butfor.rules import Rule, as_phi, as_psi, predicted, stable_under_switch
-from butfor.run.fitted import Fitted, Labelled, Settings
+from butfor.rules import Mask, Rule, Situation, as_phi, as_psi, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
-from butfor.situation import Mask
-from butfor.standard.members import references_of
-from butfor.validate import as_clusters, as_table, as_weights, labelled, like_training, numbered, training_table
+from butfor.standard.compare import compare
+from butfor.standard.groups import Standards
+from butfor.standard.members import references_of, table_order
+from butfor.validate import (
+    as_clusters,
+    as_labels,
+    as_table,
+    as_weights,
+    labelled,
+    like_training,
+    numbered,
+    training_table,
+)
+
+DRAWS = 99
+LOOKED_AT = 20
+"""Training rows by which it is told whether logits are log-odds."""
+
+
+class Labelled(NamedTuple):
+    """Labelled rows that the model was not trained on: labels by number, groups by name; clusters and weights where
+    the training rows have them."""
+
+    X: pd.DataFrame
+    codes: NDArray[np.int64]
+    groups: NDArray[np.object_]
+    cluster: NDArray[np.object_] | None
+    weight: NDArray[np.float64] | None
+    steering: NDArray[np.int64]
+    """Positions of the rows that decide when a network stops training."""
+
+
+@dataclass(frozen=True, eq=False)
+class Fitted:
+    """An audit whose model is trained.
+
+    `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names both. The model is
+    an ensemble of `members`; `seeded` says whether a seed changes it. `answered` and `corrected` are positions of
+    labels that were reviewed and corrected."""
+
+    params: SimpleNamespace
+    """The parameters of the `LabelAudit`."""
+    table: Table
+    learner: Learner
+    model: Model
+    sensitive: Sensitive
+    label_names: tuple[str, ...]
+    sides: tuple[str, str]
+    adverse: int | None
+    budget: int
+    phi: Rule
+    psi: Rule
+    ranking: Ranking
+    strategy: Strategy
+    members: int
+    seeded: bool
+    fit_seconds: float
+    training_decisions: NDArray[np.int64]
+    training_logits: Floats
+    concerns: tuple[Concern, ...]
+    origin: dict[str, Any]
+    data_hash: str
+    reference: dict[str, str] = field(default_factory=dict)
+    """By attribute the group that others are compared with; without one, with all others."""
+    also_labelled: Labelled | None = None
+    pool: pd.DataFrame | None = None
+    """The rows that compete for places under a "top" threshold."""
+    answered: frozenset[int] = frozenset()
+    corrected: tuple[int, ...] = ()
+
+    @property
+    def classes(self) -> NDArray[Any]:
+        return self.table.classes
+
+    @property
+    def seeds(self) -> list[int]:
+        """The fresh seeds; none if seeds do not matter."""
+        return fresh_seeds(self.learner, self.params.fresh_seeds) if self.seeded else []
+
+    @cached_property
+    def doubt(self) -> NDArray[np.float64]:
+        """Per training row, the probability of the other label by the standard of the other groups."""
+        return self.compare(draws=0).doubt
+
+    def decision_facts(self, decisions: NDArray[np.int64]) -> DecisionFacts | None:
+        """Where the cut is, and how many of these decisions are favourable; None with more than two labels."""
+        if self.table.multiclass:
+            return None
+        decision, pool, own = self.table.decision, self.pool, single_learner(self.learner)
+        facts = DecisionFacts(
+            given=decision.given,
+            people=len(decisions),
+            favoured=int((decisions == self.favourable).sum()),
+            recorded=float((self.table.codes == self.favourable).mean()),
+        )
+        if not decision.has_cut:
+            by_half = own.has_probabilities and not own.has_threshold
+            return facts if by_half else replace(facts, given=None)
+        at_cut = decision.score(at_cut_of(self.model), self.favourable)
+        pool_logits = None if pool is None else self.model.logits(pool)
+        return replace(
+            facts,
+            cut=True,
+            probability=at_cut if decision.by_probability else None,
+            share=parse_threshold(USUAL if decision.given is None else decision.given)[1],
+            pool=0 if pool is None else len(pool),
+            accepted=0 if pool_logits is None else int((decides_one(pool_logits) == self.favourable).sum()),
+            ties=0 if decision.pool is None else int(decision.divide(unaudited(self.model).logits(decision.pool)).ties),
+        )
+
+    @cached_property
+    def log_odds(self) -> bool:
+        """Whether logits are log-odds, so that they can be shown as probabilities."""
+        if self.table.multiclass or self.table.decision.has_cut:
+            return not self.table.multiclass and self.table.decision.by_probability
+        tells = self.model.members[0].gives_log_odds
+        return tells is None or tells(self.table.X.iloc[:LOOKED_AT])
+
+    @property
+    def favourable(self) -> int:
+        """The favourable of two labels, by number; without an adverse label, the second."""
+        return 0 if self.adverse == 1 else 1
+
+    def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
+        """Compare each group with comparable people in other groups, on all labelled rows; doubts are those
+        of the training rows and, if they took part, of the validation rows. Without an adverse label the first counts
+        as adverse, which does not change the doubts. Without draws, only doubts and raw differences."""
+        if draws or self.table.multiclass:
+            self.require_adverse()
+        table, sensitive, more, adverse = self.table, self.sensitive, self.also_labelled, self.adverse or 0
+        favourable = table.sides(np.arange(len(self.classes))) != bool(adverse)
+        X, labels, training, steering = table.X, favourable[table.codes], np.arange(table.n), np.empty(0, np.int64)
+        cluster, weight = table.cluster, table.weight
+        if more is not None:  # all labelled rows, in the table's order
+            X = pd.concat([X, more.X])
+            order = table_order(X)
+            X.attrs = table.X.attrs
+            X, labels = X.iloc[order], np.concatenate([labels, favourable[more.codes]])[order]
+            values = np.concatenate([sensitive.values, more.groups])[order]
+            sensitive = replace(sensitive, values=values, combinations=sensitive.combinations_of(X))
+            cluster = None if cluster is None else np.concatenate([cluster, more.cluster])[order]
+            weight = None if weight is None else np.concatenate([weight, more.weight])[order]
+            places = np.argsort(order)
+            training, steering = places[: table.n], places[table.n + more.steering]
+        found = compare(
+            X,
+            labels,
+            sensitive.each,
+            draws=draws,
+            cluster=None if cluster is None else clusters_in(cluster),
+            weight=weight,
+            explain=bool(draws),
+            names=(self.sides[adverse], self.sides[1 - adverse]),
+            reference=self.reference,
+            n_jobs=self.params.n_jobs,
+            random_state=self.params.random_state,
+            seconds=seconds,
+            progress=progress,
+        )
+        return replace(found.of_rows(training), validation=found.of_rows(steering) if len(steering) else None)
+
+    @property
+    def adverse_names(self) -> tuple[str, ...]:
+        """The labels that people would rather not have."""
+        if self.adverse is None:
+            return ()
+        sides = self.table.sides(np.arange(len(self.label_names)))
+        return tuple(name for name, side in zip(self.label_names, sides, strict=True) if side == bool(self.adverse))
+
+    def require_adverse(self) -> None:
+        if self.adverse is None:
+            raise SettingError("Name the label that people would rather not have: fit(X, y, adverse=…).")
+
+    def label_number(self, given: Any, option: str = "adverse") -> int:
+        return label_number(given, self.label_names, self.classes, option)
+
+    def chosen_engine(self, progress: Progress) -> Engine:
+        return choose_engine(self.params.engine, self.learner, self.params.n_jobs, progress.note)
+
+    def people(
+        self, X: Any, y: Any = None, sensitive_features: Any = None
+    ) -> tuple[Situation, NDArray[np.int64] | None]:
+        """The people of a table and their recorded labels by number, if known."""
+        X = as_table(X)
+        truth = None if y is None else numbered(self.table, as_labels(X, y), "these people")
+        X = like_training(X, self.table.X)
+        people = Situation(
+            model=self.model,
+            table=self.table,
+            people=X,
+            sensitive=self.sensitive,
+            groups=self.sensitive.of_people(X, sensitive_features),
+            label_names=self.label_names,
+            training_decisions=self.training_decisions,
+            doubts=lambda: self.doubt,
+        )
+        return people, truth
+
+    def decide(self, X: Any) -> NDArray[np.int64]:
+        """The decisions about the rows of X, by number."""
+        people = like_training(as_table(X), self.table.X)
+        return self.table.decided(self.model, people)
+
+    def remarks(self, X: Any = None) -> list[str]:
+        """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
+        in X."""
+        parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
+        rows = pd.concat([*parts, *([] if X is None else [like_training(as_table(X), self.table.X)])])
+        if self.model.table_encoder is not None:
+            return [*self.sensitive.remarks, *self.model.table_encoder.remarks(rows)]
+        holes = rows.columns[rows.isna().any()]
+        remark = [f"Missing values of {listed(holes)} go to {self.learner.name} unchanged."]
+        return [*self.sensitive.remarks, *remark[: len(holes)]]
+
+
+def check(params: SimpleNamespace) -> None:
+    """Raise an error about invalid parameters before anything is trained."""
+    if params.strategy is not None:
+        as_strategy(params.strategy)
+    if params.rank is not None:
+        as_ranking(params.rank)
+    if params.phi is not None:
+        as_phi(params.phi)
+    as_psi(params.psi)
+    parse_threshold(params.threshold)
+    budget_in_labels(params.budget, 2**62)
+    check_engine(params.engine, params.n_jobs)
+    check_random_state(params.random_state)
+    for name, least in (("members", 1), ("fresh_seeds", 0)):
+        value = getattr(params, name)
+        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
+        if not (whole and least <= value <= FRESH_FROM) and not (name == "members" and value is None):
+            raise SettingError(f"{name}={value!r} must be a whole number from {least} to {FRESH_FROM}.")
 
 
 def fit(
-    settings: Settings,
+    params: SimpleNamespace,
     X: Any,
     y: Any,
     *,
@@ -57,12 +298,12 @@ def fit(
     progress: Progress | None = None,
 ) -> Fitted:
     """Check the table, train the model, choose the search."""
-    settings.check()
+    check(params)
     progress, notes = progress or Progress(), list[str]()
     beside = (sensitive_features, sample_weight, cluster)
     X, y, (sensitive_features, sample_weight, cluster) = labelled(X, y, *beside, note=notes.append)
-    given = default_model(len(X)) if settings.model is None else settings.model
-    whole, X = X, _without_dates(X, given, settings.encoder, notes)
+    given = default_model(len(X)) if params.model is None else params.model
+    whole, X = X, _without_dates(X, given, params.encoder, notes)
     X, clusters = as_clusters(X, cluster)
     X.attrs[ASIDE] = tuple(column for column in whole.columns if column not in X.columns)
     taken = [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]
@@ -76,16 +317,16 @@ def fit(
         for line in notes:
             progress.note(line)
         concerns = note_concerns(concerns_of(X, y, sensitive), progress)
-        learner = as_learner(given, settings.encoder, settings.random_state)
+        learner = as_learner(given, params.encoder, params.random_state)
         table, kept = training_table(learner, X, y, validation, weights, clusters, progress.note)
         names = _names(table, y, label_names)
         favours, sides, side = _sides(names, table.classes, adverse)
-        budget = budget_in_labels(settings.budget, table.n)
+        budget = budget_in_labels(params.budget, table.n)
         competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
         competing = None if competing is None else like_training(as_table(competing), table.X)
-        table = replace(table, decision=decision_of(settings.threshold, learner, table, side, competing))
-        trained = _train(settings, learner, table, progress)
-        if trained.seeded and (note := seed_note(given, settings.random_state)):
+        table = replace(table, decision=decision_of(params.threshold, learner, table, side, competing))
+        trained = _train(params, learner, table, progress)
+        if trained.seeded and (note := seed_note(given, params.random_state)):
             progress.note(note)
         table, model, decisions, logits = _answers(table, trained.model, favours)
     if not np.isfinite(logits).all():
@@ -93,9 +334,9 @@ def fit(
             f"The training of {trained.learner.name} diverged: its scores are infinite or not numbers. Scale the "
             "table's numbers, or lower the learning rate."
         )
-    strategy, ranking = _search(settings, trained, model)
+    strategy, ranking = _search(params, trained.learner, model)
     return Fitted(
-        settings=settings,
+        params=params,
         table=table,
         learner=trained.learner,
         model=model,
@@ -104,8 +345,8 @@ def fit(
         sides=sides,
         adverse=side,
         budget=budget,
-        phi=_phi(settings, names, None if side is None else favours == bool(side)),
-        psi=as_psi(settings.psi),
+        phi=_phi(params, names, None if side is None else favours == bool(side)),
+        psi=as_psi(params.psi),
         ranking=ranking,
         strategy=strategy,
         members=trained.members,
@@ -191,13 +432,13 @@ def _places_of(X: pd.DataFrame, codes: NDArray[np.int64], part: Labelled) -> lis
     return [at for at in inside if part.X.iloc[at].equals(X) and np.array_equal(part.codes[at], codes)]
 
 
-def with_settings(fitted: Fitted, settings: Settings) -> Fitted:
-    """The same model with other settings of the search or run."""
-    settings.check()
-    trained = Trained(fitted.learner, fitted.model, fitted.members, fitted.seeded, fitted.fit_seconds)
-    strategy, ranking = _search(settings, trained, fitted.model)
-    phi = fitted.phi if settings.phi is None else as_phi(settings.phi)
-    return replace(fitted, settings=settings, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(settings.psi))
+def with_params(fitted: Fitted, **changed: Any) -> Fitted:
+    """The same model with other parameters of the search or run."""
+    params = SimpleNamespace(**vars(fitted.params) | changed)
+    check(params)
+    strategy, ranking = _search(params, fitted.learner, fitted.model)
+    phi = fitted.phi if params.phi is None else as_phi(params.phi)
+    return replace(fitted, params=params, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(params.psi))
 
 
 def with_labels(
@@ -207,11 +448,11 @@ def with_labels(
     about."""
     progress, table = progress or Progress(), fitted.table.with_labels(positions, labels)
     with progress:
-        again = replace(fitted.settings, members=fitted.members)
+        again = SimpleNamespace(**vars(fitted.params) | {"members": fitted.members})
         trained = _train(again, single_learner(fitted.learner), table, progress)
         favours = fitted.table.sides(np.arange(len(fitted.classes)))
         table, model, decisions, logits = _answers(table, trained.model, favours)
-    strategy, ranking = _search(again, trained, model)
+    strategy, ranking = _search(again, trained.learner, model)
     return replace(
         fitted,
         table=table,
@@ -235,38 +476,38 @@ class Trained(NamedTuple):
     seconds: float
 
 
-def _train(settings: Settings, learner: Learner, table: Table, progress: Progress) -> Trained:
+def _train(params: SimpleNamespace, learner: Learner, table: Table, progress: Progress) -> Trained:
     """The model, its number of members, and the seconds of one training."""
     progress.phase("training the model")
     with few_threads(table):
         first, seconds = first_model(learner, table)
         seeded = seed_matters(learner, table, first)
-    members = _choose_members(settings, learner, table, first, seeded, seconds)
+    members = _choose_members(params, learner, table, first, seeded, seconds)
     if members == 1:
         return Trained(learner, first, members, seeded, seconds)
     ensemble = Ensemble(learner, members)
     progress.phase("the other members", members - 1)
     started = time.perf_counter()
-    trains = own_fit_engine(settings.engine, settings.n_jobs)
+    trains = own_fit_engine(params.engine, params.n_jobs)
     model = ensemble.fit_beside(first, table, trains, progress.advance)
     each = (time.perf_counter() - started) / (members - 1)
     return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may include imports
 
 
 def _choose_members(
-    settings: Settings, learner: Learner, table: Table, first: Model, seeded: bool, seconds: float
+    params: SimpleNamespace, learner: Learner, table: Table, first: Model, seeded: bool, seconds: float
 ) -> int:
     """The number of members, given one of them and the seconds of its training. A model with proofs gets one member,
     since the proofs do not hold for a mean."""
     if isinstance(learner, Ensemble):
         raise SettingError(f"{learner.name} is an ensemble already: give its learner, and members={learner.members}.")
-    if settings.members is not None:
-        if settings.members > 1 and not seeded:
+    if params.members is not None:
+        if params.members > 1 and not seeded:
             raise SettingError(
-                f"members={settings.members}: seeds do not change {learner.name} here, so all members would be the "
+                f"members={params.members}: seeds do not change {learner.name} here, so all members would be the "
                 "same model; leave members out."
             )
-        return int(settings.members)
+        return int(params.members)
     if not seeded or provable(first):
         return 1
     return learner.usual_members(table.n, seconds)
@@ -310,25 +551,26 @@ def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, N
     return table, audited(model, table), decisions, table.margins(answers)
 
 
-def _phi(settings: Settings, names: Sequence[str], adverse: Mask | None) -> Rule:
+def _phi(params: SimpleNamespace, names: Sequence[str], adverse: Mask | None) -> Rule:
     """The given rule, or the published one, with an adverse label only for people who get it."""
-    if settings.phi is not None:
-        return as_phi(settings.phi)
+    if params.phi is not None:
+        return as_phi(params.phi)
     if adverse is None:
         return stable_under_switch()
     decided = (predicted(name) for name, bad in zip(names, adverse, strict=True) if bad)
     return stable_under_switch() & reduce(or_, decided)
 
 
-def _search(settings: Settings, trained: Trained, model: Model) -> tuple[Strategy, Ranking]:
+def _search(params: SimpleNamespace, learner: Learner, model: Model) -> tuple[Strategy, Ranking]:
     """The strategy and the ranking; an error if the ranking does not accept the model."""
-    usual = "solid" if trained.members > 1 else "guided"
-    strategy = as_strategy(usual if settings.strategy is None else settings.strategy)
-    strategy.check(trained.members)
-    if settings.rank is None:
+    members = len(member_seeds(learner))
+    usual = "solid" if members > 1 else "guided"
+    strategy = as_strategy(usual if params.strategy is None else params.strategy)
+    strategy.check(members)
+    if params.rank is None:
         return strategy, strategy.ranking(model)
-    ranking = as_ranking(settings.rank, settings.random_state)
-    refuse_unaccepted(ranking, model, trained.learner.name)
+    ranking = as_ranking(params.rank, params.random_state)
+    refuse_unaccepted(ranking, model, learner.name)
     return strategy, ranking
 
 

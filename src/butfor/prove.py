@@ -16,8 +16,7 @@ from butfor.decide import Decision
 from butfor.models.learner import FlipSet, Model, flip_direction
 from butfor.models.linear import ridge_effects
 from butfor.models.steps import linear_in_labels
-from butfor.rules import Allowed
-from butfor.situation import Situation
+from butfor.rules import Allowed, Situation
 
 SLACK, TIE = 1e-6, 1e-9
 """Margins and votes this close to 0 prove nothing: the estimator's own rounding decides."""

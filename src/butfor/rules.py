@@ -1,6 +1,7 @@
 """φ and ψ: who may be audited, and which labels may be flipped for them.
 
-A rule maps a `Situation` to a mask: φ has one entry per person, ψ one row per person and one column per training row.
+A rule maps a `Situation` (the model, the table, the people and their groups) to a mask: φ has one entry per person, ψ
+one row per person and one column per training row.
 Rules combine with ``&``, ``|`` and ``~``. A rule can also be given as text
 (``"stable_under_switch & predicted('bad credit')"``), as a callable or as a boolean mask.
 """
@@ -11,23 +12,116 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
-from functools import wraps
+from dataclasses import dataclass, field, replace
+from functools import cached_property, wraps
 from keyword import iskeyword
 from typing import Any, Concatenate, ParamSpec
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.labels import label_number
-from butfor.data.sensitive import fill_missing, group_values
+from butfor.data.sensitive import Sensitive, fill_missing, group_names, group_values
+from butfor.decide import Decision, decides_one
 from butfor.errors import SettingError, nearest
-from butfor.situation import Mask, Situation
+from butfor.models.ensemble import audited
+from butfor.models.learner import Floats, Model, Table
 
 BLOCK = 2**26
 """Mask entries computed at a time."""
 
+Mask = NDArray[np.bool_]
 People = Sequence[int] | NDArray[np.int64] | slice
+
+
+@dataclass(frozen=True, eq=False)
+class Situation:
+    """`people` are audited; `groups [people]` is their protected attribute."""
+
+    model: Model
+    table: Table
+    people: pd.DataFrame
+    sensitive: Sensitive
+    groups: NDArray[np.object_]
+    label_names: tuple[str, ...]
+    training_decisions: NDArray[np.int64] = field(repr=False)
+    """The class decided about each training row, by number."""
+    doubts: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False)
+    """Computes the doubt about each training label, for rules that need it."""
+
+    def of(self, people: NDArray[np.int64]) -> Situation:
+        """The same for some of the people."""
+        some = replace(self, people=self.people.iloc[people], groups=self.groups[people])
+        for name in ("logits", "decisions"):  # what is known of them need not be asked again
+            some.__dict__[name] = getattr(self, name)[people]
+        if "switch_changes" in self.__dict__:
+            some.__dict__["switch_changes"] = None if self.switch_changes is None else self.switch_changes[people]
+        return some
+
+    def with_decision(self, decision: Decision) -> Situation:
+        """The same, asked about other sides of the decisions."""
+        table = self.table.with_decision(decision)
+        other = replace(self, model=audited(self.model, table), table=table)
+        other.__dict__.update(decisions=self.decisions, switch_changes=self.switch_changes)
+        return other
+
+    @cached_property
+    def logits(self) -> Floats:
+        """f of each person."""
+        return self.model.logits(self.people)
+
+    @cached_property
+    def predictions(self) -> NDArray[np.int64]:
+        """1 if the logit is above 0: class 1 or, with more than two, one of the decisions to reach."""
+        return decides_one(self.logits).astype(np.int64)
+
+    @cached_property
+    def decisions(self) -> NDArray[np.int64]:
+        """The class decided about each person, by number."""
+        return self.predictions if not self.table.multiclass else self.decided(self.people)
+
+    @cached_property
+    def switch_changes(self) -> Mask | None:
+        """Whose decision changes when the protected attribute alone is switched to any other value; None if the model
+        does not see it."""
+        if self.sensitive.blind:
+            return None
+        changed = np.zeros(len(self.people), bool)
+        for people in self.switched():
+            changed |= self.decided(people) != self.decisions
+        return changed
+
+    def decided(self, people: pd.DataFrame) -> NDArray[np.int64]:
+        """The class decided about other people, by number."""
+        return self.table.decided(self.model, people)
+
+    def column(self, name: Hashable) -> Hashable:
+        """A column named by a rule; an error if the table does not have it."""
+        if name not in self.table.X.columns:
+            known = nearest(name, self.table.X.columns, "The table has")
+            raise SettingError(f"A rule names column '{name}', which the table does not have. {known}")
+        return name
+
+    def switched(self, column: Hashable | None = None) -> Iterator[pd.DataFrame]:
+        """The people with the protected attribute (or `column`) switched to each of its values in turn, or to the
+        median of each other band; nothing if the model does not see it."""
+        columns = self.sensitive.columns if column is None else (self.column(column),)
+        if not columns:
+            return
+        bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
+        typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
+        values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
+        group_values(group_names(values), " × ".join(map(str, columns)))
+        for combination in values.itertuples(index=False, name=None):
+            people = self.people.copy()
+            for name, value in zip(columns, combination, strict=True):
+                switched = pd.Series([value] * len(people), index=people.index, dtype=self.table.X[name].dtype)
+                if name in bands:
+                    own = bands[name].of(people[name])
+                    switched = switched.where(own != bands[name].of(switched), people[name])
+                people[name] = switched
+            yield people
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -101,6 +195,8 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
 def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
     """The decision stays the same when the protected attribute, or `column`, alone is switched (the published φ). If
     the model does not see it, this holds for everyone."""
+    if column is None:
+        return np.ones(len(s.people), bool) if s.switch_changes is None else ~s.switch_changes
     stable = np.ones(len(s.people), dtype=bool)
     for people in s.switched(column):
         stable &= s.decided(people) == s.decisions
@@ -206,9 +302,30 @@ def as_psi(given: Any) -> Rule:
     return _as_rule(given, PSI, "psi")
 
 
-def eligible(phi: Rule, situation: Situation) -> Mask:
-    """φ's answer, checked: `[people]`."""
-    return _shaped(phi, situation, (len(situation.people),), "phi")
+DECISION, SWITCH, RULE, ADMITTED = range(4)
+LEFT_OUT = ("decision", "switch", "rule", None)
+"""Why φ leaves a person out: the decision is not the one asked about, a switch of the protected attribute changes it,
+or the rule says so. Where several reasons hold, the first."""
+
+
+def eligible(phi: Rule, situation: Situation, towards: int | None = None) -> list[str | None]:
+    """Why φ leaves each person out; None for those whom it admits. `towards`: who has this decision, by number, has
+    nothing to ask."""
+
+    def reasons(rule: Rule) -> NDArray[np.int64]:
+        if rule.name == "&":
+            return np.minimum(*map(reasons, rule.arguments))
+        if rule.name == "|":
+            one, other = map(reasons, rule.arguments)
+            return np.where(np.maximum(one, other) == ADMITTED, ADMITTED, np.where(one == other, one, RULE))
+        if rule.name == "~":
+            return np.where(reasons(rule.arguments[0]) == ADMITTED, RULE, ADMITTED)
+        by_switch = rule.name == "stable_under_switch" and not rule.arguments
+        why = DECISION if rule.name == "predicted" else SWITCH if by_switch else RULE
+        return np.where(_shaped(rule, situation, (len(situation.people),), "phi"), ADMITTED, why)
+
+    codes = reasons(phi)
+    return [LEFT_OUT[why] for why in np.where(situation.decisions == towards, DECISION, codes)]
 
 
 def flippable(psi: Rule, situation: Situation) -> Allowed:

@@ -152,12 +152,12 @@ class Person:
     position: int
     """The position among all people asked about."""
     budget: int
-    order: NDArray[np.int64]
     flippable: int
     start: float
-    rng: np.random.Generator
     gains: Gains
     known: Known = field(repr=False)
+    order: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     members: int = 1
     random_order: bool = False
     ranks_again: bool = False
@@ -650,8 +650,6 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
 
 USUAL = ("combined", "influence", "leaves", "surrogate-signed")
 """Default rankings of published searches: the first that accepts the model. The last accepts every model."""
-FOUND, NEAR = 0.4, 0.4
-"""The usual shares of people with a find, and of people who come near the other decision, for forecasts."""
 
 
 @dataclass(frozen=True)
@@ -671,8 +669,6 @@ class Strategy:
     """Whether it tries every label alone, if the budget is one."""
     depth: Callable[[int, int], int] = lambda flippable, budget: flippable
     """The last rank that it uses, from the number of flippable labels and the budget."""
-    usual: Callable[[int, int, int], float] = lambda flippable, budget, members: min(flippable, budget)
-    """The usual number of sets for a person, for forecasts."""
     own: bool = False
     """Whether it is the user's own."""
 
@@ -696,43 +692,27 @@ class Strategy:
         return next(ranking for ranking in map(as_ranking, USUAL) if ranking.ranks(model))
 
 
-def _usual_guided(flippable: int, budget: int, members: int) -> float:
-    """Most people are found, or given up, after the fewest attempts."""
-    if budget == 1:
-        return flippable if flippable <= FEW else FEW // 10
-    size = min(budget, flippable)
-    return LEAST + FOUND * (min(size, SMALL) if size > 1 else 0)
-
-
-def _usual_solid(flippable: int, budget: int, members: int) -> float:
-    size, screened = min(budget, flippable), SCREEN / members if members > 2 * SCREEN else 1.0
-    again = budget >= LEAST_FOR_SECOND
-    return screened + NEAR * (1 - screened + (1 + again) * ((size - 1).bit_length() if size else 0))
-
-
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
         Strategy(
             "solid", solid, shares=False, proves=True, tries_rankings=True,
-            depth=lambda flippable, budget: min(flippable, REACH * budget), usual=_usual_solid,
+            depth=lambda flippable, budget: min(flippable, REACH * budget),
         ),
         Strategy(
             "guided", guided, proves=True, tries_rankings=True, enumerates=True,
-            depth=lambda flippable, budget: min(flippable, max(FEW, _candidates(budget))), usual=_usual_guided,
+            depth=lambda flippable, budget: min(flippable, max(FEW, _candidates(budget))),
         ),
         Strategy("algorithm1", algorithm1, shares=False, depth=min),
         Strategy(
             "singles", singles, shares=False, depth=_tenth,
-            usual=lambda flippable, budget, members: _tenth(flippable, budget),
         ),
         Strategy(
             "attempts", attempts, shares=False,
             depth=lambda flippable, budget: min(flippable, max(map(_reach, range(1, budget + 1)))),
-            usual=lambda flippable, budget, members: TEN * min(budget, flippable),
         ),
         Strategy(
-            "exhaustive", exhaustive, shares=False, enumerates=True, usual=lambda flippable, budget, members: flippable
+            "exhaustive", exhaustive, shares=False, enumerates=True
         ),
     )
 }  # fmt: skip
@@ -768,7 +748,7 @@ def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:
                 return flips
         return None
 
-    return Strategy("recorded", again, shares=False, depth=lambda flippable, budget: 0, usual=lambda *_: 1)
+    return Strategy("recorded", again, shares=False, depth=lambda flippable, budget: 0)
 
 
 def budget_in_labels(budget: float, n: int) -> int:

@@ -11,9 +11,8 @@ import butfor
 from butfor.cli import main
 from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
-from butfor.explain import eligible_cases
+from butfor.explain import eligible_cases, run_of
 from butfor.result.population import Population
-from butfor.run.verdicts import run_of
 
 CHEAP = ("--model", "logistic", "--fresh-seeds", "0", "--budget", "6", "--cases", "0:12", "--psi", "everything")
 

@@ -35,7 +35,7 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.explain import eligible_cases
+from butfor.explain import eligible_cases, run_of
 from butfor.models import describe, linear_engine
 from butfor.models.learner import Bound, Table, Training
 from butfor.models.learners import as_learner, learner_of
@@ -48,7 +48,6 @@ from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
 from butfor.result.record import builtins_of
 from butfor.review.replay import replay
-from butfor.run.verdicts import run_of
 from butfor.search import guided
 from conftest import odd_table
 

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 
 from butfor import Population
+from butfor.explain import Find, check_finds
 from butfor.nets import train_one as train
 from butfor.progress import Progress
 from butfor.result.fresh import (
@@ -29,7 +30,6 @@ from butfor.result.fresh import (
     solid_error,
 )
 from butfor.review.gate import check_shares
-from butfor.run.fresh_seeds import Find, check_finds
 from conftest import fitted
 
 SEEDS = 2

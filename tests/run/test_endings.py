@@ -16,7 +16,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 import butfor
-from butfor import machine, stopping
+from butfor import explain, machine, stopping
 from butfor.cli import main
 from butfor.errors import Stopped
 from butfor.explain import eligible_cases
@@ -25,7 +25,6 @@ from butfor.models import network
 from butfor.models.learner import Bound, Training
 from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
-from butfor.run.runner import Runner
 from butfor.standard.draws import Work
 from butfor.standard.model import TwoModels
 from butfor.stopping import STOPPING, StopFlag, listen, postponed
@@ -137,9 +136,9 @@ def test_worker_processes_do_not_hear_ctrl_c():
 @pytest.mark.parametrize(
     ("where", "code"),
     [
-        ("butfor.run.verdicts.changed_by_switch", 0),
+        ("butfor.explain._persons", 0),
         ("butfor.report.page.population_page", 0),
-        ("butfor.run.runner.check_finds", 130),
+        ("butfor.explain.check_finds", 130),
     ],
 )
 def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, where, code):
@@ -168,7 +167,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
     [
         (TwoModels, "with_inputs", False),  # before the draws
         (Work, "drawn", False),  # before any table is done
-        (Runner, "prove", True),
+        (explain, "prove", True),
     ],
 )
 def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkeypatch, owner, method, ranked):
@@ -233,7 +232,7 @@ def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, 
 def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
     audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2)
 
-    monkeypatch.setattr(Runner, "prove", lambda self: press())
+    monkeypatch.setattr(explain, "prove", lambda *given: press())
     population = audit.explain_all(data.X_test, cases=range(4))
     assert population.interrupted
     assert [v.complete for v in population.eligible] == [False] * len(population.eligible)
@@ -245,7 +244,7 @@ def test_ctrl_c_between_the_search_and_the_fresh_seeds_keeps_what_was_found(monk
     audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=2)
     whole = audit.explain_all(data.X_test, cases=range(8))
 
-    monkeypatch.setattr(Runner, "check_fresh_seeds", lambda self: press())
+    monkeypatch.setattr(explain, "_check_fresh_seeds", lambda *given: press())
     stopped = audit.explain_all(data.X_test, cases=range(8))
     assert stopped.interrupted
     assert [v.positions for v in stopped.found] == [v.positions for v in whole.found]

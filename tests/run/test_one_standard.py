@@ -17,9 +17,8 @@ from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
 from butfor.result.schema import read_record
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
-from butfor.run.trial import FlipTrial
 from butfor.train import Trainer
-from butfor.worlds import draw_world
+from butfor.worlds import FlipTrial, draw_world
 from conftest import press
 from recorded import changed
 

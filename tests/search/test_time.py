@@ -3,27 +3,34 @@
 import time
 
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
 from butfor.cli.parse import seconds_in
 from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
-from butfor.run import runner
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
 from conftest import fitted, press
 
 
-class Notes(Progress):
-    def __init__(self):
-        self.lines, self.networks = [], 0
+class Listening(Progress):
+    """Remembers phases, notes and the forecast, and acts at the beginning of a phase."""
+
+    listens = True
+
+    def __init__(self, **acts):
+        self.heard, self.notes, self.seconds, self.acts = [], [], [], acts
+
+    def phase(self, name, total=None, unit=""):
+        self.heard.append(name)
+        self.acts.get(name.replace(" ", "_"), lambda: None)()
 
     def note(self, line):
-        self.lines.append(line)
+        self.heard.append(line)
+        self.notes.append(line)
 
-    def advance(self, count):
-        self.networks += count
+    def expect(self, seconds):
+        self.seconds.append(seconds)
 
 
 def test_limits_join_and_a_deadline_ends_work():
@@ -39,12 +46,9 @@ def test_limits_join_and_a_deadline_ends_work():
 
 
 class Slow(butfor.Engine):
-    """An engine that takes its time, between two looks at the clock."""
+    """An engine that takes its time and notes about whom it was asked."""
 
     name = "slow"
-
-    def __init__(self, pause):
-        self.pause, self.asked = pause, []
 
     def accepts(self, learner):
         return True
@@ -53,9 +57,8 @@ class Slow(butfor.Engine):
         inner = butfor.FusedEngine().bind(learner, table, people)
 
         def train(trainings, advance=None):
-            for training in trainings:
-                time.sleep(self.pause)
-                self.asked.append(training)
+            for _ in trainings:
+                time.sleep(0.08)
                 if advance:
                     advance(1)
             return inner(trainings)
@@ -64,43 +67,34 @@ class Slow(butfor.Engine):
 
 
 @pytest.mark.parametrize(("members", "protocol"), [(1, "algorithm1"), (2, "solid")])
-def test_the_search_stops_in_time_nearest_people_first(members, protocol):
-    whole, data = fitted("salary", strategy=protocol, members=members, budget=3, phi="everyone", fresh_seeds=3)
-    settings = {"members": members, "budget": 3, "phi": "everyone", "fresh_seeds": 3}
-    audit, data = fitted("salary", strategy=protocol, engine=Slow(0.08), **settings)
-    population = audit.explain_all(data.X_test, stop=max_seconds(1.5), progress=(notes := Notes()))
+def test_the_search_stops_in_time_and_keeps_what_is_done(members, protocol):
+    settings = {"members": members, "budget": 3, "phi": "everyone", "fresh_seeds": 3, "strategy": protocol}
+    whole, data = fitted("salary", **settings)
+    audit, data = fitted("salary", engine=Slow(), **settings)
+    population = audit.explain_all(data.X_test, stop=max_seconds(1.5), progress=(heard := Listening()))
     assert population.run.out_of_time
     assert not population.interrupted
-    left = [v for v in population if not v.complete]
-    assert left
-    assert any("The time is up" in line for line in notes.lines)
-    complete = whole.explain_all(data.X_test)
+    assert not all(v.complete for v in population)
+    assert any("The time is up" in line for line in heard.notes)
+    complete = whole.explain_all(data.X_test, stop=max_seconds(600))
     assert not complete.run.out_of_time
+    assert all(v.complete for v in complete)
     assert {v.case for v in population.found} <= {v.case for v in complete.found}
-    unchecked = [v for v in population.found if v.fresh is None]
-    assert all(v.solidity == "not checked" for v in unchecked)
+    assert all(v.solidity == "not checked" for v in population.found if v.fresh is None)
 
 
-def test_with_a_limit_those_nearest_to_the_other_decision_come_first(monkeypatch):
-    audit, data = fitted("salary", strategy="algorithm1", phi="everyone")
-    asked, real = [], runner.schedule
+def test_with_a_limit_those_nearest_to_the_other_decision_come_first():
+    asked = []
 
-    def schedule(searches, *given):
-        asked.append([person.number for person in searches])
-        return real(searches, *given)
+    def listening(person):
+        asked.append(person.number)
+        yield person.best(1)
 
-    monkeypatch.setattr(runner, "schedule", schedule)
+    audit, data = fitted("salary", strategy=listening, phi="everyone")
     population = audit.explain_all(data.X_test, stop=max_seconds(600))
-    distances = [abs(population[person].logit) for person in asked[0]]
-    assert len(distances) == len(population) > 2
+    distances = [abs(population[person].logit) for person in asked[: len(population)]]
     assert distances == sorted(distances)
-
-
-def test_enough_time_changes_nothing(capsys):
-    audit, data = fitted("salary", strategy="algorithm1")
-    ours, theirs = audit.explain_all(data.X_test, stop=max_seconds(600)), audit.explain_all(data.X_test)
-    assert [v.positions for v in ours] == [v.positions for v in theirs]
-    assert not ours.run.out_of_time
+    assert len(distances) == len(population) > 2
 
 
 @pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90s", 90), ("1.5 m", 90), ("10m", 600), ("2h", 7200)])
@@ -116,63 +110,21 @@ def test_times_that_are_none(capsys, given):
         max_seconds(float("inf"))
 
 
-@pytest.mark.parametrize("interrupted", [False, True])
-def test_time_that_is_up_among_side_effects_is_no_interruption(monkeypatch, interrupted):
+def test_ctrl_c_among_fresh_seeds_and_side_effects_keeps_the_finds():
     audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=3)
-
-    def side_effects(trainer, *given):
-        if interrupted:
-            press()
-        else:
-            trainer.flag.set_deadline(0.0)
-        trainer.flag.check()
-
-    monkeypatch.setattr("butfor.run.runner.side_effects", side_effects)
-    population = audit.explain_all(data.X_test, stop=max_seconds(600))
-    assert population.found
-    assert population.interrupted == interrupted
-    assert population.run.out_of_time != interrupted
+    whole = audit.explain_all(data.X_test)
+    for phase, words in (("fresh_seeds", "not checked: "), ("side_effects", "before side effects")):
+        stopped = audit.explain_all(data.X_test, progress=(heard := Listening(**{phase: press})))
+        assert stopped.interrupted
+        assert any(words in line for line in heard.notes)
+        assert [v.positions for v in stopped] == [v.positions for v in whole]
+        assert all(v.collateral is None for v in stopped)
 
 
-def test_the_search_has_two_thirds_of_the_time_and_what_follows_the_rest(monkeypatch):
-    given = []
-    real = StopFlag.set_deadline
-
-    def set_deadline(self, moment):
-        given.extend([] if moment is None else [moment - time.monotonic()])
-        real(self, moment)
-
-    monkeypatch.setattr(StopFlag, "set_deadline", set_deadline)
+def test_the_forecast_comes_before_the_search_and_changes_nothing():
     audit, data = fitted("salary", strategy="algorithm1")
-    audit.explain_all(data.X_test, cases=range(2), stop=max_seconds(600))
-    assert 320 < given[0] <= 400  # what came before it took its part of the 600
-    assert 580 < given[1] <= 600
-
-
-class Listening(Progress):
-    """Remembers phases, and the announcement among them."""
-
-    listens = True
-
-    def __init__(self):
-        self.heard, self.seconds = [], 0.0
-
-    def phase(self, name, total=None, unit=""):
-        self.heard.append(name)
-
-    def expect(self, seconds):
-        self.heard.append("announcement")
-        self.seconds = seconds
-
-
-@pytest.mark.parametrize("quick", [True, False])
-def test_a_quick_trial_comes_before_the_announcement_and_times_it(monkeypatch, quick):
-    monkeypatch.setattr("butfor.run.runner.QUICK", 3.0 if quick else 0.0)
-    data, progress = butfor.load_dataset("german"), Listening()
-    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=6, n_jobs=1)
-    audit.fit(data.X_train, data.y_train, sensitive_features="sex")
-    found = audit.explain_all(data.X_test, cases=range(12), progress=progress)
-    assert (progress.heard.index("trial") < progress.heard.index("announcement")) == quick
-    assert progress.heard.count("announcement") == 1
-    assert progress.seconds > 0
-    assert [v.positions for v in found] == [v.positions for v in audit.explain_all(data.X_test, cases=range(12))]
+    told = audit.explain_all(data.X_test, progress=(heard := Listening()))
+    forecast = next(line for line in heard.notes if line.startswith(f"{len(told.eligible)} people, about "))
+    assert heard.heard.index(forecast) < heard.heard.index("search")
+    assert min(heard.seconds) >= 0
+    assert [v.positions for v in told] == [v.positions for v in audit.explain_all(data.X_test)]

@@ -71,11 +71,11 @@ def audit(table: str, **options: Any) -> int:
     standard input. In the repository, docs/data.md lists more options (encoding, early stopping, ranking).
     """
     from butfor import DATASETS
+    from butfor.explain import left_of
     from butfor.files import check_results_folder
     from butfor.models.named import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.result.groups import MAJORITY
-    from butfor.run.parts import left_of
     from butfor.stopping import listen
 
     begun = time.monotonic()

@@ -28,7 +28,7 @@ REASONS = {
     "switch": "The decision changes when the protected attribute alone is switched: the model uses it directly.",
     "rule": "The rule φ leaves them out.",
 }
-"""Why people were not audited, by `verdict.left_out_by`."""
+"""Why people were not audited, by `verdict.left_out`."""
 
 InWorlds = list[tuple[OneStandard, PersonInWorlds]]
 """One person in the worlds of each group that falls short."""
@@ -93,7 +93,7 @@ class People:
         found: dict[str, list[Verdict]] = {}
         for v in self.p.verdicts:
             if self.weight(v)[0] == NOT_AUDITED:
-                found.setdefault(v.left_out_by, []).append(v)
+                found.setdefault(v.left_out or "rule", []).append(v)
         return found
 
 

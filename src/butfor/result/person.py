@@ -44,6 +44,9 @@ class Person:
     """The number of training labels that ψ allows to flip for this person."""
     eligible: bool = True
     """Whether φ admits this person."""
+    left_out: str | None = None
+    """Why φ does not: the "decision" is not the audited one, a "switch" of the protected attribute changes it, or the
+    "rule" says so."""
     attempts: int = 0
     """Flip sets tried for this person, up to the success."""
     failed: int = 0

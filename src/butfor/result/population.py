@@ -171,7 +171,7 @@ class Population(Sequence[Verdict]):
     @property
     def left_out(self) -> str:
         """How many decisions were not audited because a switch changes them, in a sentence; empty if none."""
-        switched = [v for v in self if not v.eligible and v.left_out_by == "switch"]
+        switched = [v for v in self if not v.eligible and v.left_out == "switch"]
         if not switched:
             return ""
         decisions = {v.prediction for v in (*self.eligible, *switched)}
@@ -182,7 +182,7 @@ class Population(Sequence[Verdict]):
     @property
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
-        reasons = Counter((v.left_out_by, v.prediction) for v in self if not v.eligible)
+        reasons = Counter((v.left_out, v.prediction) for v in self if not v.eligible)
         parts = [f"Audited: {len(self.eligible)} of {plural(len(self), 'person')}"]
         parts += [f"{n} got '{decision}'" for (why, decision), n in reasons.most_common() if why == "decision"]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))

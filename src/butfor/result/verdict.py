@@ -6,14 +6,12 @@ with this budget, found nothing. "Proven none" does not mean fair either: no set
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
 
 import pandas as pd
 
-from butfor.data.labels import EQUALS
 from butfor.decide import Decision, decides_one
 from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
@@ -29,7 +27,6 @@ from butfor.words import percent, signed
 
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs by the search itself."""
-PREDICTED = re.compile(r"\bpredicted\(([^)]*)\)")
 NOT_FAIR = "This does not show that the decision is fair."
 
 
@@ -283,23 +280,13 @@ class Verdict(Person):
                 "decision": f"the decision is '{self.prediction}'{already}.",
                 "switch": f"the decision changes when {name} alone is switched, so the model uses it directly.",
                 "rule": f"the rule φ ({self.run.phi}) leaves this person out.",
-            }[self.left_out_by]
+            }[self.left_out or "rule"]
         if not self.flippable:
             return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
         if not self.complete:
             return "The search was stopped before it was through."
         failed = f"{self.failed} of these trainings failed or diverged. " if self.failed else ""
         return f"{failed}{NOT_FAIR}"
-
-    @property
-    def left_out_by(self) -> str:
-        """Why φ leaves this person out: the "decision" is not the audited one, a "switch" changes it, or the "rule"
-        says so."""
-        phi, names = self.run.phi, {self.prediction, self.prediction.rpartition(EQUALS)[2]}
-        wanted = {label.strip("'\" ") for label in PREDICTED.findall(phi)}
-        if self.prediction == self.run.towards or (wanted and "~" not in phi and not wanted & names):
-            return "decision"
-        return "switch" if self.switch_changes and "stable_under_switch" in phi and "~" not in phi else "rule"
 
     @property
     def sentence(self) -> str:

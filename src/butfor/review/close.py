@@ -20,7 +20,8 @@ from butfor.data import Dataset
 from butfor.data.labels import EQUALS
 from butfor.errors import TableError
 from butfor.files import as_csv, save_all
-from butfor.fit import with_labels
+from butfor.fit import Fitted, with_labels
+from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
 from butfor.models.learner import Table
 from butfor.progress import Progress
@@ -29,10 +30,8 @@ from butfor.result.reviewed import Reviewed
 from butfor.result.run import RecordedStandards
 from butfor.review.answers import Outcome
 from butfor.review.rebuild import fitted_again
-from butfor.run.fitted import Fitted
-from butfor.run.labels import labels_frame, labels_to_review
-from butfor.run.trial import FlipTrial
 from butfor.standard.groups import GroupStandard, Standards
+from butfor.worlds import FlipTrial
 
 CORRECTED = "a review that corrected its labels"
 

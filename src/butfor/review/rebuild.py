@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -16,7 +17,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.decide import USUAL
 from butfor.errors import ButforError, ReplayError, SettingError, as_recorded
-from butfor.fit import fit
+from butfor.fit import Fitted, fit
 from butfor.models.ensemble import member_seeds, single_learner
 from butfor.models.learner import Table, set_rows_aside
 from butfor.models.learners import learner_for_replay, learner_of
@@ -27,7 +28,6 @@ from butfor.result.record import brief, checksum
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.review.tasks import Review, ReviewRows, files_in, make_review
-from butfor.run.fitted import Fitted, Settings
 
 # --- the table ----------------------------------------------------------------------------------------
 
@@ -148,8 +148,10 @@ def fitted_again(
     rules: dict[str, Any] = {"phi": run.phi if phi else "everyone", "psi": run.psi if psi else "everything"}
     members = len(member_seeds(learner))
     threshold = USUAL if run.threshold is None or run.threshold.given is None else run.threshold.given
-    asked = Settings(
-        single_learner(learner), members=members, threshold=threshold, budget=run.budget, **rules, **settings
+    usual = {"fresh_seeds": 59, "engine": "auto", "n_jobs": -1, "ledger": None, "random_state": 0}
+    search = {"encoder": None, "rank": None, "strategy": None, "budget": run.budget}
+    asked = SimpleNamespace(
+        model=single_learner(learner), members=members, threshold=threshold, **search, **rules, **usual | settings
     )
     given = (training.X, training.y, None, None, training.weight, training.cluster)
     X, y, _, _, weight, cluster = training.whole or given

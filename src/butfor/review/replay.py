@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 from butfor.data import Dataset
 from butfor.errors import ReplayError, SettingError, as_recorded
-from butfor.explain import brackets, explain_all, flippable_labels
-from butfor.fit import with_settings
+from butfor.explain import brackets, explain_all, flippable_labels, run_of
+from butfor.fit import Fitted, with_params
 from butfor.machine import single_threaded
 from butfor.models.learner import FlipSet, Table
 from butfor.progress import Progress
@@ -28,12 +28,9 @@ from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.review.rebuild import fitted_again, load_rows, recorded_person, without_groups
-from butfor.run.fitted import Fitted
-from butfor.run.trial import FlipTrial
-from butfor.run.verdicts import run_of
 from butfor.search import as_strategy, recorded
 from butfor.words import signed
-from butfor.worlds import in_worlds
+from butfor.worlds import FlipTrial, in_worlds
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
@@ -151,7 +148,7 @@ def replay_all(
             sets = {k: v.positions for k, v in enumerate(block) if v.found}
             sets |= _overlooked(fitted, block, X, groups) if proves else {}
             recorded_sets = recorded({k: [tuple(sorted(flips))] for k, flips in sets.items()})
-            asked = with_settings(fitted, replace(fitted.settings, strategy=recorded_sets))
+            asked = with_params(fitted, strategy=recorded_sets)
             again = explain_all(asked, X, sensitive_features=groups, towards=run.towards, standards=standards)[0]
             allowed = flippable_labels(fitted, X, sensitive_features=groups)
             outcomes = []

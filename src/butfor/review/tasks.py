@@ -22,6 +22,8 @@ from butfor.columns import DATES
 from butfor.data.dates import as_dates
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
+from butfor.fit import Fitted
+from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
 from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
@@ -30,9 +32,6 @@ from butfor.result.record import checksum, plain
 from butfor.result.reviewed import chance, guesses, several
 from butfor.review.controls import likelihoods, matched
 from butfor.review.reviewer_page import question
-from butfor.run.fitted import Fitted
-from butfor.run.labels import under_review
-from butfor.run.verdicts import adverse_labels
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import Floats, Mask
 
@@ -187,7 +186,7 @@ def review_tasks(
         fitted.table,
         fitted.sensitive,
         fitted.label_names,
-        adverse_labels(fitted),
+        fitted.adverse_names,
         fitted.data_hash if population is None else checksum(population.to_dict()),
         answered=fitted.answered,
         files=None if file_column is None else files_in(fitted.table.X, file_column),

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.fit import Fitted
 from butfor.result.labels import MOST_RECORDED, TrainingLabel
 from butfor.result.record import plain
-from butfor.run.fitted import Fitted
 from butfor.standard.groups import GroupStandard, Standards
 
 

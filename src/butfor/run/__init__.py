@@ -1,1 +1,0 @@
-"""From people to verdicts: `runner` searches, `verdicts` assembles the results."""
