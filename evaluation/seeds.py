@@ -12,7 +12,8 @@ from typing import Any
 
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
-from butfor.explain import Find, check_finds, logits_without_flips
+from butfor.explain import check_finds, logits_without_flips
+from butfor.measured import Find
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds
 from butfor.models.learner import Table

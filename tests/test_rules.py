@@ -105,7 +105,9 @@ def test_rules_survive_pickling(situation):
 
 def test_callables_and_masks_are_rules(situation):
     rich = rules.as_phi(lambda s: s.people["Year"] > 5)
-    assert np.array_equal(rules.eligible(rich, situation), situation.people["Year"].to_numpy() > 5)
+    assert np.array_equal(
+        [why is None for why in rules.why_left_out(rich, situation)], situation.people["Year"].to_numpy() > 5
+    )
     mask = np.arange(situation.table.n) < 3
     assert rules.flippable(rules.as_psi(mask), situation).counts.sum() == 3 * len(situation.people)
 
@@ -144,6 +146,6 @@ def test_rules_about_what_is_not_there_are_refused(situation):
     with pytest.raises(SettingError, match="boolean mask"):
         rules.as_psi([1, 2, 3])
     with pytest.raises(SettingError, match="shape"):
-        rules.eligible(rules.as_phi(np.array([True, False])), situation)
+        rules.why_left_out(rules.as_phi(np.array([True, False])), situation)
     with pytest.raises(SettingError, match="too many for a protected attribute"):
         group_values(pd.Series(range(30)), "age")

@@ -308,7 +308,7 @@ LEFT_OUT = ("decision", "switch", "rule", None)
 or the rule says so. Where several reasons hold, the first."""
 
 
-def eligible(phi: Rule, situation: Situation, towards: int | None = None) -> list[str | None]:
+def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) -> list[str | None]:
     """Why φ leaves each person out; None for those whom it admits. `towards`: who has this decision, by number, has
     nothing to ask."""
 

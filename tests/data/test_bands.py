@@ -11,7 +11,8 @@ import butfor
 from butfor.cli import main
 from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
-from butfor.explain import eligible_cases, run_of
+from butfor.explain import eligible_cases
+from butfor.measured import run_of
 from butfor.result.population import Population
 
 CHEAP = ("--model", "logistic", "--fresh-seeds", "0", "--budget", "6", "--cases", "0:12", "--psi", "everything")
@@ -71,7 +72,7 @@ def test_a_switch_goes_to_the_median_of_the_other_bands():
     table = people()
     audit = audited(table, sensitive_bands=[25, 60])
     X = table.drop(columns="granted")
-    situation = audit.fitted_.situation(X, audit.fitted_.sensitive.of_people(X))
+    situation = audit.fitted_.people(X)[0]
     switched = list(situation.switched())
     assert len(switched) == 3
     medians = {}

@@ -35,7 +35,8 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.explain import eligible_cases, run_of
+from butfor.explain import eligible_cases
+from butfor.measured import run_of
 from butfor.models import describe, linear_engine
 from butfor.models.learner import Bound, Table, Training
 from butfor.models.learners import as_learner, learner_of

@@ -10,7 +10,8 @@ from hypothesis import strategies as st
 from scipy.stats import beta, binom, norm
 
 from butfor import Population
-from butfor.explain import Find, check_finds
+from butfor.explain import check_finds
+from butfor.measured import Find
 from butfor.nets import train_one as train
 from butfor.progress import Progress
 from butfor.result.fresh import (

@@ -15,7 +15,7 @@ import butfor
 from butfor import load_dataset
 from butfor.data.table import load_table
 from butfor.errors import TableError
-from butfor.explain import run_of
+from butfor.measured import run_of
 from butfor.result.population import Population
 from butfor.review.rebuild import rows_of
 from butfor.review.tasks import _rounded

@@ -136,7 +136,7 @@ def test_worker_processes_do_not_hear_ctrl_c():
 @pytest.mark.parametrize(
     ("where", "code"),
     [
-        ("butfor.explain._persons", 0),
+        ("butfor.explain.persons_of", 0),
         ("butfor.report.page.population_page", 0),
         ("butfor.explain.check_finds", 130),
     ],

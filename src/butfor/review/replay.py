@@ -17,9 +17,10 @@ from numpy.typing import NDArray
 
 from butfor.data import Dataset
 from butfor.errors import ReplayError, SettingError, as_recorded
-from butfor.explain import brackets, explain_all, flippable_labels, run_of
+from butfor.explain import brackets, explain_all, flippable_labels
 from butfor.fit import Fitted, with_params
 from butfor.machine import single_threaded
+from butfor.measured import run_of
 from butfor.models.learner import FlipSet, Table
 from butfor.progress import Progress
 from butfor.result.person import Person

@@ -1,0 +1,279 @@
+"""What is measured about people who are audited together, and its record."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from functools import cache
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor._version import __version__
+from butfor.columns import DATES
+from butfor.data.dates import date_of
+from butfor.fit import Fitted
+from butfor.models.ensemble import at_cut_of
+from butfor.models.learner import FlipSet
+from butfor.prove import Bracket
+from butfor.provenance import versions
+from butfor.rank.ranking import parameters
+from butfor.result import person as result
+from butfor.result.fresh import Collateral, FreshSeeds
+from butfor.result.record import builtins_of, plain
+from butfor.result.run import Data, Run, SeedRanges
+from butfor.result.verdict import ENUMERATION, ONE_LABEL
+from butfor.rules import Allowed, Situation
+from butfor.search import Known, Person, Strategy
+from butfor.standard.groups import Standards
+from butfor.train import Trainer
+
+DECIMALS = 6
+"""Decimals of pulls; a course has one fewer."""
+NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
+
+
+@dataclass(eq=False)
+class Together:
+    """People who are audited together: everyone or, with more than two labels, those who share a decision and the label
+    that flips give. They are at `positions` of those asked about, and at `cases` of the given table."""
+
+    people: Situation
+    positions: NDArray[np.int64]
+    cases: list[int]
+    psi: Allowed
+    left_out: list[str | None]
+    """Why φ leaves a person out; None for the others."""
+    trainer: Trainer
+    known: Known
+    proven: dict[int, Bracket] = field(default_factory=dict)
+    agreement: dict[str, Any] | None = None
+    """What a trial of rankings showed."""
+    searched: list[Person] = field(default_factory=list)
+    without_flips: dict[int, int] = field(default_factory=dict)
+    """How many fresh seeds change the decision on the unchanged data."""
+    fresh: dict[int, FreshSeeds] = field(default_factory=dict)
+    collateral: dict[int, Collateral] = field(default_factory=dict)
+
+    @property
+    def audited(self) -> NDArray[np.int64]:
+        return np.array([k for k, why in enumerate(self.left_out) if why is None], np.int64)
+
+    @property
+    def finds(self) -> list[Find]:
+        decisions = self.people.predictions
+        return [Find(s.number, s.found, int(decisions[s.number])) for s in self.searched if s.found]
+
+
+class Find(NamedTuple):
+    """A flip set that was found: the person, and the decision without it."""
+
+    person: int
+    flips: FlipSet
+    prediction: int
+
+
+def persons_of(fitted: Fitted, part: Together, standards: Standards | None) -> list[result.Person]:
+    """What was measured about each person, in their order."""
+    people, trainer, names = part.people, part.trainer, fitted.label_names
+    table, decision, strategy = people.table, people.table.decision, fitted.strategy
+    dates = table.X.attrs.get(DATES, ())
+    doubt = None if standards is None else standards.doubt
+    if doubt is not None and table.multiclass:  # it is about two sides, and unknown for a flip within one side
+        assert decision.new is not None
+        sides = fitted.table.sides
+        doubt = np.where(sides(table.codes) != sides(decision.new), doubt, np.nan)
+    searched = {person.number: person for person in part.searched}
+    pulled = None if people.model.pulls is None else people.model.pulls(people.people)
+
+    @cache
+    def flip(position: int) -> result.Flip:
+        known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
+        return result.Flip(
+            int(position),
+            plain(table.X.index[position]),
+            names[table.codes[position]],
+            _cells(table.X, position, dates),
+            known,
+        )
+
+    def scores(logit: float, at_cut: float) -> tuple[float, float]:
+        """With a threshold: the score of the favourable label, and the cut."""
+        return decision.score(logit + at_cut, fitted.favourable), decision.score(at_cut, fitted.favourable)
+
+    persons = []
+    for k, case in enumerate(part.cases):
+        search, more = searched.get(k), dict[str, Any]()
+        flips: FlipSet = search.found or () if search else ()
+        if search is not None:
+            more |= _course(strategy, part.known, search)
+            more["at_least"], more["proof"] = _at_least(fitted, part, search)
+            more["without_flips"] = None if k in part.fresh else part.without_flips.get(k)
+        if decision.has_cut:
+            more["score"], more["cut"] = scores(float(people.logits[k]), at_cut_of(people.model))
+        if table.multiclass and decision.new is not None:
+            more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
+        if flips and search:
+            logits = float(trainer.confirmed_logits(flips)[k])
+            more |= {
+                "counterfactual_logit": search.found_logit,
+                "minimal": _minimal(strategy, search),
+                "clearance": _clearance(search),
+                "fresh": part.fresh.get(k),
+                "collateral": part.collateral.get(k),
+            }
+            if decision.has_cut:
+                after = scores(logits, trainer.confirmed_cut(flips))
+                more["counterfactual_score"], more["counterfactual_cut"] = after
+            if table.multiclass:
+                more["new_decision"] = names[trainer.confirmed_decisions(flips)[k]]
+        persons.append(
+            result.Person(
+                case=int(case),
+                row=plain(people.people.index[k]),
+                group=plain(people.groups[k]),
+                values=_cells(people.people, k, dates),
+                logit=float(people.logits[k]),
+                flippable=int(part.psi.counts[k]),
+                eligible=search is not None,
+                left_out=part.left_out[k],
+                flip_set=tuple(map(flip, flips)),
+                pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
+                switch_changes=None if people.switch_changes is None else bool(people.switch_changes[k]),
+                **more,
+            )
+        )
+    return persons
+
+
+def _at_least(fitted: Fitted, part: Together, search: Person) -> tuple[int | None, str | None]:
+    """How many labels it takes at least, and the name of the proof. After a failed training an enumeration is not
+    complete."""
+    if search.number in part.proven:
+        return part.proven[search.number].at_least, part.proven[search.number].how
+    if search.found is not None and len(search.found) == 1:
+        return 1, ONE_LABEL
+    singles = [(int(row),) for row in np.flatnonzero(part.psi[search.number])]
+    tries_all = fitted.strategy.enumerates and fitted.budget == 1 and bool(singles)
+    if not tries_all or not search.complete or search.found is not None:
+        return None, None
+    through = all(math.isfinite(search.gains.get(flips, math.nan)) for flips in singles)
+    return (2, ENUMERATION) if through else (None, None)
+
+
+def _minimal(strategy: Strategy, search: Person) -> bool:
+    """Whether every set with one flip fewer was tried and does not change the decision."""
+    flips = search.found or ()
+    if len(flips) == 1 or not strategy.shares:
+        return len(flips) == 1
+    fewer = [tuple(row for row in flips if row != out) for out in flips]
+    return all(each in search.gains and not search.works(each) for each in fewer)
+
+
+def _clearance(search: Person) -> float | None:
+    """The members' mean gain in standard deviations."""
+    if search.spread is None or search.found is None:
+        return None
+    gain = search.gains[search.found]
+    return plain(gain / search.spread if search.spread else float(np.sign(gain)) * math.inf)
+
+
+def _course(strategy: Strategy, known: Known, search: Person) -> dict[str, Any]:
+    """How the search went, up to the first set that worked; where members were looked at one by one, to its end."""
+    own = [flips for flips, _ in search.asked]
+    asked = search.asked if search.spread is not None else search.asked[: search.tried if search.first else None]
+    if search.first in own and search.spread is None:
+        asked = search.asked[: own.index(search.first) + 1]
+    course = [(len(flips), gain * search.away) for flips, gain in asked if math.isfinite(gain)]
+    gains = [logit * search.away for _, logit in course]
+    if strategy.shares and np.isfinite(known.closest[search.number]):
+        gains.append(float(known.closest[search.number]))
+    return {
+        "attempts": len(asked),
+        "failed": len(asked) - len(course),
+        "complete": search.complete,
+        "shared": search.found is not None and search.first not in own,
+        "first_size": len(search.first or ()) if search.found else 0,
+        "closest_logit": plain(max(gains) * search.away) if gains else None,
+        "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in course),
+    }
+
+
+def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str, result.Cell]:
+    """A row; every value keeps its column's type, and days are dates again."""
+    row = table.iloc[[position]].astype(object).iloc[0]
+    return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
+
+
+def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -> Run:
+    """Everything needed to run an audit again. `decisions` about the people asked about; `more`: further fields."""
+    table, sensitive = fitted.table, fitted.sensitive
+    own, seeds = fitted.learner.own_seed, fitted.seeds
+    labelled = table.n + (0 if fitted.also_labelled is None else len(fitted.also_labelled.X))
+    data = Data.of(
+        fitted.origin,
+        sha256=fitted.data_hash,
+        training_rows=table.n,
+        labelled=labelled,
+        set_aside=table.set_aside,
+        validated=table.validation is not None,
+        weighted=table.weight is not None,
+        clustered=table.cluster is not None,
+    )
+    return Run(
+        butfor=__version__,
+        versions=versions(),
+        data=data,
+        sensitive=sensitive.name,
+        attributes=sensitive.attributes,
+        sensitive_columns=tuple(map(plain, sensitive.columns)),
+        sensitive_bands={name: tuple(cuts) for name, cuts in sensitive.cuts.items()},
+        blind=sensitive.blind,
+        label_names=tuple(fitted.label_names),
+        adverse=fitted.adverse_names,
+        reference=fitted.reference,
+        learner=builtins_of(fitted.learner.record()),
+        learner_name=fitted.learner.name,
+        seeded=fitted.seeded,
+        budget=fitted.budget,
+        rank=fitted.ranking.name,
+        rank_parameters=builtins_of(parameters(fitted.ranking)),
+        strategy=fitted.strategy.name,
+        strategy_parameters=builtins_of(dict(fitted.strategy.parameters)),
+        phi=fitted.phi.text,
+        psi=fitted.psi.text,
+        members=fitted.members,
+        fresh_seeds=fitted.params.fresh_seeds,
+        seed_ranges=SeedRanges((own, own + fitted.members - 1), (seeds[0], seeds[-1]) if seeds else None)
+        if fitted.seeded
+        else None,
+        random_state=fitted.params.random_state,
+        decision=fitted.decision_facts(decisions),
+        log_odds=fitted.log_odds,
+        not_rebuildable=tuple(_not_rebuildable(fitted, data)),
+        **more,
+    )
+
+
+def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
+    lost = fitted.learner.record_gaps()
+    if data.table is None:
+        lost.append(f"data: {data.source}")
+    for name, known, column in (
+        ("sample_weight", data.weighted, data.weight),
+        ("cluster", data.clustered, data.cluster),
+    ):
+        if known and column is None:
+            lost.append(f"{name}: given in Python")
+    for name, rule in (("phi", fitted.phi), ("psi", fitted.psi)):
+        if not rule.rebuildable:
+            lost.append(f"{name}: {rule.text}, which is a function or a mask")
+    ranking, strategy = fitted.ranking, fitted.strategy
+    if not ranking.rebuildable or type(ranking).__module__.split(".")[0] != "butfor":
+        lost.append(f"rank: {ranking.name}, which is the user's own code")
+    if strategy.own:
+        lost.append(f"strategy: {strategy.name}, which is the user's own code")
+    return lost
