@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any, NoReturn
 
 from butfor.errors import ButforError, Stopped
-from butfor.signals import stopped, told_to_end
+from butfor.stopping import stopped, told_to_end
 
 Row = dict[str, Any]
 Columns = dict[str, str | Callable[[Row], str]]

@@ -1,85 +1,72 @@
 """One line of long work: what is going on, how far it is, and how long it will still take."""
 
+import io
+import sys
 from types import SimpleNamespace
 
-import pytest
+import butfor
+from butfor.progress import ConsoleProgress, Progress, announcement, shown
+from cli.conftest import terminal
+from recorded import LABELS, TABLE
 
-import butfor.progress as progress_module
-from butfor.progress import ConsoleProgress, announcement
-from butfor.terminal import shown
+
+def compared(**how) -> None:
+    butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", draws=5, n_jobs=1, **how)
 
 
-@pytest.fixture
-def clock(monkeypatch):
+def test_a_log_gets_a_line_now_and_then_and_no_more(capsys):
     now = [0.0]
-    monkeypatch.setattr(progress_module, "time", SimpleNamespace(monotonic=lambda: now[0]))
-    return now
-
-
-def test_a_log_says_how_far_it_is_and_how_long_the_rest_takes(clock, capsys):
-    with ConsoleProgress() as progress:
+    with ConsoleProgress(clock=lambda: now[0]) as progress:
         progress.phase("fresh seeds", 100)
         progress.found(3)
-        clock[0] = 20.0
-        progress.advance(4)  # too soon for a line
-        clock[0] = 40.0
-        progress.advance(6)
-        progress.advance(90)
+        for moment, count in ((20, 4), (40, 6), (45, 50)):
+            now[0] = moment
+            progress.advance(count)
     assert capsys.readouterr().err == "fresh seeds: 10 of 100 trainings, 3 found; about 6 minutes left\n"
 
 
-def test_the_first_few_trainings_promise_no_end(clock, capsys):
-    with ConsoleProgress() as progress:
-        progress.phase("search", 100)
-        clock[0] = 60.0
-        progress.advance(4)
-    assert capsys.readouterr().err == "search: 4 of 100 trainings\n"
+def test_estimates_run_down_through_all_phases():
+    now = [0.0]
+    progress = ConsoleProgress(patience=1e9, clock=lambda: now[0])
+    progress.phase("search", 100)
+    now[0] = 60.0
+    progress.advance(4)
+    assert progress.line() == "search: 4 of 100 trainings", "the first few promise no end"
+    progress.expect(600)
+    progress.phase("ranking", 4, "people")
+    progress.advance(4)
+    assert progress.line() == "ranking: 4 of 4 people; about 10 minutes left"
+    now[0] = 640.0
+    progress.phase("search")
+    assert progress.line() == "search: 4 trainings; about 20 seconds left"
+    now[0] = 700.0
+    assert progress.line() == "search: 4 trainings; longer than expected"
+    progress.phase("tables", 100, "tables")
+    now[0] = 760.0
+    progress.advance(50)
+    now[0] = 800.0
+    assert progress.line() == "tables: 50 of 100 tables; about 20 seconds left", "one that stands still runs down too"
 
 
-def test_one_estimate_runs_down_through_all_phases(clock):
-    with ConsoleProgress() as progress:
-        progress.expect(600)
-        progress.phase("ranking", 4, "people")
-        clock[0] = 120.0
-        progress.advance(4)
-        progress.phase("search")
-        progress.advance(7)
-        assert progress._line() == "search: 7 trainings; about 8 minutes left"
-        progress.phase("confirmation", 16)  # comes and goes within the search
-        progress.advance(2)
-        clock[0] = 590.0
-        assert progress._line() == "search: 9 trainings; about 10 seconds left"
-        clock[0] = 700.0
-        assert progress._line() == "search: 9 trainings; longer than expected"
-        progress.phase("fresh seeds", 10)
-        clock[0] = 720.0
-        progress.advance(5)
-        assert progress._line() == "fresh seeds: 5 of 10 trainings; about 20 seconds left"
-
-
-def test_a_phase_that_stands_still_does_not_promise_more_and_more_time(clock):
-    with ConsoleProgress() as progress:
-        progress.phase("tables", 100, "tables")
-        clock[0] = 60.0
-        progress.advance(50)
-        clock[0] = 100.0
-        assert progress._line() == "tables: 50 of 100 tables; about 20 seconds left"
-        progress.advance(50)
-        assert progress._line() == "tables: 100 of 100 tables"
-
-
-def test_a_terminal_shows_one_line_that_is_gone_in_the_end(capsys, monkeypatch):
-    progress = ConsoleProgress()
-    progress.terminal = True
-    with progress:
-        progress.phase("search " * 30)
-        progress._draw(progress._line())
-        progress.note("A note.")
-    said = capsys.readouterr().err
-    lines = [shown(part) for part in said.split("\r")]
-    assert "\n" not in said.replace("A note.\n", "")
-    assert max(map(len, lines)) < 80
-    assert said.endswith("\r\x1b[2K"), "the line is wiped out"
+def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkeypatch):
+    compared()
+    assert capsys.readouterr().err == ""
+    with terminal(60) as text:
+        compared(progress=False)
+        compared()  # too short to be shown
+        with ConsoleProgress(listens=False) as progress:
+            compared(progress=progress)
+            progress.phase("search " * 30)
+            progress.note("A note.")
+    said = text()
+    assert "tables drawn by one standard" in said
+    assert "A note." in said
+    assert max(map(len, said.split("\x1b[2K"))) < 120
+    assert said.rstrip("\n").endswith("\x1b[2K"), "the line is wiped out"
+    monkeypatch.setattr(sys, "stderr", io.StringIO())
+    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
+    assert isinstance(shown(None), ConsoleProgress)
+    assert type(shown(False)) is Progress
 
 
 def test_what_it_will_cost_is_said_in_the_unit_a_person_would_say():

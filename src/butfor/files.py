@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import re
 import secrets
-import stat
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -22,11 +21,11 @@ from butfor.errors import OutputError, SettingError
 OWNER_FILE, OWNER_FOLDER = 0o600, 0o700
 FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])")
 """Where a spreadsheet would start a formula: at the start of a cell, or after a character that may separate cells."""
+NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 RESULTS = ("audit.json", "review.json", "standard.json", "tasks.csv")
 """A folder with one of these files holds earlier results."""
 LARGEST = 100_000_000
 """The most bytes that `text_of` reads."""
-NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 
 
 def save(text: str, path: str | Path | None) -> Any:
@@ -38,56 +37,43 @@ def save(text: str, path: str | Path | None) -> Any:
 
 
 def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
-    """Write a UTF-8 text file. If it fails with an `OutputError`, nothing has changed. `at_once`: wait until it is on
-    the disk; for thousands of files that takes minutes, and one `on_disk` at the end is faster."""
-    place = Path(path)
-    try:
-        if place.exists() and not stat.S_ISREG(place.stat().st_mode):  # a device or a pipe cannot be replaced
-            place.write_text(text, encoding="utf-8")
-            return
-    except (OSError, ValueError) as error:
-        raise OutputError(path, error) from error
-    save_all({place: text}, at_once=at_once)
+    """Write a UTF-8 text file. If it fails with an `OutputError`, nothing has changed."""
+    save_all({Path(path): text}, at_once=at_once)
 
 
 def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
-    """Write several text files, all or none. Once the first is in its place, Ctrl-C waits for the others."""
+    """Write several text files, all or none. Once the first is in its place, Ctrl-C waits for the others. `at_once`:
+    wait until they are on the disk, which takes minutes for thousands of files."""
     drafts: dict[Path, Path] = {}
     path = Path()
     try:
+        for path, text in texts.items():
+            place = path.resolve()
+            if place.exists() and not place.is_file():
+                raise OutputError(path, ValueError("not a file"))
+            draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
+            drafts[draft] = place
+            with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+                file.flush()
+                if at_once:
+                    os.fsync(file.fileno())
         try:
-            for path, text in texts.items():
-                place = path.resolve()
-                draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
-                drafts[draft] = place
-                with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
-                    file.write(text.encode("utf-8", "backslashreplace"))
-                    file.flush()
-                    if at_once or not hasattr(os, "sync"):
-                        os.fsync(file.fileno())
-            try:
-                _put(drafts)
-            except KeyboardInterrupt:
-                _put(drafts)
-                raise
-        except BaseException:
-            for draft in drafts:
-                draft.unlink(missing_ok=True)
+            _put(drafts)
+        except KeyboardInterrupt:
+            _put(drafts)
             raise
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
+    finally:
+        for draft in drafts:  # those that were not put in their place
+            draft.unlink(missing_ok=True)
 
 
 def _put(drafts: Mapping[Path, Path]) -> None:
     for draft, place in drafts.items():
         if draft.exists():
             os.replace(draft, place)
-
-
-def on_disk() -> None:
-    """Wait until everything written so far is on the disk."""
-    if hasattr(os, "sync"):
-        os.sync()
 
 
 def save_table(path: str | Path, frame: pd.DataFrame, *, index: bool = True) -> None:
@@ -116,29 +102,18 @@ def harmless(value: Any) -> Any:
     return FORMULA.sub("'", value)
 
 
-def check_results_folder(path: str | Path, overwrite: bool = False) -> None:
-    """Check a folder for results: an error if it holds earlier ones or cannot be made. What is made goes again: a
-    command that fails leaves no empty folder."""
-    refuse_earlier_results(path, overwrite)
-    missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
-    make_folder(path)
-    with suppress(OSError):
-        for folder in missing:
-            folder.rmdir()
-
-
-def refuse_earlier_results(path: str | Path, overwrite: bool = False) -> None:
-    """Raise an error if the folder holds earlier results: answers of a review belong to one audit."""
+@contextmanager
+def results_folder(path: str | Path | None, overwrite: bool = True) -> Iterator[None]:
+    """A folder for results; an error if it cannot be written to, or holds earlier results and none may be replaced. If
+    the block fails or is interrupted, new folders that are still empty go again."""
+    if path is None:
+        yield
+        return
     there = [name for name in RESULTS if (Path(path) / name).exists()]
     if there and not overwrite:
         raise SettingError(
             f"'{path}' holds earlier results ({there[0]}): name another folder, or replace them with --overwrite."
         )
-
-
-@contextmanager
-def new_folder(path: str | Path) -> Iterator[None]:
-    """`make_folder`; if the block fails or is interrupted, new folders that are still empty are removed."""
     missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
     try:
         make_folder(path)
@@ -148,22 +123,6 @@ def new_folder(path: str | Path) -> Iterator[None]:
             for folder in missing:
                 folder.rmdir()
         raise
-
-
-def text_of(path: Path, what: str, remedy: str) -> str:
-    """The text of a file; an error if it is not a file, not text, or too large."""
-    try:
-        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-            reason = "it is not a file"
-        elif path.stat().st_size > LARGEST:
-            reason = f"it is larger than {LARGEST // 10**6} MB"
-        else:
-            return path.read_text(encoding="utf-8-sig")
-    except UnicodeError:
-        reason = "it is not UTF-8 text"
-    except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-    raise SettingError(f"{what} '{path}' cannot be read ({reason}). {remedy}")
 
 
 def make_folder(path: str | Path) -> None:
@@ -181,3 +140,19 @@ def make_folder(path: str | Path) -> None:
             trial.unlink()
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
+
+
+def text_of(path: Path, what: str, remedy: str) -> str:
+    """The text of a file; an error if it is not a file, not text, or too large."""
+    try:
+        if path.exists() and not path.is_file():  # reading a pipe would wait for ever
+            reason = "it is not a file"
+        elif path.stat().st_size > LARGEST:
+            reason = f"it is larger than {LARGEST // 10**6} MB"
+        else:
+            return path.read_text(encoding="utf-8-sig")
+    except UnicodeError:
+        reason = "it is not UTF-8 text"
+    except (OSError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or str(error)
+    raise SettingError(f"{what} '{path}' cannot be read ({reason}). {remedy}")

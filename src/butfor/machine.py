@@ -40,14 +40,14 @@ def available_cores() -> int:
 
 def check_n_jobs(n_jobs: Any) -> int:
     """The number of processes or threads; -1 and None mean all cores."""
-    if n_jobs is None:
-        return available_cores()
-    if not _is_whole(n_jobs) or (n_jobs < 1 and n_jobs != -1):
+    cores = available_cores()
+    if n_jobs is None or (_is_whole(n_jobs) and n_jobs == -1):
+        return cores
+    if not _is_whole(n_jobs) or n_jobs < 1:
         raise SettingError(f"n_jobs={n_jobs!r} must be a whole number from 1 up, or -1 for all cores.")
-    most = max(16, 4 * available_cores())
-    if n_jobs > most:
-        raise SettingError(f"n_jobs={n_jobs} is too many for {available_cores()} cores: use at most {most}.")
-    return available_cores() if n_jobs == -1 else int(n_jobs)
+    if n_jobs > max(16, 4 * cores):
+        raise SettingError(f"n_jobs={n_jobs} is too many for {cores} cores: use at most {max(16, 4 * cores)}.")
+    return int(n_jobs)
 
 
 def check_random_state(random_state: Any) -> int:
@@ -79,17 +79,6 @@ def _watch_parent(parent: int) -> None:
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def available_memory() -> int:
-    """Bytes of memory that this process may still use."""
-    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") if hasattr(os, "sysconf") else 2**62
-    try:
-        with open("/proc/meminfo", encoding="ascii") as lines:
-            free = min(free, *(1024 * int(line.split()[1]) for line in lines if line.startswith("MemAvailable:")), free)
-    except OSError:
-        pass  # not Linux: all there is
-    return free
 
 
 def give_back_memory() -> None:
@@ -160,17 +149,14 @@ def keeps_compiled() -> bool:
 @contextmanager
 def compiling() -> Iterator[None]:
     """Around what compiles, or loads what was compiled before: says so when it takes more than a second."""
-    notice = threading.Timer(1.0, _announce)
+    said = "Compiling the training code for this machine: some seconds, the first time only."
+    notice = threading.Timer(1.0, lambda: print(said, file=sys.stderr))
     notice.start()
     try:
-        with stopping.postponed():
+        with stopping.listen(postpone=True):
             yield
     finally:
         notice.cancel()
-
-
-def _announce() -> None:
-    print("Compiling the training code for this machine: some seconds, the first time only.", file=sys.stderr)
 
 
 def load(path: str) -> Any:

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import os
 import sys
-import threading
 import time
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Any
 
 from butfor.errors import plural
-from butfor.terminal import one_line, say, say_wrapped, width_of
+from butfor.terminal import one_line, say_wrapped
 
 TRAININGS, PEOPLE = "trainings", "people"
 PATIENCE = 2.0
 """Seconds after which a call in Python shows that it is at work."""
-PART_OF = {"confirmation": "search"}
-"""Phases that come and go within another one: they are shown, and counted, as that one."""
+LOG_EVERY = 30.0
+"""Seconds between two lines in a log."""
 
 
 class Progress:
@@ -46,118 +47,98 @@ class Progress:
         """The work is over, for now."""
 
 
-@dataclass(eq=False)
+@dataclass
 class _Phase:
-    """Where one phase stands."""
-
     name: str
     total: int | None
     unit: str
     began: float
     done: int = 0
-    ends: float | None = None
-
-    def advance(self, count: int, now: float) -> None:
-        self.done += count
-        if self.total and self.done >= self.total / 20:  # the first ones tell little
-            left = self.total - self.done
-            self.ends = now + (now - self.began) / self.done * left if left > 0 else None
-
-    def __str__(self) -> str:
-        """ "search: 214 trainings"."""
-        total = f" of {self.total}" if self.total is not None else ""
-        return f"{self.name}: {self.done}{total} {self.unit}" if self.done or total else self.name
+    moved: float = 0.0
+    """When it was last advanced."""
 
 
 class ConsoleProgress(Progress):
-    """On a terminal, or in a notebook, one line that is drawn over and over: what is going on, how far it is, how long
-    it will still take. Elsewhere a line every `LOG_EVERY` seconds, also while nothing moves. `patience`: seconds before
-    the first."""
+    """What is going on, how far it is and how long it will still take: on a terminal in one line that is drawn over and
+    over, elsewhere in a line every `LOG_EVERY` seconds. `patience`: seconds before the first."""
 
-    LOG_EVERY, DRAW_EVERY = 30.0, 0.2
+    def __init__(
+        self, patience: float = 0.0, listens: bool = True, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self.patience, self.listens, self.clock = patience, listens, clock
+        ipython = sys.modules.get("IPython")
+        self.notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+        self.terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self._live: Any = None
+        self._begun = self._said = clock()
+        self._over()
 
-    def __init__(self, patience: float = 0.0, listens: bool = True) -> None:
-        self.patience, self.listens, self.notebook = patience, listens, in_notebook()
-        tty = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
-        self.terminal = tty or self.notebook
+    def _over(self) -> None:
         self._phases: dict[str, _Phase] = {}
         self._now: _Phase | None = None
         self._found: int | None = None
         self._ends: float | None = None
-        self._last_line = time.monotonic()
-        self._over: threading.Event | None = None
-        self._drawing = threading.RLock()
 
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
-        if name in PART_OF:
-            name, total = PART_OF[name], None
-        phase = self._phases.setdefault(name, _Phase(name, total, unit, time.monotonic()))
-        if total is not None:
-            phase.total = phase.done + total
+        phase = self._phases.setdefault(name, _Phase(name, None, unit, self.clock()))
+        phase.total = None if total is None else phase.done + total
         self._now = phase
-        if self._over is None:
-            self._over = threading.Event()
-            threading.Thread(target=self._speak_up, args=(self._over,), daemon=True).start()
+        self._show()
 
     def advance(self, count: int) -> None:
         if self._now is not None:
-            self._now.advance(count, time.monotonic())
-            self._log()
+            self._now.done += count
+            self._now.moved = self.clock()
+            self._show()
 
     def found(self, people: int) -> None:
         self._found = people
 
     def expect(self, seconds: float) -> None:
-        self._ends = time.monotonic() + seconds
+        self._ends = self.clock() + seconds
 
     def note(self, line: str) -> None:
-        self._last_line = time.monotonic()
-        with self._drawing:
-            self._draw("")
-            say_wrapped(line, err=True)
+        self._said = self.clock()
+        say_wrapped(line, err=True)  # a line that is drawn stays below it
 
     def __exit__(self, *raised: object) -> None:
-        if self._over:
-            self._over.set()
-        with self._drawing:
-            self._draw("")
-            self._over = self._now = self._found = self._ends = None
-            self._phases = {}
+        if self._live is not None:
+            self._live.stop()
+            self._live = None
+        self._over()
 
-    def _speak_up(self, over: threading.Event) -> None:
-        over.wait(self.patience)
-        while not over.wait(self.DRAW_EVERY if self.terminal else self.LOG_EVERY / 4):
-            with self._drawing:
-                if self.terminal and not over.is_set():
-                    self._draw(self._line())
-            self._log()
+    def _show(self) -> None:
+        if not self.terminal:
+            if self.clock() - self._said > LOG_EVERY:
+                self.note(self.line())
+        elif self._live is None and self.clock() - self._begun >= self.patience:
+            from rich.console import Console
+            from rich.live import Live
+            from rich.text import Text
 
-    def _log(self) -> None:
-        with self._drawing:
-            if not self.terminal and time.monotonic() - self._last_line > self.LOG_EVERY and (line := self._line()):
-                self.note(line)
+            def drawn() -> Text:
+                return Text(one_line(self.line()), no_wrap=True, overflow="ellipsis")
 
-    def _line(self) -> str:
-        """What is going on, how far it is, how many were found and how long it will still take."""
+            console = Console(stderr=True, highlight=False)
+            self._live = Live(console=console, get_renderable=drawn, transient=True, refresh_per_second=5)
+            self._live.start()
+
+    def line(self) -> str:
+        """ "search: 214 of 900 trainings, 3 found; about 2 minutes left", by the estimate of the whole, or by how far
+        the phase is where that takes longer."""
         phase = self._now
         if phase is None:
             return ""
-        found = "" if self._found is None else f", {self._found} found"
-        return f"{phase}{found}{self._left(phase)}"
-
-    def _left(self, phase: _Phase) -> str:
-        """By the estimate of the whole, or by how far the present phase is where that takes longer."""
-        ends = [each for each in (self._ends, phase.ends) if each is not None]
+        total = f" of {phase.total}" if phase.total is not None else ""
+        text = f"{phase.name}: {phase.done}{total} {phase.unit}" if phase.done or total else phase.name
+        text += "" if self._found is None else f", {self._found} found"
+        ends = [] if self._ends is None else [self._ends]
+        if phase.total and phase.total / 20 <= phase.done < phase.total:  # the first ones tell little
+            ends.append(phase.began + (phase.moved - phase.began) / phase.done * phase.total)
         if not ends:
-            return ""
-        left = max(ends) - time.monotonic()
-        return f"; about {duration(left)} left" if left > -1 else "; longer than expected"
-
-    def _draw(self, line: str) -> None:
-        if self.terminal:
-            width = width_of(sys.stderr) or 80
-            wipe = f"\r{' ' * (width - 1)}\r" if self.notebook else "\r\x1b[2K"
-            say(f"{wipe}{one_line(line)[: width - 1]}", err=True, styled=True, end="")
+            return text
+        left = max(ends) - self.clock()
+        return f"{text}; about {duration(left)} left" if left > -1 else f"{text}; longer than expected"
 
 
 def shown(progress: Progress | bool | None) -> Progress:
@@ -165,12 +146,8 @@ def shown(progress: Progress | bool | None) -> Progress:
     if isinstance(progress, Progress):
         return progress
     console = ConsoleProgress(PATIENCE, listens=False)
-    return console if progress or (progress is None and console.terminal) else Progress()
-
-
-def in_notebook() -> bool:
-    ipython = sys.modules.get("IPython")
-    return ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    asked = progress is None and (console.terminal or console.notebook)
+    return console if progress or asked else Progress()
 
 
 def announcement(people: int, seconds: float) -> str:

@@ -283,6 +283,6 @@ def _confirm_rest(
         if unconfirmed > 1:
             sets = f"{unconfirmed} sets that change decisions were"
         trainer.progress.note(
-            f"Stopped before {sets} confirmed by retraining: not reported. With a ledger (--ledger) the next run "
+            f"Stopped before {sets} confirmed by retraining: not reported. With a ledger the next run "
             "continues from here."
         )

@@ -1,11 +1,13 @@
 """When work ends early: Ctrl-C, SIGTERM, or a limit of seconds or trainings.
 
-One flag stands for all of them. Work checks it between trainings and keeps what is done.
+One handler and one flag stand for all of them. Work checks the flag between trainings and keeps what is done.
 
     with listen(max_seconds(600)) as flag:
         while not flag.requested:
             ...
     flag.interrupted, flag.out_of_time
+
+The command listens before anything heavy is loaded, so this file imports little.
 """
 
 from __future__ import annotations
@@ -17,17 +19,19 @@ import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
-from dataclasses import astuple, dataclass
-from typing import Any, TypeVar
+from dataclasses import dataclass
+from typing import Any
 
 from butfor.errors import SettingError, Stopped
-from butfor.signals import end_process
-
-T = TypeVar("T")
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: the user waits for the files."""
 STOPPING = "Stopping: what is done is kept. Ctrl-C again ends it at once."
+INTERRUPTED = 130
+"""Exit code of a command that was stopped."""
+
+
+# --- limits ----------------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -38,8 +42,9 @@ class Stop:
     retrainings: int | None = None
 
     def __or__(self, other: Stop) -> Stop:
-        seconds, retrainings = zip(astuple(self), astuple(other), strict=True)
-        return Stop(min(filter(None, seconds), default=None), min(filter(None, retrainings), default=None))
+        seconds = [each for each in (self.seconds, other.seconds) if each is not None]
+        retrainings = [each for each in (self.retrainings, other.retrainings) if each is not None]
+        return Stop(min(seconds, default=None), min(retrainings, default=None))
 
 
 def max_seconds(seconds: float) -> Stop:
@@ -79,34 +84,41 @@ def max_retrainings(count: int) -> Stop:
     return Stop(retrainings=int(count))
 
 
-class _Signals:
-    """Ctrl-C and SIGTERM since `listen` began."""
+# --- the flag --------------------------------------------------------------------------------------------
 
-    def __init__(self) -> None:
-        self.came_at: float | None = None
-        self.grace_from: float | None = None
-        """When the grace period of `GRACE` seconds began."""
+
+class Signals:
+    """What came while somebody listened: the first signal, when, and since when confirmations have had their time."""
+
+    number: int | None = None
+    came_at = math.inf
+    grace_from: float | None = None
 
     @property
     def end_work(self) -> bool:
-        if self.came_at is None:
+        if self.number is None:
             return False
         return self.grace_from is None or time.monotonic() > max(self.came_at, self.grace_from) + GRACE
 
 
-_heard: _Signals | None = None
-"""What the main thread heard within `listen`."""
+_heard: Signals | None = None
+"""What the main thread hears within `listen`."""
+_told: list[int] = []
+"""Signals that ended this process's work at once."""
+_of_thread = threading.local()
+"""`halt`: the event that ends the work of this thread."""
 
 
 class StopFlag:
     """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within `listen` share its
     signals."""
 
-    def __init__(self, stop: Stop | None = None, signals: _Signals | None = None) -> None:
+    def __init__(self, stop: Stop | None = None, signals: Signals | None = None) -> None:
         self.limits = stop or Stop()
         self.out_of_time = False
-        self._signals = signals or _in_main_thread() or _Signals()
-        self._deadline: float | None = None
+        in_main_thread = threading.current_thread() is threading.main_thread()
+        self._signals = signals or (_heard if in_main_thread else None) or Signals()
+        self._deadline = math.inf
 
     def within(self, stop: Stop | None) -> StopFlag:
         """A flag with its own limits for a part of the work; an interruption ends both."""
@@ -114,20 +126,18 @@ class StopFlag:
 
     def set_deadline(self, moment: float | None) -> None:
         """End work at this moment of `time.monotonic`."""
-        self._deadline = moment
+        self._deadline = math.inf if moment is None else moment
 
     @property
     def interrupted(self) -> bool:
-        return self._signals.came_at is not None
+        return self._signals.number is not None
 
     @property
     def requested(self) -> bool:
         """Whether work should end now."""
-        if self._signals.end_work:
-            return True
-        late = self._deadline is not None and time.monotonic() > self._deadline
-        self.out_of_time |= late
-        return late
+        late = time.monotonic() > self._deadline
+        self.out_of_time |= late and not self._signals.end_work
+        return late or self._signals.end_work
 
     def check(self) -> None:
         """Raise `Stopped` if work should end."""
@@ -137,16 +147,12 @@ class StopFlag:
     @contextmanager
     def grace(self) -> Iterator[None]:
         """Time to confirm finds: unlimited when the time is up, `GRACE` seconds after Ctrl-C."""
-        deadline, self._deadline = self._deadline, None
+        deadline, self._deadline = self._deadline, math.inf
         self._signals.grace_from = time.monotonic()
         try:
             yield
         finally:
             self._deadline, self._signals.grace_from = deadline, None
-
-
-_of_thread = threading.local()
-"""`halt`: the event that ends the work of this thread."""
 
 
 def halt_by(event: threading.Event) -> None:
@@ -162,64 +168,85 @@ def check() -> None:
     StopFlag().check()
 
 
-def _in_main_thread() -> _Signals | None:
-    return _heard if threading.current_thread() is threading.main_thread() else None
+# --- signals ---------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
+def listen(stop: Stop | None = None, *, postpone: bool = False) -> Iterator[StopFlag]:
     """A flag that Ctrl-C, SIGTERM and the seconds of `stop`, counted from now, set.
 
     The first signal prints a line. The second goes to the previous handler, which ends the work at once. An
     application's own handler also gets the first signal when the work has ended. Only the main thread gets signals, and
-    only those with a handler are taken."""
-    with _signals() as signals:
-        flag = StopFlag(stop, signals)
-        flag.set_deadline(None if stop is None or stop.seconds is None else time.monotonic() + stop.seconds)
-        yield flag
-
-
-@contextmanager
-def postponed() -> Iterator[None]:
-    """Delay signals to the end of the block, for code that swallows exceptions, such as numba's compiler."""
-    with _signals(postpone=True):
-        yield
-
-
-@contextmanager
-def _signals(postpone: bool = False) -> Iterator[_Signals]:
-    """What the main thread hears from now on. `postpone`: previous handlers get it at the end."""
+    only those with a handler are taken. `postpone`: every previous handler gets the first signal at the end, and
+    nothing is printed; for code that swallows exceptions, such as numba's compiler."""
     global _heard
-    if threading.current_thread() is not threading.main_thread():
-        yield _Signals()
+    outermost = _heard is None and threading.current_thread() is threading.main_thread()
+    flag = StopFlag(stop, Signals() if outermost else None)
+    if stop is not None and stop.seconds is not None:
+        flag.set_deadline(time.monotonic() + stop.seconds)
+    if not outermost:
+        yield flag
         return
-    if _heard is not None:
-        yield _heard
-        return
+    signals = flag._signals
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in handlers.items() if callable(handler)}
-    signals, first = _Signals(), list[int]()
 
     def hear(number: int, frame: Any) -> None:
-        if first:
+        if signals.number is not None:
             before[number](number, frame)
             return
-        first.append(number)
-        signals.came_at = time.monotonic()
+        signals.number, signals.came_at = number, time.monotonic()
         if not postpone:
-            with suppress(OSError, ValueError, AttributeError, RuntimeError):  # nobody reads, or it is being written to
-                sys.stderr.write(f"{STOPPING}\n")
-                sys.stderr.flush()
+            _write(STOPPING)
 
     try:
         for number in before:
             signal.signal(number, hear)
         _heard = signals
-        yield signals
+        yield flag
     finally:
         _heard = None
         for number, handler in before.items():
             signal.signal(number, handler)
-    for number in first:
-        if postpone or before[number] not in (signal.default_int_handler, end_process):
-            before[number](number, None)
+    if signals.number is not None:
+        previous = before[signals.number]
+        if postpone or previous not in (signal.default_int_handler, end_process):
+            previous(signals.number, None)
+
+
+def end_on_signals() -> None:
+    """Let Ctrl-C and SIGTERM end this process with exit code 130, unless it was started to ignore them."""
+    for number in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(number) is not signal.SIG_IGN:
+            signal.signal(number, end_process)
+    sys.excepthook = _uncaught
+
+
+def end_process(number: int, frame: Any) -> None:
+    """Raise KeyboardInterrupt, and remember why."""
+    _told.append(number)
+    raise KeyboardInterrupt
+
+
+def told_to_end() -> bool:
+    """Whether a signal came that was to end everything; errors after it may be a consequence."""
+    return bool(_told)
+
+
+def stopped() -> int:
+    """Say "Stopped."; returns the exit code."""
+    _write("Stopped.")
+    return INTERRUPTED
+
+
+def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+    """Also while modules are loaded, where an import may turn Ctrl-C into an error of its own."""
+    if told_to_end() or issubclass(kind, KeyboardInterrupt):
+        raise SystemExit(stopped())
+    sys.__excepthook__(kind, error, trace)
+
+
+def _write(line: str) -> None:
+    with suppress(OSError, ValueError, AttributeError, RuntimeError):  # nobody reads, or it is being written to
+        sys.stderr.write(f"{line}\n")
+        sys.stderr.flush()

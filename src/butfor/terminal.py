@@ -13,20 +13,20 @@ import os
 import re
 import sys
 import textwrap
+from contextlib import suppress
 from typing import TextIO
 
+TURNS = "\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff"
 STEERING = re.compile(
     "\x1b\\[[0-?]*[ -/]*[@-~]"  # colours, cursor
     "|\x1b[\\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"  # window titles, links, clipboard
-    "|[\x00-\x08\x0b-\x1f\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]"
+    f"|[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNS}]"
 )
-IN_JSON = re.compile("[\x7f-\x9f\u200e\u200f\u2028\u2029\u202a-\u202e\u2066-\u2069\ufeff]")
-BEYOND_ASCII = re.compile("[^\x00-\x7e]")
-_PAIRS = (
-    "φ phi ψ psi κ kappa λ lambda σ sigma Δ Delta → -> − - – - — - × x · - … ... ≥ >= ≤ <= ± +- ∞ infinity "
-    "\u2019 ' \u2018 ' “ \" ” \" ─ - ━ - │ | ╸ - ╺ - • * ✓ + ✗ x"
+PAIRS = (
+    "φ phi,ψ psi,κ kappa,λ lambda,σ sigma,Δ Delta,→ ->,− -,– -,— -,× x,· -,… ...,≥ >=,≤ <=,± +-,\u2018 ',\u2019 ',“ \","
+    '” ",─ -,━ -,│ |,• *,✓ +'
 )
-NEAREST = dict(zip(_PAIRS.split()[::2], _PAIRS.split()[1::2], strict=True)) | dict.fromkeys("\u2009\xa0", " ")
+NEAREST = dict(pair.split(" ") for pair in PAIRS.split(","))
 
 
 def shown(text: str) -> str:
@@ -40,28 +40,30 @@ def one_line(text: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """A JSON text as it may be printed: the same value, with what would steer a terminal spelled out."""
+    """A JSON text as it may be printed: the same value, with what would steer a terminal spelled out, or everything
+    beyond ASCII where the stream does not know it."""
     try:
         text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-        unknown = IN_JSON
+        unknown = f"[\x7f-\x9f{TURNS}]"
     except UnicodeEncodeError:
-        unknown = BEYOND_ASCII
-    return unknown.sub(lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+        unknown = "[^\x00-\x7e]"
+    return re.sub(unknown, lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
-def say(text: str = "", *, err: bool = False, styled: bool = False, end: str = "\n") -> None:
-    """Print a line or lines; dropped where the reader has gone (`butfor … | head -1`). `styled`: put together
-    here, of cells that went through `shown`."""
+def say(text: str = "", *, err: bool = False) -> None:
+    """Print a line or lines; dropped where the reader has gone (`butfor … | head -1`)."""
     stream = sys.stderr if err else sys.stdout
-    if stream is None:
-        return
     try:
-        stream.write(f"{text if styled else shown(text)}{end}")
+        stream.write(f"{shown(text)}\n")
         stream.flush()
+    except AttributeError:  # there is none
+        pass
     except (OSError, ValueError) as error:
-        _swallow(stream)
-        gone = isinstance(error, ValueError) or error.errno in (errno.EPIPE, errno.EBADF, errno.EINVAL)
-        if not gone:
+        with suppress(OSError, ValueError):  # whatever is still to come, also at the end of the process, goes nowhere
+            nowhere = os.open(os.devnull, os.O_WRONLY)
+            os.dup2(nowhere, stream.fileno())
+            os.close(nowhere)
+        if isinstance(error, OSError) and error.errno not in (errno.EPIPE, errno.EBADF, errno.EINVAL):
             raise
 
 
@@ -83,12 +85,7 @@ def width_of(stream: TextIO | None) -> int | None:
 
 
 def prepare() -> None:
-    """Make standard output and error take whatever is printed, once per process."""
-    for number in (0, 1, 2):
-        try:
-            os.fstat(number)
-        except OSError:  # closed by the caller (>&-): the next file opened must not take its place
-            os.open(os.devnull, os.O_RDWR)
+    """Make standard output and error take whatever is printed."""
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
@@ -99,19 +96,7 @@ def _nearest(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     missing = error.object[error.start : error.end]
-    found = "".join(NEAREST.get(character, "?") for character in missing)
-    return found.encode("ascii", "replace").decode("ascii"), error.end
-
-
-def _swallow(stream: TextIO | None) -> None:
-    """Send whatever is still to come, also at the end of the process, nowhere."""
-    try:
-        if stream is not None:
-            nowhere = os.open(os.devnull, os.O_WRONLY)
-            os.dup2(nowhere, stream.fileno())
-            os.close(nowhere)
-    except (OSError, ValueError):
-        pass
+    return "".join(NEAREST.get(character, " " if character.isspace() else "?") for character in missing), error.end
 
 
 codecs.register_error("nearest", _nearest)

@@ -141,7 +141,7 @@ def test_an_audit_says_it_first_and_writes_it_down(capsys, tmp_path):
     page = (tmp_path / "out" / "report.html").read_text()
     assert "Column &#39;ref&#39; has a different value in every row" in page
     assert "always " in page
-    assert main(["audit", path, *COLUMNS, *CHEAP, "--strict"]) == 2
+    assert main(["audit", path, *COLUMNS, *CHEAP, "--set", "strict=true"]) == 2
     assert "--strict refuses this: Column 'ref' has" in capsys.readouterr().err
 
 
@@ -155,7 +155,7 @@ def test_a_model_no_better_than_the_commonest_label(capsys, tmp_path):
     said = capsys.readouterr().out.splitlines()
     (place,) = (k for k, line in enumerate(said) if "than always predicting 'granted = yes'" in line)
     assert place > said.index(next(line for line in said if line.startswith("Accuracy: "))), "concerns come after"
-    assert main(["audit", str(tmp_path / "t.csv"), *COLUMNS, *CHEAP, "--strict", "--quiet"]) == 2
+    assert main(["audit", str(tmp_path / "t.csv"), *COLUMNS, *CHEAP, "--set", "strict=true", "--quiet"]) == 2
     assert "The model is no more accurate" in capsys.readouterr().err
 
 

@@ -78,7 +78,7 @@ def test_it_is_said_in_the_terminal_and_on_the_page(capsys, tmp_path):
     assert sentence in [concern["sentence"] for concern in json.loads(printed.out)["run"]["concerns"]]
     assert main(["check-table", *columns, "--strict"]) == 2
     assert sentence in capsys.readouterr().out
-    assert main(["audit", *columns, *cheap, "--strict"]) == 2
+    assert main(["audit", *columns, *cheap, "--set", "strict=true"]) == 2
     assert sentence in capsys.readouterr().err
     assert main(["standard", *columns, "--drop", "member", "--draws", "0", "--n-jobs", "1"]) == 0
     assert "tells the groups" not in capsys.readouterr().out

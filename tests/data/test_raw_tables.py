@@ -73,7 +73,18 @@ def census(rows: int = 600) -> pd.DataFrame:
 def test_a_mortgage_file_as_it_comes(capsys, tmp_path, how, model):
     mortgages().to_csv(tmp_path / "raw.csv", index=False, **how)
     out = tmp_path / "out"
-    options = [*COLUMNS, *CHEAP, "--model", model, "--adverse", "nein", "--max-retrainings", "40", "--out", str(out)]
+    options = [
+        *COLUMNS,
+        *CHEAP,
+        "--model",
+        model,
+        "--adverse",
+        "nein",
+        "--set",
+        "max-retrainings=40",
+        "--out",
+        str(out),
+    ]
     assert main(["audit", str(tmp_path / "raw.csv"), *options]) == 0
     said = " ".join(capsys.readouterr().err.split())
     for line in (
@@ -109,7 +120,7 @@ def test_the_same_file_cleaned_passes_a_strict_look(capsys, tmp_path):
 def test_a_census_as_it_comes(capsys, tmp_path):
     census().to_csv(tmp_path / "census.csv", index=False)
     out = tmp_path / "out"
-    where = [str(tmp_path / "census.csv"), "--label", "income", "--sensitive", "age", "--max-categories", "20"]
+    where = [str(tmp_path / "census.csv"), "--label", "income", "--sensitive", "age", "--set", "max-categories=20"]
     assert main(["audit", *where, *CHEAP, "--model", "logistic", "--out", str(out)]) == 0
     said = " ".join(capsys.readouterr().err.split())
     assert "'age' is a number, cut into bands" in said

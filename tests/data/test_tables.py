@@ -23,7 +23,7 @@ from butfor.result.record import with_checksum
 
 CHEAP = ("--members", "1", "--fresh-seeds", "0", "--budget", "2", "--cases", "0:6")
 LOGISTIC = (*CHEAP, "--model", "logistic")
-NETWORK = (*CHEAP, "--hidden", "4", "--epochs", "5", "--batch-size", "8")
+NETWORK = (*CHEAP, "--set", "hidden=4", "--set", "epochs=5", "--set", "batch-size=8")
 
 
 def applicants(rows: int = 120, seed: int = 0) -> pd.DataFrame:
@@ -131,7 +131,7 @@ def test_a_first_column_without_a_name_is_mentioned(tmp_path):
 @pytest.mark.parametrize(("model", "encoding"), [(LOGISTIC, "onehot"), (LOGISTIC, "ordinal"), (NETWORK, "embed")])
 def test_a_table_with_holes_is_audited_and_replays(capsys, tmp_path, model, encoding):
     path = saved(holed(), tmp_path / "t.csv")
-    options = [*model, "--encoding", encoding, "--budget", "8", "--cases", "0:8", "--psi", "everything"]
+    options = [*model, "--set", f"encoding={encoding}", "--budget", "8", "--cases", "0:8", "--psi", "everything"]
     record, said = audited(capsys, path, *options)
     counts = holed().isna().sum()
     if model is LOGISTIC:  # the validation rows are not used
@@ -266,12 +266,12 @@ def rare(tmp_path, value="pilot"):
 @pytest.mark.parametrize("encoding", ["onehot", "ordinal"])
 def test_a_category_that_no_training_row_has(capsys, tmp_path, encoding):
     path = rare(tmp_path)
-    options = ["--encoding", encoding, "--budget", "8", "--psi", "everything"]
+    options = ["--set", f"encoding={encoding}", "--budget", "8", "--psi", "everything"]
     record, said = audited(capsys, path, *NETWORK, *options)
     assert "Values that no training row has: 'job' in 3 rows" in said
     assert record["people"][0]["values"]["job"] == "pilot"
     again(capsys, record, tmp_path)
-    code, _, err = run(capsys, path, *NETWORK, *options, "--unknown", "refuse", "--quiet")
+    code, _, err = run(capsys, path, *NETWORK, *options, "--set", "unknown=refuse", "--quiet")
     assert code == 2
     assert "holds 'pilot', which no training row has" in err
 
@@ -279,11 +279,11 @@ def test_a_category_that_no_training_row_has(capsys, tmp_path, encoding):
 def test_rare_categories_are_grouped(capsys, tmp_path):
     table = applicants().assign(town=lambda t: "t" + (t.index % 11).astype(str))
     path = saved(table, tmp_path / "t.csv")
-    record, said = audited(capsys, path, *LOGISTIC, "--max-categories", 4, "--budget", "8", "--psi", "everything")
+    record, said = audited(capsys, path, *LOGISTIC, "--set", "max-categories=4", "--budget", "8", "--psi", "everything")
     assert "'town' has 11 different values: the 3 most frequent are kept" in said
     assert record["run"]["learner"]["encoder"]["params"]["max_categories"] == 4
     again(capsys, record, tmp_path)
-    code, _, err = run(capsys, path, *LOGISTIC, "--max-categories", 1, "--quiet")
+    code, _, err = run(capsys, path, *LOGISTIC, "--set", "max-categories=1", "--quiet")
     assert code == 2
     assert "max_categories=1 must be" in err
 
@@ -453,7 +453,7 @@ def test_test_and_validation_files(parts):
 
 @pytest.mark.parametrize("model", [LOGISTIC, NETWORK])
 def test_an_audit_of_people_in_a_file_of_their_own_replays(capsys, parts, model):
-    files = ["--test", parts / "test.csv", *(["--validation", parts / "val.csv"] if model is NETWORK else [])]
+    files = ["--test", parts / "test.csv", *(["--set", f"validation={parts}/val.csv"] if model is NETWORK else [])]
     options = [*model, *files, "--budget", "8", "--cases", "0:6", "--psi", "everything"]
     record, said = audited(capsys, parts / "train.csv", *options)
     assert "120 training rows" in said
@@ -535,7 +535,7 @@ def test_an_identifier_must_be_one(tmp_path):
 
 def test_kept_columns_are_shown_and_not_learned_from(capsys, tmp_path):
     path = saved(applicants().assign(status="new"), tmp_path / "t.csv")
-    columns = ("--label", "granted", "--sensitive", "sex", "--keep", "ref,status")
+    columns = ("--label", "granted", "--sensitive", "sex", "--set", "keep=ref,status")
     record, _ = audited(capsys, path, *LOGISTIC, "--budget", "8", "--psi", "everything", columns=columns)
     assert set(record["people"][0]["values"]) == {"income", "job", "sex"}
     again(capsys, record, tmp_path)

@@ -50,7 +50,7 @@ def test_one_number_that_hides_the_others_is_refused_with_its_row(tmp_path, valu
     table = people()
     table["x"] = table["x"].astype(object)
     table.loc[7, "x"] = value
-    ending = audit(saved(tmp_path, table), "--split-seed", 0)
+    ending = audit(saved(tmp_path, table), "--set", "split-seed=0")
     assert ending.code == 2
     assert "row 7" in ending.err
     assert "'x'" in ending.err

@@ -60,7 +60,7 @@ def genuine(folder) -> dict[str, Any]:
 @pytest.fixture(scope="module")
 def network(folder) -> dict[str, Any]:
     """A tiny network's: members, fresh seeds, side effects."""
-    options = ("--hidden", "3", "--epochs", "4", "--members", "2", "--fresh-seeds", "4", "--budget", "6")
+    options = ("--set", "hidden=3", "--set", "epochs=4", "--members", "2", "--fresh-seeds", "4", "--budget", "6")
     record = audited(folder, "mlp", *options, "--cases", "0:6", "--engine", "joblib")
     assert any("fresh" in p and "collateral" in p for p in record["people"])
     return record

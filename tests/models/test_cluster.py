@@ -275,7 +275,7 @@ def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_
             with pytest.raises(EngineError, match=rf"process \d+, has numpy 1.99.0 where .* {np.__version__}"):
                 far.bind(single, table, PEOPLE)(trainings)
         wait_until(lambda: len(far.client.nthreads()) == 1)
-        with pytest.raises(EngineError, match=r"scheduler at .* is gone.*--ledger"):
+        with pytest.raises(EngineError, match=r"scheduler at .* is gone.*same ledger"):
             audit.explain_all(PEOPLE, progress=When(20, scheduler.kill))
     done = sqlite3.connect(ledger).execute(f"SELECT count(*) FROM {ledgers.TABLE}").fetchone()[0]
     assert done >= 16

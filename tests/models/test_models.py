@@ -907,7 +907,7 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
     import json
 
     from butfor.cli import main
-    from butfor.cli.commands import audit as command
+    from butfor.cli.audit import audit as command
 
     defaults = {p.name: p.default for p in inspect.signature(butfor.LabelAudit).parameters.values()}
     options = {p.name: p.default for p in command.params}
@@ -927,8 +927,8 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, caps
             "--cases",
             "0",
             "--json",
-            "--max-retrainings",
-            "16",
+            "--set",
+            "max-retrainings=16",
         ]
     )
     run = json.loads(capsys.readouterr().out)["run"]

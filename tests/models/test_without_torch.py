@@ -15,7 +15,7 @@ sys.meta_path.insert(0, Missing())
 import tempfile, warnings
 import butfor
 from butfor.cli import main
-asked = ["audit", "salary", "--cases", "0:3", "--strategy", "exhaustive", "--budget", "1", "--quiet"]
+asked = ["audit", "salary", "--cases", "0:3", "--set", "strategy=exhaustive", "--budget", "1", "--quiet"]
 assert main([*asked, "--model", "logistic"]) == 0
 assert main(asked) == 2
 assert main(["standard", "student", "--draws", "0", "--n-jobs", "1", "--quiet"]) == 0

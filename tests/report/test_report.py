@@ -823,7 +823,7 @@ def loans(tmp_path_factory):
     return folder / "loans.csv", frame
 
 
-AUDIT = ["--label", "approved", "--sensitive", "sex", "--id", "number", "--keep", "note", "--model", "logistic"]
+AUDIT = ["--label", "approved", "--sensitive", "sex", "--id", "number", "--set", "keep=note", "--model", "logistic"]
 
 
 def texts_in(folder):

@@ -162,7 +162,7 @@ def test_the_same_in_python_without_files():
 
 
 def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, capsys):
-    small = ("--members", "2", "--fresh-seeds", "5", "--epochs", "30", "--budget", "3", "--cases", "0:4")
+    small = ("--members", "2", "--fresh-seeds", "5", "--set", "epochs=30", "--budget", "3", "--cases", "0:4")
     record = audited(tmp_path / "audit", "german", *small)
     assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 40, "--anyway")[0] == 0
     filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 40))

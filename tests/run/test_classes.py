@@ -401,7 +401,7 @@ def test_what_cannot_be_is_said():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        (["--towards", "best"], "--towards: there is no label 'best'"),
+        (["--set", "towards=best"], "--towards: there is no label 'best'"),
         (["--adverse", "fail,bad"], "--adverse: there is no label 'bad'"),
     ],
 )

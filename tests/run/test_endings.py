@@ -27,7 +27,7 @@ from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
 from butfor.standard.draws import Work
 from butfor.standard.model import TwoModels
-from butfor.stopping import STOPPING, StopFlag, listen, postponed
+from butfor.stopping import STOPPING, StopFlag, listen
 from butfor.train import Trainer
 from conftest import fitted, press
 
@@ -98,7 +98,7 @@ def test_what_swallows_exceptions_hears_ctrl_c_at_the_end(capsys):
     done = []
 
     def compile_code() -> None:
-        with postponed():
+        with listen(postpone=True):
             press()
             done.append(1)
 
@@ -107,7 +107,7 @@ def test_what_swallows_exceptions_hears_ctrl_c_at_the_end(capsys):
     assert done
     assert capsys.readouterr().err == ""
     with listen() as flag:
-        with postponed():
+        with listen(postpone=True):
             press()
         assert flag.interrupted
 
@@ -173,7 +173,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
 def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkeypatch, owner, method, ranked):
     monkeypatch.setattr(owner, method, endless)
     command = ["audit", "german", "--model", "logistic", "--adverse", "bad credit", "--cases", "0:4", "--quiet"]
-    assert main([*command, "--n-jobs", "1", "--out", str(tmp_path / "out")]) == 130
+    assert main([*command, "--set", "n-jobs=1", "--out", str(tmp_path / "out")]) == 130
     assert "Stopped." not in capsys.readouterr().err
     written = {path.name for path in (tmp_path / "out").iterdir()}
     assert written >= {"audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html"}

@@ -6,7 +6,7 @@ import pytest
 
 import butfor
 from butfor.cli import main
-from butfor.cli.parse import seconds_in
+from butfor.cli.options import seconds_in
 from butfor.errors import SettingError, Stopped
 from butfor.progress import Progress
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
@@ -102,7 +102,7 @@ def test_times_are_read_in_their_unit(given, seconds):
     assert seconds_in(given) == seconds
 
 
-@pytest.mark.parametrize("given", ["0", "-3", "ten", "5 d", "nan", "1e9", ""])
+@pytest.mark.parametrize("given", ["0", "-3", "ten", "5 d", "nan", ""])
 def test_times_that_are_none(capsys, given):
     assert main(["audit", "salary", "--max-seconds", given, "--quiet"]) == 2
     assert "--max-seconds" in capsys.readouterr().err

@@ -5,93 +5,95 @@ Results go to stdout, everything else to stderr. Bad input is one sentence and e
 
 from __future__ import annotations
 
-import atexit
-import os
-import sys
+import re
 from collections.abc import Sequence
-from contextlib import suppress
-from typing import NoReturn
 
 import click
+import cloup
 
-from butfor.cli.assemble import spelled
-from butfor.cli.commands import cli
+from butfor import __version__
+from butfor.cli.audit import audit
+from butfor.cli.options import SETTINGS, dashed
+from butfor.cli.review import gate, replay, review
+from butfor.cli.tables import check_table, datasets, standard
 from butfor.errors import FULL, ButforError, OutputError, SettingError, Stopped
-from butfor.signals import stopped, told_to_end
+from butfor.stopping import stopped, told_to_end
 from butfor.terminal import one_line, prepare, say
 
 NO_ROOM, BAD_INPUT = 3, 2
+NO_MEMORY = "not enough memory|out of memory|alloc_cpu"
+"""Torch's words for it."""
+SMALLER = (
+    "Not enough memory for this table and model: drop columns (--drop), group categories (--set max-categories=20), or "
+    "use a smaller network (--set hidden=16) or fewer processes (--set n-jobs=1)."
+)
+OPTIONS = {"reference": "reference", "cluster": "cluster", "sample_weight": "weight", "max_epochs": "epochs"}
+OPTIONS |= {name: name for name in (*(str(option.name) for option in (*audit.params, *standard.params)), *SETTINGS)}
+"""How options and settings are called, by the names of Python's parameters."""
+
+
+@cloup.group(
+    context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100, "show_default": True},
+)
+@cloup.version_option(__version__, package_name="butfor")
+def cli() -> None:
+    """Which few training labels does a decision hinge on? Are a group's labels held to another standard?"""
+
+
+for each in (audit, check_table, datasets, gate, replay, review, standard):
+    cli.add_command(each)
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is broken, a review shows nothing), 2 (bad
     input), 3 (no space or memory left), 4 (the data cannot tell whether a limit is kept), 130 (interrupted)."""
     prepare()
+    code = BAD_INPUT
     try:
-        _refuse_nul(arguments or ())
-        return cli.main(args=list(arguments) if arguments is not None else None, standalone_mode=False) or 0
+        for argument in arguments or ():
+            if "\0" in argument:  # no file and no column can be called so
+                raise SettingError(f"The argument '{argument}' holds a NUL byte; leave it out.")
+        return cli.main(args=None if arguments is None else list(arguments), standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort, Stopped):
         return stopped()
-    except OutputError as error:
-        return _fail(str(error), NO_ROOM if error.full else BAD_INPUT)
-    except ButforError as error:
-        return _fail(spelled(str(error)))
-    except click.UsageError as error:
-        if error.ctx and error.message == error.ctx.get_help():  # nothing was asked for
-            say(error.message)
-            return BAD_INPUT
-        where = f" See '{error.ctx.command_path} --help'." if error.ctx else ""
-        return _fail(f"{error.format_message()}{where}")
-    except click.ClickException as error:
-        return _fail(error.format_message())
-    except OSError as error:
-        full = error.errno in FULL
-        return _fail(f"{error.filename or 'The output'}: {error.strerror or error}.", NO_ROOM if full else BAD_INPUT)
-    except (MemoryError, RuntimeError) as error:
-        if not _out_of_memory(error):
+    except Exception as error:
+        if told_to_end():  # the error may be what became of Ctrl-C
+            return stopped()
+        if isinstance(error, OutputError):
+            message, code = str(error), NO_ROOM if error.full else BAD_INPUT
+        elif isinstance(error, ButforError):
+            message = spelled(str(error))
+        elif isinstance(error, click.ClickException):
+            if isinstance(error, click.UsageError) and error.ctx and error.message == error.ctx.get_help():
+                say(error.message)  # nothing was asked for
+                return BAD_INPUT
+            message = error.format_message()
+            if isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-").replace("-", "_") in SETTINGS:
+                message = f"'{error.option_name}' is a setting: --set {error.option_name.lstrip('-')}=VALUE."
+            elif isinstance(error, click.UsageError) and error.ctx:
+                message += f" See '{error.ctx.command_path} --help'."
+        elif isinstance(error, OSError):
+            message = f"{error.filename or 'The output'}: {error.strerror or error}."
+            code = NO_ROOM if error.errno in FULL else BAD_INPUT
+        elif isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error).lower()):
+            message, code = SMALLER, NO_ROOM
+        else:
             raise
-        return _fail(
-            "Not enough memory for this table and model: drop columns (--drop), group categories (--max-categories), "
-            "or use a smaller network (--hidden) or fewer --n-jobs.",
-            NO_ROOM,
-        )
-
-
-def run() -> NoReturn:
-    """The command itself: `main`, and then the end of the process without taking every object apart, which takes up to
-    a second."""
-    code = main()
-    end_processes()
-    atexit._run_exitfuncs()
-    for stream in (sys.stdout, sys.stderr):
-        with suppress(OSError, ValueError, AttributeError):  # closed, or not there at all; an answer was flushed before
-            stream.flush()
-    os._exit(code)
-
-
-def end_processes() -> None:
-    """End the processes that trainings were spread over; left to themselves they take more than a second to go."""
-    used = sys.modules.get("joblib.externals.loky.reusable_executor")
-    executor = getattr(used, "_executor", None)
-    if executor is not None:
-        executor.shutdown(wait=True, kill_workers=True)
-
-
-def _fail(message: str, code: int = BAD_INPUT) -> int:
-    if told_to_end():  # the error may be what became of Ctrl-C
-        return stopped()
     say(f"Error: {one_line(message)}", err=True)
     return code
 
 
-def _refuse_nul(arguments: Sequence[str]) -> None:
-    """No file and no column can be called so; from Python, an argument can."""
-    for argument in arguments:
-        if "\0" in argument:
-            raise SettingError(f"The argument '{argument}' holds a NUL byte; leave it out.")
+def spelled(message: str) -> str:
+    """An error of the library, with the parameter it names as its option is spelled: at the start of the message, or
+    with a value ("threshold='top 20%'")."""
 
+    def option(found: re.Match[str]) -> str:
+        with_value, alone, pair = found.groups()
+        name = OPTIONS[with_value or alone]
+        pair = re.sub(r"\{'(.*)': '(.*)'\}", r"\1=\2", pair or "")
+        if name in SETTINGS:
+            return f"--set {dashed(name)}{'=' if with_value else ''}{pair}"
+        return f"--{dashed(name)}{' ' if with_value else ''}{pair}"
 
-def _out_of_memory(error: Exception) -> bool:
-    """Python's own word for it, or torch's."""
-    words = ("not enough memory", "out of memory", "alloc_cpu")
-    return isinstance(error, MemoryError) or any(word in str(error).lower() for word in words)
+    names = "|".join(OPTIONS)
+    return re.sub(rf"(?:(?<!--set )(?<![\w'`.-])({names})=|^(?:--)?({names})\b)(\{{.*?\}})?", option, message)

@@ -1,10 +1,11 @@
-"""The options of the commands. Those that few people need are left out of the help text; docs/data.md lists them. All
-of them can stand in a file for `--config`, by their names, in TOML, with paths as seen from that file:
+"""The options of the commands, and the settings that few people need: `--set NAME=VALUE`, or a line of a TOML file for
+`--config`, which takes options and settings by their names, with paths as seen from that file:
 
 table = "loans.csv"
 label = "approved"
 drop = ["name", "phone"]
 budget = "1%"
+epochs = 20
 """
 
 from __future__ import annotations
@@ -12,71 +13,62 @@ from __future__ import annotations
 import json
 import os
 import tomllib
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import click
-from cloup import Command, argument, option, option_group
+from cloup import argument, option, option_group
 
 from butfor.errors import SettingError, nearest
 
-FIRST = "0:200"
-"""People audited where nobody says which: as many as the published evaluation has."""
-
-SETTINGS = "audit.toml"
-PATHS = ("table", "test", "validation", "names")
-"""Settings that are files, seen from the folder of the settings file."""
-Decorator = Callable[[Any], Any]
+T = TypeVar("T")
 ROWS, FOLDER = click.Path(), click.Path(path_type=Path, file_okay=False)
+SEED = click.IntRange(0, 2**32 - 1)
+UNITS = {"s": 1, "m": 60, "h": 3600}
 
 
-class AuditCommand(Command):
-    """Names the choices in the help text, from the lists that define them."""
+# --- settings --------------------------------------------------------------------------------------------
 
-    def format_help(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        from butfor.models.engines import NAMES as ENGINES
-        from butfor.models.named import NAMES as MODELS
-        from butfor.rules import PHI, PSI
-
-        choices: dict[str, Iterable[str]] = {
-            "models": MODELS,
-            "engines": ENGINES,
-            "phi": PHI,
-            "psi": PSI,
-        }
-        for parameter in self.params:
-            if isinstance(parameter, click.Option) and parameter.help:
-                parameter.help = parameter.help.format(**{k: ", ".join(names) for k, names in choices.items()})
-        super().format_help(ctx, formatter)
-
-
-def names(flag: str, **how: Any) -> Decorator:
-    """An option that takes names, separated by commas, and may be repeated."""
-
-    def join(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
-        if param.name == "sensitive" and not all(text.strip(", ") for text in given):
-            raise click.BadParameter("name a column of the table.", ctx, param)
-        return ",".join(given) if given else None
-
-    return option(flag, multiple=True, callback=join, **how)
+SETTINGS = {
+    name: click.Option([f"--{name}"], type=kind, default=default)
+    for name, kind, default in (
+        ("towards", str, None),
+        ("ledger", ROWS, None),
+        ("keep", str, None),
+        ("validation", ROWS, None),
+        ("split_seed", SEED, None),
+        ("strict", bool, False),
+        ("n_jobs", int, None),
+        ("unknown", click.Choice(["own", "refuse"]), "own"),
+        ("max_categories", int, None),
+        ("encoding", click.Choice(["onehot", "embed", "ordinal"]), None),
+        ("hidden", str, None),
+        ("batch_size", str, None),
+        ("epochs", int, None),
+        ("rank", str, None),
+        ("strategy", str, None),
+        ("max_retrainings", int, None),
+    )
+}
+"""Of an audit; docs/data.md says what they mean."""
 
 
-def setting(*flags: str, **how: Any) -> Decorator:
-    """An option that the help text leaves out; docs/data.md lists it."""
-    return option(*flags, hidden=True, **how)
+def dashed(name: str) -> str:
+    return name.replace("_", "-")
 
 
-def together(*decorators: Decorator) -> Decorator:
-    def decorate(command: Any) -> Any:
-        for decorator in reversed(decorators):
-            command = decorator(command)
-        return command
-
-    return decorate
-
-
-# --- settings files --------------------------------------------------------------------------------------
+def read_settings(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
+    """All settings: those of --set, before those of --config, before their defaults."""
+    settings = {name: each.default for name, each in SETTINGS.items()} | ctx.meta.get("settings", {})
+    for text in given:
+        name, equals, value = text.partition("=")
+        name = name.strip().replace("-", "_")
+        if not equals or name not in SETTINGS:
+            meant = nearest(dashed(name), map(dashed, SETTINGS))
+            raise SettingError(f"--set {text}: give a setting and its value, such as epochs=20. {meant}")
+        settings[name] = _value(SETTINGS[name], value.strip(), f"--set {text}", ctx)
+    return settings
 
 
 def read_config(ctx: click.Context, param: click.Parameter, file: str | None) -> None:
@@ -84,219 +76,235 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     audit knows."""
     if file is None:
         return
-    root = ctx.find_root().command
-    audit = root.commands["audit"] if isinstance(root, click.Group) else ctx.command
-    options = [option for option in (*audit.params, *ctx.command.params) if option.name != param.name]
-    known = {_spelled(str(option.name)): option for option in options}
-    given: dict[str, Any] = {}
-    for name, value in _parsed(file).items():
-        if _spelled(name) not in known:
-            meant = nearest(_spelled(name), sorted(known), most=60)
-            raise SettingError(f"'{file}': there is no option '{name}'. {meant}")
-        option = known[_spelled(name)]
-        if option.name in given:
-            raise SettingError(f"'{file}': the option '{_spelled(name)}' occurs twice; leave one out.")
-        text = _value(option, value, f"'{file}': {name}", ctx)
-        is_path = isinstance(option.type, click.Path) and not _is_table_name(text)
-        given[str(option.name)] = os.path.normpath(Path(file).parent / text) if is_path else text
-    ctx.default_map = dict(ctx.default_map or {}) | given
-
-
-def config_text(settings: dict[str, Any], folder: Path, version: str) -> str:
-    """The settings as a file in that folder, for `read_config`."""
-    paths = {
-        name: os.path.relpath(settings[name], folder)
-        for name in PATHS
-        if name in settings and not _is_table_name(settings[name])
-    }
-    lines = [f"{name} = {_toml(value)}" for name, value in (settings | paths).items()]
-    return "\n".join([f"# Repeats this audit (butfor {version}): butfor audit --config {SETTINGS}", *lines, ""])
-
-
-def _is_table_name(text: str) -> bool:
-    """Whether a table is no file: an embedded data set, or standard input."""
-    from butfor.data import DATASETS
-
-    return text in (*DATASETS, "-")
-
-
-def _parsed(file: str) -> dict[str, Any]:
     try:
-        return tomllib.loads(Path(file).read_text(encoding="utf-8"))
+        lines = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
         raise SettingError(f"--config '{file}' cannot be read ({error.strerror}); name a TOML file.") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise SettingError(
             f"--config '{file}' is not a TOML file ({error}); write lines such as label = \"x\"."
         ) from error
+    group = ctx.find_root().command
+    audit = group.commands["audit"] if isinstance(group, click.Group) else ctx.command
+    options = {str(each.name): each for each in (*audit.params, *ctx.command.params)} | SETTINGS
+    for own in ("config", "settings"):
+        options.pop(own, None)
+    given: dict[str, Any] = {}
+    for written, value in lines.items():
+        name, where = written.replace("-", "_"), f"'{file}': {written}"
+        if name not in options:
+            meant = nearest(dashed(written), sorted(map(dashed, options)), most=60)
+            raise SettingError(f"'{file}': there is no option '{written}'. {meant}")
+        if name in given:
+            raise SettingError(f"'{file}': the option '{dashed(written)}' occurs twice; leave one out.")
+        text = _value(options[name], value, f"{where} = {_toml(value)}", ctx)
+        is_path = isinstance(options[name].type, click.Path) and not is_table_name(text)
+        given[name] = os.path.normpath(Path(file).parent / text) if is_path else text
+    ctx.meta["settings"] = {name: value for name, value in given.items() if name in SETTINGS}
+    ctx.default_map = dict(ctx.default_map or {}) | given
 
 
-def _spelled(name: str) -> str:
-    return name.replace("_", "-")
+def is_table_name(text: str) -> bool:
+    """Whether a table is no file: an embedded data set, or standard input."""
+    from butfor import DATASETS
+
+    return text in (*DATASETS, "-")
 
 
 def _value(option: click.Parameter, value: Any, where: str, ctx: click.Context) -> Any:
-    """A file's value as the option takes it from the command line; lists of names have commas there."""
+    """A value as the option takes it from the command line, where lists of names have commas."""
+    several = value if isinstance(value, list) else [value]
     if isinstance(value, dict):
         raise SettingError(f"{where} is a section; write options at the top, one a line.")
-    several = value if isinstance(value, list) else [value]
-    if isinstance(option, click.Option) and option.is_flag:
-        if not isinstance(value, bool):
-            raise SettingError(f"{where} = {_toml(value)}: give true or false.")
-        return value
-    if any(isinstance(one, bool) for one in several):
-        raise SettingError(f"{where} = {_toml(value)}: this is not true or false.")
-    text = [str(one) for one in several] if option.multiple else ",".join(map(str, several))
-    if any("\0" in one for one in text):
+    if any("\0" in str(one) for one in several):
         raise SettingError(f"{where} holds a NUL byte; leave it out.")
+    if getattr(option, "is_flag", False):
+        if not isinstance(value, bool):
+            raise SettingError(f"{where}: give true or false.")
+        return value
+    if any(isinstance(one, bool) for one in several) and option.type is not click.BOOL:
+        raise SettingError(f"{where}: this is not true or false.")
+    text = [str(one) for one in several] if option.multiple else ",".join(map(str, several))
     try:
-        option.type_cast_value(ctx, text)
+        taken = option.type_cast_value(ctx, text)
     except click.BadParameter as error:
-        raise SettingError(f"{where} = {_toml(value)}: {error.message}") from error
-    return text
+        raise SettingError(f"{where}: {error.message}") from error
+    return taken if option.name in SETTINGS else text
+
+
+def config_text(settings: dict[str, Any], folder: Path, version: str) -> str:
+    """Options and settings as a file in that folder, for `read_config`."""
+    lines = []
+    for name, value in settings.items():
+        if name in ("table", "test", "validation", "names") and not is_table_name(value):
+            value = os.path.relpath(value, folder)
+        lines.append(f"{name} = {_toml(value)}")
+    return "\n".join([f"# Repeats this audit (butfor {version}): butfor audit --config audit.toml", *lines, ""])
 
 
 def _toml(value: Any) -> str:
     return json.dumps(value, ensure_ascii=False, default=str)
 
 
+# --- texts of options as values --------------------------------------------------------------------------
+
+
+def read(option: str, text: str, value: Callable[[str], T], how: str) -> T:
+    """The value of a text, or an error that says how to write it."""
+    try:
+        return value(text)
+    except ValueError:
+        raise SettingError(f"{option} '{text}': give {how}.") from None
+
+
+def names_in(text: str | None) -> list[str]:
+    """Names separated by commas."""
+    return [name.strip() for name in (text or "").split(",") if name.strip()]
+
+
+def references_in(text: str | None, attributes: Sequence[str]) -> dict[str, str] | list[str] | None:
+    """Groups such as white, or attributes with their groups: race=white,sex=m."""
+    named = names_in(text)
+    pairs = [name.partition("=") for name in named]
+    if not named or any(not equals or attribute.strip() not in attributes for attribute, equals, _ in pairs):
+        return named or None
+    groups = {attribute.strip(): group.strip() for attribute, _, group in pairs}
+    if len(groups) < len(pairs):
+        raise SettingError(f"--reference {text}: give one group per attribute.")
+    return groups
+
+
+def bands_in(given: Sequence[str]) -> Any:
+    """Cut points from texts such as 25,60 and age=25,60."""
+    bands: dict[str, list[float]] = {}
+    for text in given:
+        name, _, cuts = text.rpartition("=")
+        bands[name] = read("--bands", cuts, lambda cuts: list(map(float, cuts.split(","))), "cut points: age=25,60")
+    if len(bands) > 1 and "" in bands:
+        raise SettingError("--bands: with cut points of several columns each needs its name, such as age=25,60.")
+    return bands.get("", bands or None)
+
+
+def cases_in(text: str, people: int) -> list[int]:
+    """Positions from 148, 3,8 or 0:200; a range may reach past the end."""
+
+    def positions(text: str) -> list[int]:
+        chosen: list[int] = []
+        for part in text.split(","):
+            start, colon, stop = part.partition(":")
+            if not colon:
+                chosen.append(int(part))
+                continue
+            first, last = int(start or 0), int(stop) if stop.strip() else people
+            if not 0 <= first < min(last, people):
+                raise ValueError("an empty range")
+            chosen += range(first, min(last, people))
+        return list(dict.fromkeys(chosen))
+
+    return read("--cases", text, positions, f"positions (3,8) or a range (0:200) of the people 0 to {people - 1}")
+
+
+def budget_in(text: str) -> float:
+    """A share such as 0.1% or 0.001, or a count such as 3."""
+
+    def labels(text: str) -> float:
+        number = float(text.removesuffix("%"))
+        if text.endswith("%"):
+            if not 0 < number < 100:
+                raise ValueError("not a share of labels")
+            return number / 100
+        return int(number) if number >= 1 and number == int(min(number, 1e18)) else number
+
+    return read("--budget", text.strip(), labels, "a count such as 3, or a share above 0 % and below 100 %")
+
+
+def seconds_in(text: str) -> float:
+    """A time such as 90s, 10m or 2h."""
+    number, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "s")
+    return read("--max-seconds", number, float, "a time such as 90s, 10m or 2h") * UNITS[unit]
+
+
+def layers_in(text: str) -> tuple[int, ...]:
+    """Widths such as 32,32, or none."""
+    if text.strip() == "none":
+        return ()
+    return tuple(read("--set hidden", text, lambda text: list(map(int, text.split(","))), "widths (32,32) or none"))
+
+
 # --- options ---------------------------------------------------------------------------------------------
 
 
-class Seed(click.IntRange):
-    """Its range is said where it is left, not in every help text."""
+def several(flag: str, help: str) -> Callable[[Any], Any]:
+    """An option that takes names, separated by commas, and may be repeated."""
 
-    name = "integer"
+    def join(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+        if param.name == "sensitive" and not all(text.strip(", ") for text in given):
+            raise click.BadParameter("name a column of the table.", ctx, param)
+        return ",".join(given) if given else None
 
-    def _describe_range(self) -> str:
-        return ""
+    return option(flag, multiple=True, callback=join, help=help)
 
 
-SEED = Seed(0, 2**32 - 1)
 TABLE_NAME = argument("table", type=ROWS)
+MISSING = click.Choice(["own", "refuse", "drop"])
+BANDS = "Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds of more than 10 values."
 COLUMNS = (
     option("--label", help='The label column; of a number two labels: "score>=70".'),
-    names("--sensitive", help="The protected attribute: a column, or several (a,b)."),
-    names("--drop", help="Columns not to learn from (a,b). A dropped protected attribute still forms groups."),
+    several("--sensitive", "The protected attribute: a column, or several (a,b)."),
+    several("--drop", "Columns not to learn from (a,b). A dropped protected attribute still forms groups."),
     option("--id", help="The column that names the rows; it is not learned from."),
     option("--cluster", help="The column that joins rows about one person; it is not learned from."),
     option("--weight", help="The column with each row's weight; it is not learned from."),
-    option(
-        "--missing",
-        type=click.Choice(["own", "refuse", "drop"]),
-        default="own",
-        show_default=True,
-        help="Missing values: a value of their own, refused, or their rows dropped.",
-    ),
-    option(
-        "--bands",
-        multiple=True,
-        help="Cut points of a numeric protected attribute: 25,60 or age=25,60. Default: thirds of more than 10 values.",
-    ),
+    option("--missing", type=MISSING, default="own", help="Missing values: a value of their own, refused, or dropped."),
+    option("--bands", multiple=True, help=BANDS),
 )
 TEST = option("--test", type=ROWS, help="The people to audit. Default: the table is split 60/20/20.")
+TABLE = option_group("Table", *COLUMNS, TEST)
 ADVERSE = option("--adverse", help="The label that people do not want, or several (a,b).")
-REFERENCE = names("--reference", help="The group to compare with: white, or race=white,sex=m. Default: all others.")
-TABLE = together(
-    option_group("Table", *COLUMNS, TEST),
-    names("--keep", hidden=True),
-    setting("--validation", type=ROWS),
-    setting("--split-seed", type=SEED),
+REFERENCE = several("--reference", "The group to compare with: white, or race=white,sex=m. Default: all others.")
+MODELS = (
+    "mlp, logistic, ridge, linear, kernel-ridge, knn, forest, boosting, steady, lightgbm, xgboost; or yours, "
+    "package.module:name. Default: mlp; for your own file without PyTorch, boosting."
 )
-MODEL = together(
-    option_group(
-        "Model",
-        option(
-            "--model",
-            help="{models}; or yours, package.module:name. Default: mlp; for your own file without PyTorch, boosting.",
-        ),
-        option(
-            "--members",
-            type=int,
-            help="Models under different seeds whose mean decides. Default: 16; fewer if training is slow.",
-        ),
-        option(
-            "--engine",
-            default="auto",
-            show_default=True,
-            help="{engines}; a device (cuda); processes here (local:4); a Dask cluster (tcp://scheduler:8786).",
-        ),
-        option("--random-state", type=int, default=0, show_default=True, help="Seed of model and search."),
-    ),
-    setting("--n-jobs", type=int),
-    setting("--unknown", type=click.Choice(["own", "refuse"]), default="own"),
-    setting("--max-categories", type=int),
-    setting("--hidden"),
-    setting("--batch-size"),
-    setting("--epochs", type=int),
-    setting("--encoding", type=click.Choice(["onehot", "embed", "ordinal"])),
+ENGINES = (
+    "auto, fused, stacked, linear, boosting, joblib; a device (cuda); processes here (local:4); a Dask cluster "
+    "(tcp://scheduler:8786)."
 )
-QUESTION = together(
-    option_group(
-        "Question",
-        option(
-            "--cases",
-            default=FIRST,
-            show_default=True,
-            help="Whom to audit, by position among the test rows: 148, 3,8 or 0:200.",
-        ),
-        option(
-            "--budget",
-            help="Labels to flip at most: a share (0.1%) or a count (3). Default: 1%; with --members 1, 0.1%.",
-        ),
-        option(
-            "--adverse",
-            help="The label that people do not want, or several (a,b): compares standards, audits people who get it.",
-        ),
-        REFERENCE,
-        option(
-            "--threshold",
-            default="0.5",
-            show_default=True,
-            help="The probability at which people are accepted, or 'top 20%' to accept the best fifth.",
-        ),
-        option(
-            "--phi",
-            help="Who is audited: {phi}. Default: stable_under_switch; with --adverse also predicted.",
-        ),
-        option("--psi", default="published", show_default=True, help="Which labels may be flipped: {psi}."),
-        option(
-            "--fresh-seeds",
-            type=int,
-            default=59,
-            show_default=True,
-            help="Further seeds under which finds are tested.",
-        ),
-        option("--max-seconds", metavar="TIME", help="Stop after 90s, 10m or 2h and keep what is done."),
-    ),
-    setting("--towards"),
-    setting("--rank"),
-    setting("--strategy"),
-    setting("--max-retrainings", type=int),
+MODEL = option_group(
+    "Model",
+    option("--model", help=MODELS),
+    option("--members", type=int, help="Models whose mean decides. Default: 16; fewer if training is slow."),
+    option("--engine", default="auto", help=ENGINES),
+    option("--random-state", type=int, default=0, help="Seed of model and search."),
 )
-CONFIG = option(
-    "--config",
-    type=click.Path(dir_okay=False),
-    is_eager=True,
-    expose_value=False,
-    callback=read_config,
-    help="Options from a TOML file, such as the audit.toml of butfor audit; the command line wins.",
+PHI = (
+    "Who is audited: stable_under_switch, in_group, predicted, everyone. Default: stable_under_switch; with --adverse "
+    "also predicted."
 )
+PSI = (
+    "Which labels may be flipped: published, same_group, labelled_as_predicted, correctly_predicted, doubted, "
+    "everything."
+)
+QUESTION = option_group(
+    "Question",
+    option("--cases", default="0:200", help="Whom to audit, by position among the test rows: 148, 3,8 or 0:200."),
+    option("--budget", help="Labels to flip at most: 0.1% or 3. Default: 1%; with --members 1, 0.1%."),
+    ADVERSE,
+    REFERENCE,
+    option("--threshold", default="0.5", help="The probability at which people are accepted, or 'top 20%'."),
+    option("--phi", help=PHI),
+    option("--psi", default="published", help=PSI),
+    option("--fresh-seeds", type=int, default=59, help="Further seeds under which finds are tested."),
+    option("--max-seconds", metavar="TIME", help="Stop after 90s, 10m or 2h and keep what is done."),
+)
+SETTING = "A setting of docs/data.md, such as epochs=20. Repeat for each."
+SET = option("--set", "settings", metavar="NAME=VALUE", multiple=True, callback=read_settings, help=SETTING)
+FILE = "Options from a TOML file, such as the audit.toml of butfor audit; the command line wins."
+CONFIG = option("--config", type=ROWS, is_eager=True, expose_value=False, callback=read_config, help=FILE)
 NAMES = option("--names", type=ROWS, help="Your words for groups, labels and columns: a TOML file.")
 OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in that folder.")
 JSON = option("--json", is_flag=True, help="Print JSON only.")
 QUIET = option("--quiet", is_flag=True, help="No notes, no progress.")
-OUTPUT = together(
-    option_group(
-        "Output",
-        option("--out", type=FOLDER, help="Folder for the page, the record and tables."),
-        OVERWRITE,
-        NAMES,
-        CONFIG,
-        JSON,
-        QUIET,
-        option("--public", is_flag=True, help="Only rounded numbers per group, nothing about any person."),
-    ),
-    setting("--ledger", type=ROWS),
-    setting("--strict", is_flag=True),
-)
+OUT = option("--out", type=FOLDER, help="Folder for the page, the record and tables.")
+PUBLIC = option("--public", is_flag=True, help="Only rounded numbers per group, nothing about any person.")
+OUTPUT = option_group("Output", OUT, OVERWRITE, NAMES, CONFIG, SET, JSON, QUIET, PUBLIC)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from butfor.errors import plural
 from butfor.terminal import one_line, say, say_wrapped, width_of
@@ -12,9 +12,6 @@ from butfor.terminal import one_line, say, say_wrapped, width_of
 if TYPE_CHECKING:
     import pandas as pd
 
-    from butfor import LabelAudit
-    from butfor.data import Dataset
-    from butfor.report.public import Public
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
     from butfor.standard import Standards
@@ -22,56 +19,6 @@ if TYPE_CHECKING:
 REVIEW_FIRST = 3
 WIDE, NAMES, ROW = 200, 18, 20
 """Characters: of a table without a terminal; of a table's column names, and of each row beside the person."""
-
-
-def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
-    """What is audited, before anything is searched: the table and the model, a line each."""
-    fitted = labels.fitted_
-    about = [labels.learner_.name]
-    if not fitted.seeded:
-        about.append("no seed")
-    elif fitted.members == 1:
-        about.append("one seed")
-    else:
-        about.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
-    about += [] if fitted.log_odds else ["margins, no probabilities"]
-    unused = len(data.X_val) if labels.table_.validation is None else 0
-    about += [f"{plural(unused, 'validation row')} unused"] if unused else []
-    return [
-        f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
-        f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
-        f"Model: {'; '.join(about)}.",
-        *fitted.remarks(data.X_test),
-    ]
-
-
-def write_files(
-    result: Verdict | Population,
-    population: Population,
-    labels: LabelAudit,
-    folder: Path,
-    config: str,
-    kept: pd.DataFrame | None,
-) -> list[str]:
-    """The record, the page, a row per person (with what is kept of the test rows), the keystones, every label with
-    its place in the order of review, and the settings."""
-    from butfor.cli.options import SETTINGS
-    from butfor.files import make_folder, save_table, save_text
-
-    make_folder(folder)
-    result.to_json(folder / "audit.json")
-    people = population.to_frame()
-    if kept is not None:
-        theirs = kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
-        people = people.join(theirs.rename(columns={c: f"{c} (kept)" for c in theirs if c in people}))
-    save_table(folder / "people.csv", people, index=False)
-    save_table(folder / "keystones.csv", population.keystones)
-    ranked = ["labels.csv"] if population.labels else []
-    if ranked:
-        save_table(folder / "labels.csv", labels.labels(population).rename_axis("row"))
-    result.to_html(folder / "report.html")
-    save_text(folder / SETTINGS, config)
-    return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", SETTINGS]
 
 
 def print_verdict(verdict: Verdict) -> None:
@@ -167,28 +114,22 @@ def print_standards(found: Standards) -> None:
         say_wrapped(line)
 
 
-def print_public(view: Public) -> None:
-    """No more than what is written."""
-    say(view.sentence)
-    print_table(view.shown())
-
-
 def print_table(frame: pd.DataFrame) -> None:
     """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is wrapped there."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
 
-    console = Console(highlight=False, width=width_of(sys.stdout) or WIDE)
+    console = Console(highlight=False, color_system=None, width=width_of(sys.stdout) or WIDE)
     table = Table(box=None, padding=(0, 3, 0, 0), pad_edge=False)
-    for place, column in enumerate(frame.columns):
-        texts = [one_line(str(each)) for each in (column, *frame.iloc[:, place])]
-        longest = max(len(word) for text in texts for word in text.split() or [""])
-        share = console.width // max(1, frame.shape[1]) - 3  # broken inside a word only where there is no other way
-        table.add_column(escape(texts[0]), overflow="fold", min_width=min(longest, share))
-    for row in frame.itertuples(index=False):
-        table.add_row(*(escape(one_line(str(cell))) for cell in row))
+    rows: list[Any] = [frame.columns, *frame.itertuples(index=False)]
+    cells = [[escape(one_line(str(cell))) for cell in row] for row in rows]
+    for column in map(list, zip(*cells, strict=True)):
+        longest = max((len(word) for text in column for word in text.split()), default=0)
+        share = console.width // frame.shape[1] - 3  # broken inside a word only where there is no other way
+        table.add_column(column[0], overflow="fold", min_width=min(longest, share))
+    for row in cells[1:]:
+        table.add_row(*row)
     with console.capture() as captured:
         console.print(table)
-    lines = [line.rstrip() for line in captured.get().splitlines()]
-    say("\n".join(line for line in lines if line), styled=True)
+    say("\n".join(line.rstrip() for line in captured.get().splitlines() if line.strip()))

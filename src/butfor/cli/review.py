@@ -2,21 +2,17 @@
 
 from __future__ import annotations
 
-import json as json_module
 from itertools import zip_longest
+from json import dumps
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 from cloup import argument, command, option
 
-from butfor.cli.options import JSON, OVERWRITE, SEED
-from butfor.cli.parse import names_in
+from butfor.cli import options as opt
 from butfor.errors import SettingError, as_recorded
 from butfor.terminal import say, say_wrapped, shown_json
-
-if TYPE_CHECKING:
-    from butfor.result.population import Population
 
 FILE = click.Path(path_type=Path)
 OWN_MODEL = option("--model", help="The model, package.module:name, if FILE names code of yours.")
@@ -25,9 +21,9 @@ OWN_MODEL = option("--model", help="The model, package.module:name, if FILE name
 @command()
 @argument("file", type=FILE)
 @OWN_MODEL
-@option("--data", type=click.Path(), help="Where the table is now, if it was moved.")
-@option("--test", type=click.Path(), help="Where the file of --test is now.")
-@option("--validation", type=click.Path(), help="Where the file of --validation is now.")
+@option("--data", type=opt.ROWS, help="Where the table is now, if it was moved.")
+@option("--test", type=opt.ROWS, help="Where the file of --test is now.")
+@option("--validation", type=opt.ROWS, help="Where the file of the setting validation is now.")
 @option("--fresh-seeds", is_flag=True, help="Also retrain every find under its fresh seeds.")
 def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
     """Retrain the finds of an audit and compare.
@@ -65,11 +61,11 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 @command()
 @argument("file", type=FILE)
 @option("--out", type=FILE, help="Folder for the tasks or, with --answers, for the results.")
-@OVERWRITE
+@opt.OVERWRITE
 @option("--labels", type=int, help="Labels to review, the likeliest to be wrong first. Default: up to 100.")
 @option("--hide", help="Columns not to show, besides the protected ones: a,b.")
 @option("--file-column", help="Column that names each person's original file, if reviewers are to look at it.")
-@option("--random-state", type=SEED, help="Seed of clear cases and order. Default: 0.")
+@option("--random-state", type=opt.SEED, help="Seed of clear cases and order. Default: 0.")
 @option(
     "--answers",
     type=FILE,
@@ -77,13 +73,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's JSON. Repeat for each.",
 )
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
-@option(
-    "--anyway",
-    "--apply-anyway",
-    "anyway",
-    is_flag=True,
-    help="Go on even if a review can hardly show anything, or the answers show nothing.",
-)
+@option("--anyway", is_flag=True, help="Go on even if a review can hardly show anything, or the answers show nothing.")
 @OWN_MODEL
 def review(
     file: Path,
@@ -107,71 +97,41 @@ def review(
     retrains and shows whose decisions change. The third starts another round. Exit code 1, and nothing written, if no
     number of labels is likely to show anything, or the answers show nothing.
     """
+    from butfor.files import results_folder
+    from butfor.models.named import model_named
+    from butfor.progress import ConsoleProgress
+    from butfor.result.labels import worth_a_review
     from butfor.result.population import Population
+    from butfor.review.answers import key_for, read_answers, read_key
+    from butfor.review.close import close_review, write_after
+    from butfor.review.rebuild import load_rows, review_of
+    from butfor.review.write import write_review
 
     audit = Population.from_json(file)
     if key is not None and key.resolve() == file.resolve():
         raise SettingError(f"--key {key} is the record itself; the key is another file.")
     if out is not None and out.resolve() in (path.resolve().parent for path in (file, *answers)):
         raise SettingError(f"--out {out} is the folder of a file that this command reads; name another folder.")
-    if answers:
-        given = [name for name, value in choice.items() if value]
-        if given:
-            raise SettingError(
-                f"--{given[0].replace('_', '-')} says what to review and goes with --out alone, not with --answers."
-            )
-        return _close(audit, answers, key, out, overwrite, anyway, model)
-    if out is None:
-        raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read what came back.")
-    return _write_tasks(audit, out, key, overwrite, anyway, **choice)
 
+    if not answers:
+        if out is None:
+            raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them back.")
+        choice["hide"], choice["seed"] = opt.names_in(choice["hide"]), choice.pop("random_state") or 0
+        with as_recorded("The record's tasks cannot be made"):
+            tasks = review_of(audit, **choice)
+        refused = tasks.hopeless and not anyway
+        shown, kept = ([], None) if refused else write_review(tasks, out, key, overwrite)
+        for line in tasks.lines:
+            say_wrapped(line)
+        if refused:
+            say("No tasks were written; --anyway writes them.")
+            return 1
+        say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
+        say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
+        return 0
 
-def _write_tasks(
-    audit: Population,
-    out: Path,
-    key: Path | None,
-    overwrite: bool,
-    anyway: bool,
-    *,
-    hide: str | None,
-    random_state: int | None,
-    **choice: Any,
-) -> int:
-    from butfor.review.rebuild import review_of
-    from butfor.review.write import write_review
-
-    with as_recorded("The record's tasks cannot be made"):
-        made = review_of(audit, hide=names_in(hide), seed=random_state or 0, **choice)
-    refused = made.hopeless and not anyway
-    shown, kept = ([], None) if refused else write_review(made, out, key, overwrite)
-    for line in made.lines:
-        say_wrapped(line)
-    if refused:
-        say("No tasks were written; --anyway writes them.")
-        return 1
-    say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
-    say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
-    return 0
-
-
-def _close(
-    audit: Population,
-    answers: tuple[Path, ...],
-    key: Path | None,
-    out: Path | None,
-    overwrite: bool,
-    anyway: bool,
-    model: str | None,
-) -> int:
-    """Read the answers and, with a folder for the results, correct the labels and train again."""
-    from butfor.files import new_folder, refuse_earlier_results
-    from butfor.models.named import model_named
-    from butfor.progress import ConsoleProgress
-    from butfor.result.labels import worth_a_review
-    from butfor.review.answers import key_for, read_answers, read_key
-    from butfor.review.close import close_review, write_after
-    from butfor.review.rebuild import load_rows
-
+    for name in (name for name, value in choice.items() if value):
+        raise SettingError(f"--{opt.dashed(name)} says what to review and goes with --out alone, not with --answers.")
     training, data = load_rows(audit.run)
     outcome = read_answers(answers, read_key(key or key_for(answers), audit))
     evidence = outcome.evidence
@@ -183,13 +143,11 @@ def _close(
             return 1
         say("Add --out FOLDER to correct the labels and retrain the model.")
         return 0
-    refuse_earlier_results(out, overwrite)
-    given = None if model is None else model_named(model)
-    with new_folder(out):
+    with results_folder(out, overwrite):
+        given = None if model is None else model_named(model)
         after, tables = close_review(audit, outcome, training, data, given, ConsoleProgress())
         written = write_after(after, tables, out)
-    assert after.reviewed is not None
-    for line in after.reviewed.lines:
+    for line in after.reviewed.lines if after.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.labels):
@@ -204,8 +162,8 @@ def _close(
 @option("--max-solid", help="Limit on audited decisions with a solid find: 5%.")
 @option("--max-close-calls", help="Limit on audited decisions that are close calls: 30%.")
 @option("--max-switch", help="Limit on decisions that switching the protected attribute changes: 1%.")
-@JSON
-def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, **given: str | None) -> int:
+@opt.JSON
+def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, **limits: str | None) -> int:
     """Hold an audit or a comparison of groups to limits.
 
     \b
@@ -219,25 +177,22 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     from butfor.result.schema import read_comparison
     from butfor.review.gate import check_gaps, check_shares, code_of, points_in, share_in
 
-    texts = {name: text for name, text in given.items() if text is not None}
-    shares = {name: share_in(text, f"--{name.replace('_', '-')}") for name, text in texts.items()}
+    shares = {n: share_in(text, f"--{opt.dashed(n)}") for n, text in limits.items() if text is not None}
     if max_gap is None and not shares:
-        raise SettingError(
-            "Give at least one limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%."
-        )
+        raise SettingError("Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%.")
     if without and max_gap is None:
         raise SettingError("--except goes with --max-gap.")
     standards, record = read_comparison(file)
     audit = None if record is None else Population.of(record)
     if shares and audit is None:
-        name = next(iter(shares)).replace("_", "-")
+        name = opt.dashed(next(iter(shares)))
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
     with as_recorded(f"{file} cannot be held to a limit"):
         checks = [] if max_gap is None else check_gaps(standards, points_in(max_gap, "--max-gap"), without)
         checks += check_shares(audit, **shares) if audit is not None else []
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""
     if json:
-        say(shown_json(json_module.dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
+        say(shown_json(dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
         return code_of(checks)
     for line in filter(None, (cut, *(check.line for check in checks))):
         say_wrapped(line)

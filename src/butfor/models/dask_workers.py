@@ -106,7 +106,7 @@ class DaskWorkers:
         if not threads and time.monotonic() > had_workers + self.patience:
             raise EngineError(
                 f"The scheduler at {self.address} has had no worker for {self.patience:.0f} seconds; start some "
-                f"(dask worker {self.address}) and try again, with the same --ledger if one was given."
+                f"(dask worker {self.address}) and try again, with the same ledger if one was given."
             )
         return threads
 
@@ -121,7 +121,7 @@ class DaskWorkers:
         if isinstance(error, CommClosedError) or self.client.status != "running":
             return EngineError(
                 f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start "
-                "the cluster again and repeat the command with the same --ledger (ledger=... in Python)."
+                "the cluster again and repeat the command with the same ledger."
             )
         return cannot_train(error)
 

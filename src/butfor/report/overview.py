@@ -77,9 +77,8 @@ def _questions(p: Population, steps: Sequence[Markup]) -> list[tuple[str, Any]]:
     direct = short(p.direct, 600) or "How many decisions depend on it is not known."
     split = f"The gap is that of all {data.labelled} labelled rows: no split changes it. " if p.standards else ""
     if data.table and not data.test and data.split_seed is not None:
-        split += (
-            f"The decisions are those of split {data.split_seed}; `--split-seed {data.split_seed + 1}` tries another."
-        )
+        another = f"`--set split-seed={data.split_seed + 1}` tries another"
+        split += f"The decisions are those of split {data.split_seed}; {another}."
     else:
         split += "The decisions are those of the training and test rows that were given."
     return [

@@ -28,7 +28,7 @@ from markupsafe import Markup, escape
 from butfor._version import __version__
 from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
-from butfor.files import make_folder, on_disk, save_text
+from butfor.files import make_folder, save_text
 from butfor.report import charts, overview, people, summary
 from butfor.report.groups import explaining, labels_table, rate, slices_table
 from butfor.report.text import short, shown
@@ -189,7 +189,6 @@ def write_report(population: Population, given: str | Path) -> Any:
         make_folder(folder)
         for verdict, name in zip(population, names, strict=True):
             save_text(folder / name, person_page(verdict, path.name), at_once=False)
-        on_disk()
     save_text(path, population_page(population, folder.name if names else ""))
     if folder.is_dir():  # may hold people's files of an earlier report
         for file in folder.iterdir():

@@ -20,7 +20,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.files import RESULTS, as_csv, new_folder, save_all
+from butfor.files import RESULTS, as_csv, results_folder, save_all
 from butfor.result.record import plain, with_checksum
 from butfor.review.reviewer_page import reviewer_page, what_to_look_at
 from butfor.review.tasks import CANNOT_TELL, ID, LABEL, Review
@@ -57,7 +57,7 @@ def write_review(
             f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
             "--overwrite."
         )
-    with new_folder(folder), new_folder(key.parent):
+    with results_folder(folder), results_folder(key.parent):
         save_all(shown | {key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False)})
     return list(shown), key
 

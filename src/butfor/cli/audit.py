@@ -1,0 +1,271 @@
+"""`butfor audit`: read the table, make a `LabelAudit`, ask, write, print."""
+
+from __future__ import annotations
+
+import shlex
+import time
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import click
+from cloup import command
+
+from butfor import __version__
+from butfor.cli import options as opt
+from butfor.cli import printing
+from butfor.cli.tables import adverse_labels, groups_of, label_named, load, look_at, names_of, reference_of
+from butfor.errors import OutputError, SettingError, TableError, plural
+from butfor.terminal import say, say_wrapped, shown_json
+
+if TYPE_CHECKING:
+    from butfor import LabelAudit
+    from butfor.data import Dataset
+    from butfor.result.population import Population
+
+NOT_REPEATED = ("table", "settings", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs", "overwrite")
+"""What does not change what an audit finds."""
+AS_NAMED = ("members", "threshold", "rank", "strategy", "psi", "fresh_seeds", "engine", "n_jobs", "ledger")
+"""Parameters of `LabelAudit` that options and settings are called after."""
+
+
+@command()
+@opt.TABLE_NAME
+@opt.TABLE
+@opt.MODEL
+@opt.QUESTION
+@opt.OUTPUT
+def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
+    """Find the few labels that decisions hinge on.
+
+    \b
+    butfor audit german --model logistic --out report/
+    butfor audit loans.csv --label approved --adverse no --sensitive sex
+
+    TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - reads a CSV from
+    standard input.
+    """
+    from butfor import DATASETS
+    from butfor.explain import left_of
+    from butfor.files import results_folder
+    from butfor.models.named import default_name
+    from butfor.progress import ConsoleProgress, Progress
+    from butfor.report.public import Public, refuse_other_files
+    from butfor.result.groups import MAJORITY
+    from butfor.stopping import Stop, listen, max_retrainings, max_seconds
+
+    begun, notes = time.monotonic(), list[str]()
+    o = SimpleNamespace(**options, **settings)
+    progress = Progress() if o.quiet else ConsoleProgress()
+    stop = Stop() if o.max_seconds is None else max_seconds(opt.seconds_in(o.max_seconds))
+    if o.max_retrainings is not None:
+        stop |= max_retrainings(o.max_retrainings)
+    if o.public and o.out is not None:
+        refuse_other_files(o.out)
+    with results_folder(o.out, o.overwrite):
+        # Read.
+        o.model = o.model or ("mlp" if table in DATASETS else default_name(notes.append))
+        with progress:
+            progress.phase("reading the table")
+            data = load(table, o, notes.append, hold_out=o.model == "mlp")
+        for line in notes:
+            progress.note(line)
+        if o.strict:
+            refuse(look_at(data, o)[1])
+        names, people = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
+
+        # Make a LabelAudit and train its model.
+        o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
+        labels = label_audit(data, o).fit(
+            data.X_train,
+            data.y_train,
+            sensitive_features=groups_of(data),
+            sensitive_bands=opt.bands_in(o.bands),
+            sample_weight=data.weight and data.weight["train"],
+            cluster=data.cluster and data.cluster["train"],
+            validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+            adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
+            reference=reference_of(data, o),
+            also_labelled=data.not_trained_on,
+            pool=data.X_test,
+            progress=progress,
+        )
+        for line in introduction(data, labels, len(people)):
+            progress.note(line)
+
+        # Ask. From here on Ctrl-C keeps what is done: it is written and printed.
+        with listen():
+            population = labels.explain_all(
+                data.X_test,
+                data.y_test,
+                sensitive_features=groups_of(data, "test"),
+                cases=people,
+                towards=o.towards,
+                # Reading and training count, but a tenth is left in any case.
+                stop=left_of(stop, time.monotonic() - begun),
+                progress=progress,
+            )
+            if o.strict:
+                refuse([concern for concern in population.run.concerns if concern.kind == MAJORITY])
+            again = settings_again(table, o, labels)
+            remarks = (*notes, *population.run.remarks)
+            population = population.with_run(command=command_again(again), remarks=remarks, names=names)
+            if population.interrupted:
+                progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
+            result = population[0] if len(population) == 1 else population
+            public = Public(population) if o.public else None
+
+            # Write.
+            unwritten, written = None, list[str]()
+            if o.out is not None:
+                try:
+                    config = opt.config_text(again, o.out, __version__)
+                    written = public.write(o.out) if public else write(population, labels, data, o.out, config)
+                except OutputError as error:  # the answer is there: print it before saying so
+                    unwritten = error
+
+            # Print.
+            if o.json:
+                say(shown_json((public or result).to_json()))
+            elif public:
+                say(public.sentence)
+                printing.print_table(public.shown())
+            elif len(population) == 1:
+                printing.print_verdict(population[0])
+            else:
+                printing.print_population(population, o.out)
+            if unwritten is not None:
+                raise unwritten
+            if o.out is not None and not o.quiet:
+                say_wrapped(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
+    return 130 if population.interrupted else 0
+
+
+def refuse(concerns: list[Any]) -> None:
+    """What the setting `strict` does about a table, and about a model of it."""
+    if concerns:
+        raise TableError(f"strict refuses this: {' '.join(map(str, concerns))}")
+
+
+def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
+    """The audit that the options describe."""
+    from sklearn.utils import get_tags
+
+    from butfor import LabelAudit, TableEncoder
+    from butfor.ledger import Ledger
+    from butfor.models.named import MODELS, inputs_of, model_named
+
+    if o.ledger is not None:
+        Ledger(o.ledger).close()  # one that cannot be used is said before anything is trained
+    how = {"missing": o.missing.replace("drop", "own"), "unknown": o.unknown, "max_categories": o.max_categories}
+    encoder: TableEncoder | None = None
+    if o.model == "mlp":
+        from butfor import MLP
+
+        model: Any = MLP(
+            hidden=data.setup.hidden if o.hidden is None else opt.layers_in(o.hidden),
+            max_epochs=data.setup.max_epochs if o.epochs is None else o.epochs,
+            batch_size=data.setup.batch_size if o.batch_size is None else batch_in(o.batch_size),
+            random_state=o.random_state,
+        )
+        encoder = TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), data.setup.numeric, **how)
+    else:
+        if any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
+            raise SettingError(f"hidden, batch-size and epochs are for --model mlp; leave them out for '{o.model}'.")
+        model = model_named(o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0)
+        # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
+        missing = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))
+        filled = missing and o.model in MODELS and not get_tags(model).input_tags.allow_nan
+        if o.encoding or o.unknown != "own" or o.max_categories is not None or filled:
+            encoder = TableEncoder(o.encoding or "onehot", dtype="float64", **how)
+    # One label in a hundred where nobody says; of a single model, as published, one in a thousand.
+    usual = data.setup.budget if o.members == 1 else 0.01
+    return LabelAudit(
+        model,
+        encoder=encoder,
+        budget=usual if o.budget is None else opt.budget_in(o.budget),
+        # Without --phi the published rule and, of an adverse label that was named, those who get it.
+        phi="stable_under_switch" if o.phi is None and o.adverse is None else o.phi,
+        random_state=o.random_state,
+        **{name: getattr(o, name) for name in AS_NAMED},
+    )
+
+
+def batch_in(text: str) -> int | None:
+    """A number of rows, or all of them."""
+    return None if text == "full" else opt.read("batch-size", text, int, "a number of rows, or 'full'")
+
+
+def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
+    """What is audited, before anything is searched: the table and the model, a line each."""
+    fitted = labels.fitted_
+    about = [labels.learner_.name]
+    if not fitted.seeded:
+        about.append("no seed")
+    elif fitted.members == 1:
+        about.append("one seed")
+    else:
+        about.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
+    about += [] if fitted.log_odds else ["margins, no probabilities"]
+    unused = len(data.X_val) if labels.table_.validation is None else 0
+    about += [f"{plural(unused, 'validation row')} unused"] if unused else []
+    return [
+        f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
+        f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
+        f"Model: {'; '.join(about)}.",
+        *fitted.remarks(data.X_test),
+    ]
+
+
+def write(population: Population, labels: LabelAudit, data: Dataset, folder: Path, config: str) -> list[str]:
+    """The record, a row per person (with what is kept of the test rows), the keystones, every label with its place in
+    the order of review, the page and the settings."""
+    from butfor.files import as_csv, save_text
+
+    result = population[0] if len(population) == 1 else population
+    result.to_json(folder / "audit.json")
+    people = population.to_frame()
+    if data.kept is not None:
+        kept = data.kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
+        people = people.join(kept.rename(columns={column: f"{column} (kept)" for column in kept if column in people}))
+    save_text(folder / "people.csv", as_csv(people, index=False))
+    save_text(folder / "keystones.csv", as_csv(population.keystones))
+    ranked = ["labels.csv"] if population.labels else []
+    if ranked:
+        save_text(folder / "labels.csv", as_csv(labels.labels(population).rename_axis("row")))
+    result.to_html(folder / "report.html")
+    save_text(folder / "audit.toml", config)
+    return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]
+
+
+def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:
+    """Options and settings, by their names, of an audit that is the same, what the defaults were spelled out."""
+    fitted, cuts = labels.fitted_, labels.fitted_.sensitive.cuts
+    known = vars(o) | {
+        "bands": [f"{name}={','.join(f'{cut:.17g}' for cut in cuts[name])}" for name in cuts],
+        "budget": str(fitted.budget),
+        "strategy": fitted.strategy.name,
+        "members": fitted.members,
+        "split_seed": fitted.origin["split_seed"],
+    }
+    if o.model == "mlp":
+        known |= {
+            "hidden": ",".join(map(str, labels.model.hidden)) or "none",
+            "batch_size": str(labels.model.batch_size or "full"),
+            "epochs": labels.model.max_epochs,
+            "encoding": labels.encoder.categorical,
+        }
+    options = [str(option.name) for option in click.get_current_context().command.params]
+    said = {name: known.get(name) for name in (*options, *opt.SETTINGS) if name not in NOT_REPEATED}
+    given = {name: value for name, value in said.items() if value is not None and value is not False and value != []}
+    return {"table": table} | {opt.dashed(name): value for name, value in given.items()}
+
+
+def command_again(again: dict[str, Any]) -> str:
+    """The same as a command."""
+    words = ["butfor", "audit", again["table"]]
+    for name, value in list(again.items())[1:]:
+        for one in value if isinstance(value, list) else [value]:
+            setting = name.replace("-", "_") in opt.SETTINGS
+            words += ["--set", f"{name}={one}"] if setting else [f"--{name}", str(one)]
+    return shlex.join(words)

@@ -1,0 +1,237 @@
+"""Reading a table as the options say, and the commands about tables: `butfor standard`, `check-table`, `datasets`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from json import dumps
+from pathlib import Path
+from types import SimpleNamespace
+from typing import TYPE_CHECKING, Any
+
+import click
+from cloup import command, option, option_group
+
+from butfor.cli import options as opt
+from butfor.cli import printing
+from butfor.errors import SettingError, listed, plural
+from butfor.terminal import one_line, say, say_wrapped, shown_json
+
+if TYPE_CHECKING:
+    from butfor.data import Dataset
+    from butfor.data.check import Concern
+    from butfor.data.sensitive import Sensitive
+    from butfor.names import Names
+
+
+AS_NAMED = ("label", "sensitive", "split_seed", "missing", "test", "validation", "cluster", "weight")
+
+
+def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: bool) -> Dataset:
+    """The table that the options name. `how`: whether to keep it `whole`, and to `hold_out` validation rows."""
+    from butfor.data.table import load_table
+
+    drop, keep = opt.names_in(o.drop), opt.names_in(o.keep)
+    given: dict[str, Any] = {name: getattr(o, name) for name in AS_NAMED} | how
+    return load_table(table, identifier=o.id, drop=drop, keep=keep, note=note, **given)
+
+
+def groups_of(data: Dataset, part: str = "train") -> Any:
+    """The protected attribute of rows that do not have it among their columns; of training rows that do, its column."""
+    if data.groups is not None:
+        return data.groups[part]
+    return data.sensitive if part == "train" else None
+
+
+def look_at(data: Dataset, o: SimpleNamespace) -> tuple[Sensitive, list[Concern]]:
+    """The protected attribute of the training rows, and what would mislead an audit of the table."""
+    from butfor.data.check import concerns_of
+    from butfor.data.sensitive import Sensitive
+
+    attribute = Sensitive.of(groups_of(data), data.X_train, opt.bands_in(o.bands))
+    return attribute, concerns_of(data.X_train, data.y_train, attribute, data.X_test)
+
+
+def adverse_labels(data: Dataset, given: str | None) -> list[str]:
+    """The labels that people would rather not have: those given or, of an embedded set, the one it knows."""
+    if given is None and data.adverse is None:
+        raise SettingError(f"Name the label that people do not want with --adverse: {listed(data.label_names)}.")
+    if given is None or given in data.label_names:
+        return [given or str(data.adverse)]
+    return [label_named(data, each.strip(), "--adverse") for each in given.split(",")]
+
+
+def label_named(data: Dataset, given: str, option: str) -> str:
+    """A label's full name, from its name or its value."""
+    from butfor.data.labels import label_number
+
+    return data.label_names[label_number(given, data.label_names, option=option)]
+
+
+def reference_of(data: Dataset, o: SimpleNamespace) -> Any:
+    return opt.references_in(o.reference, [data.sensitive] if isinstance(data.sensitive, str) else data.sensitive)
+
+
+def names_of(data: Dataset, o: SimpleNamespace) -> Names:
+    """What --names calls people, groups, labels and columns of this table."""
+    from butfor.names import Names
+
+    return Names.read(o.names).check(**nameable(data, o)) if o.names else Names()
+
+
+def nameable(data: Dataset, o: SimpleNamespace) -> dict[str, Any]:
+    """Groups by attribute (not their combinations), labels and columns."""
+    each = [one for one in look_at(data, o)[0].each if not one.combinations]
+    groups = {one.name: sorted(set(map(str, one.values))) for one in each}
+    return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
+
+
+@command("standard")
+@opt.TABLE_NAME
+@option_group("Table", *opt.COLUMNS)
+@option_group(
+    "Question",
+    opt.ADVERSE,
+    opt.REFERENCE,
+    option("--draws", type=int, default=99, help="Tables drawn under one standard for all."),
+    option("--model", help="A classifier of yours as the standard, package.module:name. Default: the mean of two."),
+    option("--n-jobs", type=int, help="Tables drawn at a time. Default: one per core."),
+    option("--random-state", type=opt.SEED, default=0, help="Seed of the draws."),
+)
+@option_group(
+    "Output",
+    option("--out", type=opt.FOLDER, help="Folder for the page, labels.csv and standard.json."),
+    *(opt.OVERWRITE, opt.NAMES, opt.CONFIG, opt.JSON, opt.QUIET),
+)
+def standard(table: str, **options: Any) -> int:
+    """Are a group's labels held to another standard?
+
+    \b
+    butfor standard loans.csv --label approved --adverse no --sensitive race
+    butfor standard german --out standards/
+
+    Compares the people of each group with people of the other groups who have the same recorded columns, and says of
+    every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
+    """
+    import pandas as pd
+
+    from butfor.files import as_csv, results_folder, save_text
+    from butfor.machine import give_back_memory
+    from butfor.models.named import model_named
+    from butfor.progress import ConsoleProgress, Progress
+    from butfor.standard import compare_standards
+    from butfor.standard.inputs import LARGE
+    from butfor.standard.wrong import WRONG
+
+    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
+    progress = Progress() if o.quiet or o.json else ConsoleProgress()
+    with results_folder(o.out, o.overwrite):
+        data = load(table, o, progress.note, whole=True)
+        about = {"adverse": adverse_labels(data, o.adverse), "reference": reference_of(data, o)}
+        name, sensitive, names = data.name, data.sensitive, names_of(data, o)
+        # All rows in the file's order, with their labels by name; what an audit splits is one table here.
+        X = pd.concat([data.X_train, data.X_val, data.X_test])
+        y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
+        order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
+        groups, cluster, weight = (
+            None if each is None else pd.concat(list(each.values())).iloc[order]
+            for each in (data.groups, data.cluster, data.weight)
+        )
+        del data  # its parts are copies of X
+        if len(X) > LARGE:  # text takes ten times the memory of codes
+            X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
+        give_back_memory()
+        found = compare_standards(
+            X.iloc[order],
+            y.iloc[order],
+            sensitive_features=sensitive if groups is None else groups,
+            sensitive_bands=opt.bands_in(o.bands),
+            standard=None if o.model is None else model_named(o.model),
+            cluster=cluster,
+            sample_weight=weight,
+            progress=progress,
+            **about,
+            **{name: getattr(o, name) for name in ("draws", "n_jobs", "random_state")},
+        )
+        found = replace(found, table=name, names=names)
+        if o.out is not None:
+            found.to_json(o.out / "standard.json")
+            save_text(o.out / "labels.csv", as_csv(found.to_frame().rename_axis("row")))
+            found.to_html(o.out / "standard.html")
+    if o.json:
+        say(shown_json(found.to_json()))
+    else:
+        printing.print_standards(found)
+        if found.interrupted:
+            say(f"Stopped after {found.draws} of {plural(o.draws, 'draw')}.", err=True)
+        if o.out is not None and not o.quiet:
+            say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+            say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
+    return 130 if found.interrupted else 0
+
+
+@command("check-table")
+@opt.TABLE_NAME
+@opt.TABLE
+@opt.ADVERSE
+@opt.CONFIG
+@opt.SET
+@option("--strict", is_flag=True, help="Exit code 2 if anything is found.")
+@option("--write-names", type=opt.ROWS, help="Write a file for --names, to be filled in.")
+@opt.JSON
+def check_table(
+    table: str, settings: dict[str, Any], json: bool, strict: bool, write_names: str | None, **options: Any
+) -> int:
+    """Check a table for what would mislead an audit.
+
+    \b
+    butfor check-table loans.csv --label approved --sensitive sex
+
+    Looks for columns that give the label away or determine the protected attribute, identifiers, constant columns,
+    numbers that stand for "missing" (999999), numbers read as text, and test rows that are also training rows.
+    """
+    notes: list[str] = []
+    o = SimpleNamespace(**settings | options)
+    data = load(table, o, notes.append)
+    attribute, concerns = look_at(data, o)
+    if write_names is not None:
+        from butfor.files import save_text
+        from butfor.names import template
+
+        if Path(write_names).exists():
+            raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
+        save_text(write_names, template(**nameable(data, o)))
+    if json:
+        say(shown_json(dumps([concern.to_dict() for concern in concerns], indent=1, ensure_ascii=False)))
+    else:
+        # How common labels are among the training rows: of two the one that is named, of more all.
+        named = adverse_labels(data, o.adverse) if o.adverse or data.adverse else data.label_names[-1:]
+        shares = data.y_train.value_counts(normalize=True)
+        labels = [(k, label) for k, label in enumerate(data.label_names) if len(data.label_names) > 2 or label in named]
+        common = ", ".join(f"{100 * shares.get(k, 0):.0f} % labelled '{label}'" for k, label in labels)
+        say(
+            f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test "
+            f"rows, {plural(data.X_train.shape[1], 'column')}; {common}."
+        )
+        for line in (*notes, *attribute.remarks, *map(str, concerns)):
+            say(one_line(line))
+        say(f"{plural(len(concerns), 'thing')} to look at." if concerns else "Nothing to look at.")
+    return 2 if concerns and strict else 0
+
+
+@click.command()
+@opt.JSON
+def datasets(json: bool) -> None:
+    """List the embedded data sets."""
+    from butfor.data import catalogue_frame
+
+    frame = catalogue_frame()
+    if json:
+        say(frame.to_json(orient="records", indent=1))
+        return
+    words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "here"}
+    shown = frame[["name", "rows", "inputs", "sensitive", "label_balance", "budget", "embedded"]].rename(columns=words)
+    shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
+    shown["here"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
+    printing.print_table(shown)
+    say("class 1: share of the label's second value; budget: labels.")

@@ -1,0 +1,74 @@
+"""Runs of the command that many tests look at, made once."""
+
+import fcntl
+import io
+import os
+import pty
+import struct
+import sys
+import termios
+import threading
+from contextlib import contextmanager
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from butfor.cli import main
+from conftest import odd_table
+
+ODD = ("--label", "granted", "--sensitive", "protected group?", "--members", "2", "--fresh-seeds", "3",
+       "--budget", "2%", "--set", "epochs=10", "--set", "keep=member", "--cases", "0:15")  # fmt: skip
+
+
+@contextmanager
+def terminal(columns: int):
+    """Standard output and error are a terminal of this width; gives a function that afterwards says what it showed."""
+    master, slave = pty.openpty()
+    fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
+    written = bytearray()
+
+    def listen() -> None:
+        try:
+            while part := os.read(master, 4096):
+                written.extend(part)
+        except OSError:  # the other end is closed
+            pass
+
+    reader = threading.Thread(target=listen)
+    reader.start()
+    kept = sys.stdout, sys.stderr
+    stream = io.TextIOWrapper(io.FileIO(slave, "w"), "utf-8", write_through=True)
+    sys.stdout = sys.stderr = stream
+    try:
+        yield lambda: written.decode().replace("\r\n", "\n")
+    finally:
+        sys.stdout, sys.stderr = kept
+        stream.close()
+        reader.join()
+        os.close(master)
+
+
+def shown(text: str) -> list[str]:
+    """The lines that stay on a terminal, after a line that was drawn over and over is gone."""
+    return [line.rpartition("\x1b[2K")[2] for line in text.split("\n")]
+
+
+@pytest.fixture(scope="session")
+def german(tmp_path_factory) -> SimpleNamespace:
+    """An audit of thirty people on a terminal of 80 columns, and its folder."""
+    out = tmp_path_factory.mktemp("german") / "out"
+    with terminal(80) as text:
+        given = ["german", "--model", "logistic", "--cases", "0:30", "--budget", "2", "--out", str(out)]
+        code = main(["audit", *given])
+    return SimpleNamespace(code=code, out=out, text=text())
+
+
+@pytest.fixture(scope="session")
+def odd(tmp_path_factory) -> SimpleNamespace:
+    """An audit of a network on a table that nobody tidied, into a folder."""
+    folder = tmp_path_factory.mktemp("odd & more")
+    table, out = folder / "loans, all.csv", folder / "new" / "out"
+    odd_table(600).assign(member="=1+1").to_csv(table, index=False)
+    assert main(["audit", str(table), *ODD, "--out", str(out), "--quiet"]) == 0
+    return SimpleNamespace(table=Path(table), out=out)

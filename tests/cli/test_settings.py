@@ -1,0 +1,180 @@
+"""Options, settings and their file: the same by every way, the command line wins, and help shows them all."""
+
+import json
+import re
+import tomllib
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from butfor.cli import cli, main
+from butfor.cli import options as opt
+from butfor.errors import SettingError
+from butfor.models.engines import NAMES as ENGINES
+from butfor.models.named import NAMES as MODELS
+from butfor.rules import PHI, PSI
+from recorded import run
+
+FILE = {
+    "table": "t.csv", "label": "granted", "sensitive": "sex", "drop": ["ref", "branch"], "model": "logistic",
+    "budget": 2, "cases": "0:6", "fresh_seeds": 0, "split-seed": 3, "psi": "everything",
+}  # fmt: skip
+LINE = (
+    "t.csv", "--label", "granted", "--sensitive", "sex", "--drop", "ref", "--drop", "branch", "--model", "logistic",
+    "--budget", "2", "--cases", "0:6", "--fresh-seeds", "0", "--set", "split-seed=3", "--psi", "everything",
+)  # fmt: skip
+
+
+@pytest.fixture
+def here(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    income = rng.normal(50, 10, 120)
+    granted = np.where(income + rng.normal(0, 8, 120) > 50, "yes", "no")
+    table = {"ref": range(900, 1020), "branch": "x", "income": income, "sex": rng.choice(["f", "m"], 120)}
+    monkeypatch.chdir(tmp_path)
+    pd.DataFrame(table | {"granted": granted}).to_csv("t.csv", index=False)
+    return tmp_path
+
+
+def config(**settings: object) -> str:
+    lines = (FILE | settings).items()
+    Path("a.toml").write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in lines))
+    return "a.toml"
+
+
+def audited(capsys, *options: object) -> dict:
+    code, out, err = run(capsys, "audit", *options, "--json", "--quiet")
+    assert code == 0, err
+    return json.loads(out)
+
+
+def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsys, here):
+    line, file = audited(capsys, *LINE), audited(capsys, "--config", config())
+    assert (file["people"], file["run"]["command"]) == (line["people"], line["run"]["command"])
+    given = ("--budget", 3, "--cases", "0:2", "--set", "split-seed=4")
+    other = audited(capsys, "--config", "a.toml", *given)["run"]
+    assert (other["budget"], other["data"]["split_seed"]) == (3, 4)
+    assert [p["case"] for p in audited(capsys, "--config", config(cases=[9, 5]))["people"]] == [9, 5]
+    both = audited(capsys, *LINE[:5], "--sensitive", "branch", "--model", "logistic", "--cases", 1, "--budget", 1)
+    assert both["run"]["sensitive_columns"] == ["sex", "branch"]
+
+
+def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
+    pd.read_csv("t.csv").head(40).to_csv("new.csv", index=False)
+    config(test="new.csv", adverse="no")
+    (here / "away").mkdir()
+    monkeypatch.chdir(here / "away")
+    assert run(capsys, "audit", "--config", "../a.toml", "--out", "first", "--quiet")[0] == 0
+    written = tomllib.loads((here / "away" / "first" / "audit.toml").read_text())
+    assert (written["table"], written["test"]) == ("../../t.csv", "../../new.csv")
+    monkeypatch.chdir(here)
+    assert audited(capsys, "--config", "away/first/audit.toml")["run"]["data"]["table"] == "t.csv"
+    code, out, _ = run(capsys, "check-table", "--config", "away/first/audit.toml")  # passes over what it does not know
+    assert (code, "% labelled 'granted = no'" in out) == (0, True)
+    (here / "b.toml").write_text('table = "salary"\nmodel = "logistic"\ncases = "1"\ndrop = []\n')
+    assert audited(capsys, "--config", "b.toml")["run"]["data"]["table"] == "salary"  # an embedded set is no path
+
+
+@pytest.mark.parametrize(
+    ("given", "words"),
+    [
+        ({"buget": 2}, "'a.toml': there is no option 'buget'. Did you mean 'budget'?"),
+        ({"max_retraining": 2}, "Did you mean 'max-retrainings'?"),
+        ({"xyzzy": 2}, "there is no option 'xyzzy'. Choose one of 'adverse', "),
+        ({"config": "other.toml"}, "there is no option 'config'"),
+        ({"random-state": "one"}, """'a.toml': random-state = "one": 'one' is not a valid integer"""),
+        ({"missing": "perhaps"}, "'a.toml': missing = \"perhaps\": 'perhaps' is not one of"),
+        ({"overwrite": "yes"}, "'a.toml': overwrite = \"yes\": give true or false."),
+        ({"random-state": True}, "'a.toml': random-state = true: this is not true or false."),
+        ('table = "t.csv"\nlabel = { column = "x" }', "is a section"),
+        ({"out": "a\0b"}, "holds a NUL byte"),
+        ({"fresh-seeds": 5}, "the option 'fresh-seeds' occurs twice"),
+        ('label = "granted', "'a.toml' is not a TOML file ("),
+        (["--config", "no.toml"], "--config 'no.toml' cannot be read"),
+        (["t.csv", "--epochs", "3"], "'--epochs' is a setting: --set epochs=VALUE."),
+        (["t.csv", "--set", "epoch=3"], "Did you mean 'epochs'?"),
+        (["t.csv", "--set", "epochs"], "give a setting and its value, such as --set epochs=20"),
+        (["t.csv", "--set", "epochs=few"], "'few' is not a valid integer"),
+        (["t.csv", "--budgt", "3"], "--budget"),
+        ([], "Missing argument 'TABLE'"),
+    ],
+)
+def test_what_cannot_be_meant_gets_a_sentence(capsys, here, given, words):
+    if isinstance(given, str):
+        Path("a.toml").write_text(given)
+    elif isinstance(given, dict):
+        config(**given)
+    code, out, err = run(capsys, "audit", *(given if isinstance(given, list) else ["--config", "a.toml"]))
+    assert (code, out) == (2, "")
+    assert words in err
+    assert len(err.strip().splitlines()) == 1
+
+
+PARSED = [
+    (opt.names_in, " a, b,,c ", ["a", "b", "c"]),
+    (lambda text: opt.bands_in([text]), "25,60", [25, 60]),
+    (lambda text: opt.bands_in(text.split()), "age=25,60 pay=1e3", {"age": [25, 60], "pay": [1000]}),
+    (opt.budget_in, "0.1%", 0.001), (opt.budget_in, "3", 3), (opt.budget_in, "0.01", 0.01),
+    (opt.seconds_in, "90s", 90), (opt.seconds_in, "1.5h", 5400), (opt.seconds_in, "20", 20),
+    (opt.layers_in, "32, 16", (32, 16)), (opt.layers_in, "none", ()),
+    (lambda text: opt.cases_in(text, 10), "3,1,3", [3, 1]), (lambda text: opt.cases_in(text, 10), "8:", [8, 9]),
+    (lambda text: opt.cases_in(text, 10), ":2,5", [0, 1, 5]), (lambda text: opt.cases_in(text, 10), "7:50", [7, 8, 9]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("parse", "text", "value"), PARSED)
+def test_texts_are_read_as_they_are_meant(parse, text, value):
+    assert parse(text) == value
+
+
+@pytest.mark.parametrize(
+    ("parse", "texts"),
+    [
+        (opt.budget_in, ["nan%", "three", "", "%", "1,5", "0x10", "0%", "100%", "-5%"]),
+        (opt.layers_in, ["32,,32", "a", "1.5", ""]),
+        (opt.seconds_in, ["", "soon", "10d", "1 m s"]),
+        (lambda text: opt.bands_in([text]), ["a", "25,", "age=", "age"]),
+        (lambda text: opt.bands_in([text, "age=3"]), ["25"]),
+        (lambda text: opt.cases_in(text, 12), ["1.5", "a:b", "1:2:3", "1,", "", "-1:3", "3:1", "1:1", "500:"]),
+    ],
+)
+def test_texts_that_mean_nothing_are_refused(parse, texts):
+    for text in texts:
+        with pytest.raises(SettingError, match=r"give|needs its name"):
+            parse(text)
+
+
+# --- help ------------------------------------------------------------------------------------------------
+
+
+def test_an_audit_has_at_most_30_options_none_hidden_and_all_in_the_docs():
+    audit = cli.commands["audit"]
+    options = [option for option in audit.params if option.param_type_name == "option"]
+    assert len(options) <= 30
+    assert not any(option.hidden for option in options)
+    docs = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
+    assert [name for name in map(opt.dashed, opt.SETTINGS) if f"`{name}`" not in docs] == []
+
+
+def test_help_names_the_choices_in_four_groups(capsys):
+    assert main(["audit", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^(\w+)(?: options)?:$", out, re.MULTILINE) == ["Table", "Model", "Question", "Output", "Other"]
+    assert [name for name in (*MODELS, *ENGINES, *PHI, *PSI) if not re.search(rf"\b{name}\b", out)] == []
+
+
+@pytest.mark.parametrize("command", ["", *cli.commands])
+def test_help_fits_80_columns_and_cuts_no_sentence_short(capsys, monkeypatch, command):
+    monkeypatch.setenv("COLUMNS", "80")
+    assert main([*filter(None, [command]), "--help"]) == 0
+    lines = capsys.readouterr().out.splitlines()
+    assert [line for line in lines if len(line) > 80 or (line.endswith("...") and "[ARGS]..." not in line)] == []
+
+
+def test_without_a_command_the_help_is_shown(capsys):
+    assert main([]) == 2
+    bare = capsys.readouterr()
+    main(["--help"])
+    assert (bare.out, bare.err) == (capsys.readouterr().out, "")
