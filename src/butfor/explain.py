@@ -313,11 +313,11 @@ def _search(fitted: Fitted, part: Together, share: float | None, later: int) -> 
 
     # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
     seconds_each: float | None = None
-    sets = ranking.trial(len(open_)) if len(open_) else 0
+    sets = 0 if ranking.trial is None or not len(open_) else ranking.trial_sets(len(open_))
     if sets and 2 * sets * trainer.members <= trainer.left and _time_for(fitted, trainer, sets):
         trained, begun = trainer.trained, time.perf_counter()
         progress.phase("trial", sets * trainer.members)
-        part.agreement = figures = ranking.prepare(
+        part.agreement = figures = ranking.trial(
             lambda flips: trainer.logits(flips)[:, open_],
             people.model,
             people.table,
@@ -347,7 +347,8 @@ def _search(fitted: Fitted, part: Together, share: float | None, later: int) -> 
         flag.check()
         block = open_[first : first + size]
         asked = (people.model, people.table, people.people.iloc[block])
-        scores, predicted = checked_scores(ranking, *asked), ranking.predictions(*asked)
+        scores = checked_scores(ranking, *asked)
+        predicted = None if ranking.predictions is None else ranking.predictions(*asked)
         for k, (number, score) in enumerate(zip(block, scores, strict=True)):
             allowed = np.flatnonzero(part.psi[number])
             depth = None if ranking.is_random else strategy.depth(len(allowed), fitted.budget)
@@ -360,7 +361,7 @@ def _search(fitted: Fitted, part: Together, share: float | None, later: int) -> 
                     order=order,
                     rng=np.random.default_rng([fitted.params.random_state, keys[number]]),
                     random_order=ranking.is_random,
-                    ranks_again=ranking.scores_after_flips,
+                    ranks_again=ranking.score_at is not None,
                     predicted=None if predicted is None else np.asarray(predicted[k][order], np.float64),
                     gain_limit=ranking.gain_limit,
                 )
@@ -369,7 +370,8 @@ def _search(fitted: Fitted, part: Together, share: float | None, later: int) -> 
 
     def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
         asked = people.people.iloc[[person.number for person in who]]
-        return ranking.score_at(people.model, people.table, asked, flips)
+        scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, people.table, asked, flips)
+        return scores
 
     part.searched = [*searches, *ranked]
     searches |= {person: strategy.search(person) for person in ranked}
@@ -474,7 +476,9 @@ def _forecast(
     fresh = len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds
     if limits.retrainings is not None:
         searched = min(searched, limits.retrainings)
-    second = fitted.strategy.name == "solid" and fitted.budget >= LEAST_FOR_SECOND and fitted.ranking.scores_after_flips
+    second = (
+        fitted.strategy.name == "solid" and fitted.budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
+    )
     rankings = members * (-(-len(people) // BLOCK) + NEAR * len(people) * second / trainer.n_jobs)
     by_definition = 0.0 if trainer.bound.by_definition else finds * members / trainer.n_jobs
     search = searched * seconds_each + (RANKING_COST * rankings + by_definition) * fitted.fit_seconds

@@ -17,7 +17,6 @@ from butfor.models.learners import learner_of
 from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
 from butfor.progress import Progress
 from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
-from butfor.rank.gradient import Gradient
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.result.run import SeedRanges
@@ -202,7 +201,7 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     if fewer:
         monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
         monkeypatch.setattr("butfor.rank.gradient.CPU_MEMBERS", 2)
-        monkeypatch.setattr(Gradient, "member_limit", 4)
+        monkeypatch.setattr(leaders.first, "member_limit", 4)
     second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second
     equal_but_for_ties(leaders.score_at(model, table, people, flips), expected + published / 4)

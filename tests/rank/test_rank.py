@@ -1,17 +1,23 @@
 """Rankings as identities: the same result reached two ways."""
 
 import copy
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import Ridge
 
-from butfor import MLP, JoblibEngine, Table, TableEncoder
+from benchmarks.work import encoded, network
+from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
 from butfor.errors import SettingError
-from butfor.models.network import MLPLearner
+from butfor.models.network import MLPLearner, NetworkModel
+from butfor.nets import train_one
 from butfor.nets.recipe import Rows
+from butfor.nets.sweeps import LabelGradient
 from butfor.rank import NAMES, as_ranking, checked_scores, refuse_unaccepted
-from butfor.rank.mix import RankingMix
+from butfor.rank.gradient import Gradient, flip_effects
+from butfor.rank.mix import RankingMix, smoothness
 from butfor.rank.named import Activation, Combined, Distance, Surrogate
 from conftest import fitted
 
@@ -28,147 +34,146 @@ def subject():
     return learner.fit(table, table.labels()), table, people
 
 
-OURS = [name for name in NAMES if name not in ("influence", "leaves")]
-"""Rankings that accept our network."""
-
-
-@pytest.mark.parametrize("name", OURS)
-def test_a_score_per_person_and_row_whoever_else_is_asked(name, subject):
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("influence", "leaves")])
+def test_a_persons_scores_depend_neither_on_others_nor_on_the_order_of_the_rows(name, subject):
     model, table, people = subject
     ranking = as_ranking(name)
-    assert ranking.accepts(model)
     together = checked_scores(ranking, model, table, people)
-    assert together.shape == (7, 120)
     alone = checked_scores(ranking, model, table, people.iloc[[3]])
     assert together[3] == pytest.approx(alone[0], rel=1e-5, abs=1e-6)
     assert ranking.name == name
-
-
-@pytest.mark.parametrize("name", [n for n in OURS if n != "chance"])
-def test_permuting_the_training_rows_permutes_the_scores(name, subject):
-    model, table, people = subject
-    order = np.random.default_rng(1).permutation(table.n)
-    rows = model.rows
-    shuffled = Table(table.X.iloc[order], table.y.iloc[order], table.validation)
-    moved = copy.copy(model)
+    if name == "chance":
+        assert not np.array_equal(together[0], together[1])
+        assert not np.array_equal(together, as_ranking("chance", 2).score(model, table, people))
+        return
+    order, rows, moved = np.random.default_rng(1).permutation(table.n), model.rows, copy.copy(model)
     moved.rows = Rows(rows.X[order], rows.y[order], rows.X_val, rows.y_val)
-    ranking = as_ranking(name)
-    straight = ranking.score(model, table, people)[:, order]
-    assert ranking.score(moved, shuffled, people) == pytest.approx(straight, rel=1e-4, abs=1e-6)
+    shuffled = Table(table.X.iloc[order], table.y.iloc[order], table.validation)
+    assert ranking.score(moved, shuffled, people) == pytest.approx(together[:, order], rel=1e-4, abs=1e-6)
 
 
-def test_the_surrogate_weights_are_the_ridge_prediction(subject):
-    from sklearn.linear_model import Ridge
-
-    _, table, people = subject
-    X, asked = table.X.to_numpy(), people.to_numpy()
-    z = Surrogate(ridge=2.5).weights(X, asked)
-    ridge = Ridge(alpha=2.5, fit_intercept=False).fit(X, table.zero_one)
-    assert z @ table.zero_one == pytest.approx(ridge.predict(asked), abs=1e-5)
-
-
-def test_the_signed_surrogate_is_the_effect_of_the_flip(subject):
-    from sklearn.linear_model import Ridge
-
+def test_the_surrogate_is_ridge_regression_and_signed_the_effect_of_a_flip_on_it(subject):
     model, table, people = subject
-    scores = Surrogate(signed=True).score(model, table, people)
+    X, asked, y = table.X.to_numpy(), people.to_numpy(), table.zero_one
 
-    def ridge(y):
-        return Ridge(alpha=1.0, fit_intercept=False).fit(table.X.to_numpy(), y).predict(people.to_numpy())
+    def ridge(labels, alpha=1.0):
+        return Ridge(alpha=alpha, fit_intercept=False).fit(X, labels).predict(asked)
 
+    assert Surrogate(ridge=2.5).weights(X, asked) @ y == pytest.approx(ridge(y, 2.5), abs=1e-5)
+    scores, away = Surrogate(signed=True).score(model, table, people), np.where(model.logits(people) > 0, -1, 1)
     for row in (0, 17, 99):
-        change = ridge(table.labels((row,))) - ridge(table.zero_one)
-        away = np.where(model.logits(people) > 0, -1, 1)
-        assert scores[:, row] == pytest.approx(away * change, abs=1e-5)
+        assert scores[:, row] == pytest.approx(away * (ridge(table.labels((row,))) - ridge(y)), abs=1e-5)
 
 
-def test_activation_similarity_counted_by_hand(subject):
+def test_the_other_published_scores_counted_by_hand(subject):
     model, table, people = subject
     scores = Activation(decay=0.5).score(model, table, people)
-    first, last, _ = model.network.layers(people.to_numpy()[:1])
-    first_row, last_row, _ = model.network.layers(table.X.to_numpy()[4:5])
+    (first, last, _), (first_row, last_row, _) = (
+        model.network.layers(X.to_numpy()) for X in (people[:1], table.X[4:5])
+    )
     differ = 0.5 * ((first > 0) != (first_row > 0)).sum() + ((last > 0) != (last_row > 0)).sum()
     assert scores[0, 4] == pytest.approx(1 - differ / (0.5 * 8 + 6), abs=1e-6)
-    assert Activation().score(model, table, table.X[:3])[[0, 1, 2], [0, 1, 2]] == pytest.approx(1)
-
-
-def test_distance_ranks_a_row_itself_first(subject):
-    model, table, _ = subject
     assert list(Distance().score(model, table, table.X[:10]).argmax(axis=1)) == list(range(10))
-
-
-def test_combined_is_the_mean_of_its_normalised_parts(subject):
-    model, table, people = subject
 
     def scaled(scores):
         low, high = scores.min(axis=1, keepdims=True), scores.max(axis=1, keepdims=True)
         return (scores - low) / (high - low)
 
-    parts = [Surrogate().score(model, table, people), Activation().score(model, table, people)]
-    expected = (scaled(parts[0]) + scaled(parts[1])) / 2
+    expected = (scaled(Surrogate().score(model, table, people)) + scaled(Activation().score(model, table, people))) / 2
     assert Combined().score(model, table, people) == pytest.approx(expected, abs=1e-6)
 
 
-def test_chance_draws_by_seed_and_person(subject):
-    model, table, people = subject
-    one, other = as_ranking("chance", 1), as_ranking("chance", 2)
-    scores = one.score(model, table, people)
-    assert np.array_equal(scores, one.score(model, table, people))
-    assert not np.array_equal(scores, other.score(model, table, people))
-    assert not np.array_equal(scores[0], scores[1])
+# --- the training gradient --------------------------------------------------------------------------------
+
+
+def test_an_epoch_counts_by_its_chance_to_be_kept_after_the_flip():
+    rng = np.random.default_rng(0)
+    moves, gradient, epochs = rng.choice([-1.0, 1.0], 6), rng.normal(size=(2, 6)), rng.normal(size=(3, 2))
+    slopes = rng.normal(size=(3, 6))
+    swept = LabelGradient(
+        moves=moves, logits=epochs[0], gradient=gradient, epochs=(8, 7, 5), epoch_logits=epochs,
+        validation_losses=np.array([0.1, 0.2, 0.3]), validation_gradients=slopes,
+    )  # fmt: skip
+    lowest = (np.array([[0.1], [0.2], [0.3]]) + moves * slopes).argmin(axis=0)
+    assert set(lowest) > {0}
+    sharp = (epochs[lowest] - epochs[0]).T + moves * gradient
+    assert flip_effects(swept, 1e-9) == pytest.approx(sharp)
+    even = (epochs.mean(axis=0) - epochs[0])[:, None] + moves * gradient
+    assert flip_effects(swept, 1e9) == pytest.approx(even)
+
+
+def test_on_german_the_gradient_predicts_retrainings_and_better_so_where_epochs_may_change():
+    german, people, setup = encoded("german")
+    recipe, people = network(setup).recipe(), people[:20]
+    model = NetworkModel(train_one(recipe, german), german, SimpleNamespace(encoder=None, people=lambda X: X))
+
+    def agreement(epochs):
+        scores = Gradient(epochs=epochs).score(model, None, people)
+        return smoothness(lambda sets: FusedEngine().fit_many(recipe, german, sets, people).logits, scores, 60)[0]
+
+    assert 0.4 < agreement(1) < agreement(8)
+
+
+def test_agreement_counted_by_hand_on_the_strongest_labels_and_some_others():
+    effects, tried = np.zeros((2, 50)), []
+    effects[0, 7], effects[1, 9] = -3, 2
+
+    def retrained(sets):
+        """Each label does twice what is predicted for the first person, nothing for the second."""
+        tried[:] = [flips[0] for flips in sets[1:]]
+        moved = np.array([[2 * effects[0, flips].sum(), 0.0] for flips in map(list, sets)])
+        return np.array([-1.0, -1.0]) + moved
+
+    assert smoothness(retrained, effects, 4) == (pytest.approx(0.5), pytest.approx(2 * 9 / 13), 4)
+    assert {7, 9} < set(tried)
+    assert len(set(tried)) == 4
+    assert smoothness(retrained, effects, 99)[2] == 50
+    assert tried == list(range(50))
+
+
+# --- what is given, and where it ranks --------------------------------------------------------------------
 
 
 def test_a_function_is_a_ranking(subject):
-    model, table, people = subject
-
     def oldest_first(model, table, people):
         return np.tile(-np.arange(table.n, dtype=float), (len(people), 1))
 
     ranking = as_ranking(oldest_first)
     assert ranking.name == "oldest_first"
-    assert checked_scores(ranking, model, table, people)[0].argmax() == 0
+    assert checked_scores(ranking, *subject)[0].argmax() == 0
 
 
-def test_scores_that_cannot_be_sorted_are_refused(subject):
-    model, table, people = subject
-    with pytest.raises(SettingError, match=r"returned nan for person 0"):
-        checked_scores(as_ranking(lambda *_: np.full((7, 120), np.nan)), model, table, people)
-    with pytest.raises(SettingError, match=r"shape \(3,\)"):
-        checked_scores(as_ranking(lambda *_: np.zeros(3)), model, table, people)
-    with pytest.raises(SettingError, match="no ranking 'best'"):
-        as_ranking("best")
-    with pytest.raises(SettingError, match="neither"):
-        as_ranking(3)
-    with pytest.raises(SettingError, match="ridge"):
-        Surrogate(ridge=0)
-    with pytest.raises(SettingError, match="decay"):
-        Activation(decay=2)
-
-
-def test_a_model_that_a_ranking_does_not_accept_is_refused_in_a_sentence(subject):
-    model, _, _ = subject
-    with pytest.raises(SettingError, match=r"'leaves' needs a tree.*of MLP. Use one of gradient, combined"):
-        refuse_unaccepted(as_ranking("leaves"), model, "MLP")
-    refuse_unaccepted(as_ranking(lambda *_: None), model, "MLP")  # one that does not say accepts all
+@pytest.mark.parametrize(
+    ("asked", "said"),
+    [
+        (lambda s: checked_scores(as_ranking(lambda *_: np.full((7, 120), np.nan)), *s), "returned nan for person 0"),
+        (lambda s: checked_scores(as_ranking(lambda *_: np.zeros(3)), *s), r"shape \(3,\)"),
+        (lambda s: refuse_unaccepted(as_ranking("leaves"), s[0], "MLP"), r"needs a tree.*of MLP. Use one of "),
+        (lambda s: as_ranking("best"), "no ranking 'best'"),
+        (lambda s: as_ranking(3), "neither"),
+        (lambda s: as_ranking(Surrogate), r"give an instance, Surrogate\(\)"),
+        (lambda s: Surrogate(ridge=0), "ridge"),
+        (lambda s: Activation(decay=2), "decay"),
+        (lambda s: Gradient(epochs=0), "epochs"),
+        (lambda s: Gradient(tolerance=0), "tolerance"),
+    ],
+)  # fmt: skip
+def test_what_cannot_rank_is_refused(asked, said, subject):
+    with pytest.raises(SettingError, match=said):
+        asked(subject)
 
 
 class Elsewhere(JoblibEngine):
     device = "elsewhere"
 
 
-def test_an_audit_ranks_by_what_it_was_told_whatever_the_engines_device():
+def test_an_audit_ranks_by_what_it_was_told_and_trains_rankings_where_the_engine_trains(subject):
     audit, data = fitted("salary", strategy="singles", rank="combined", engine=Elsewhere(1))
-    people = data.X_test[:6]
-    told = audit.with_search("distance").explain_all(people)
+    told = audit.with_search("distance").explain_all(data.X_test[:6])
     plain, _ = fitted("salary", strategy="singles", rank="distance", engine="joblib")
     assert told.run.rank == "distance"
-    assert [v.course for v in told] == [v.course for v in plain.explain_all(people)]
-    assert audit.explain_all(people).run.rank == "combined"
-
-
-def test_rankings_that_train_do_so_where_the_engine_does(subject):
-    model, table, people = subject
-    ranking = RankingMix.of(model)
+    assert [v.course for v in told] == [v.course for v in plain.explain_all(data.X_test[:6])]
+    ranking = RankingMix.of(subject[0])
     ranking.train_on(Elsewhere(1))
     with pytest.raises(SettingError, match="elsewhere"):
-        ranking.score(model, table, people)
+        ranking.score(*subject)

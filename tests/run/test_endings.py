@@ -254,13 +254,13 @@ def test_ctrl_c_between_the_search_and_the_fresh_seeds_keeps_what_was_found(monk
 def test_a_limit_of_time_changes_nothing_but_the_order(monkeypatch):
     """The trial that chooses who leads is held with the same people."""
     asked: list[list[int]] = []
-    real = RankingMix.prepare
+    real = RankingMix.trial
 
-    def prepare(self, retrain, model, table, people, psi, budget):
+    def trial(self, retrain, model, table, people, psi, budget):
         asked.append(list(people.index))
         return real(self, retrain, model, table, people, psi, budget)
 
-    monkeypatch.setattr(RankingMix, "prepare", prepare)
+    monkeypatch.setattr(RankingMix, "trial", trial)
     found = []
     for seconds in (None, 600):
         audit, data = fitted("german", 200, members=2, fresh_seeds=0, budget=3, phi="everyone")

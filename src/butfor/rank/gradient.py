@@ -11,8 +11,7 @@ these weights is added to the derivative at the kept epoch. `epochs=1` is the de
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -36,43 +35,6 @@ EFFECTS = 2**27
 """Predicted effects held at a time."""
 
 
-@dataclass(frozen=True, eq=False)
-class Walk:
-    """What all sweeps of one ranking share."""
-
-    recipe: Recipe
-    rows: Rows
-    people: Floats
-    epochs: int
-    tolerance: float
-    device: str
-
-    def effects(self, sweeps: Sequence[Sweep], threads: int = 1) -> list[Numbers]:
-        """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
-        from butfor.models.network import find_device, translated
-
-        how: dict[str, Any] = {"epochs": self.epochs, "device": str(find_device(self.device)), "threads": threads}
-        with translated():
-            swept = label_gradient(self.recipe, self.rows, sweeps, self.people, check=stopping.check, **how)
-            return [flip_effects(each, self.tolerance) for each in swept]
-
-
-def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
-    """The predicted change of the logit if label i is flipped, `[people × n]`."""
-    jumps = (swept.epoch_logits - swept.logits).T @ chances(swept, tolerance)
-    return jumps.astype(swept.gradient.dtype) + swept.moves * swept.gradient
-
-
-def chances(swept: LabelGradient, tolerance: float) -> Numbers:
-    """The probability that each epoch is kept after label i is flipped, `[E × n]`: a softmax of the predicted
-    validation losses, whose differences mean little below `tolerance`."""
-    if len(swept.epochs) == 1:
-        return np.ones((1, len(swept.moves)))
-    losses = swept.validation_losses[:, None] + swept.moves * swept.validation_gradients
-    weights: Numbers = np.exp((losses.min(axis=0) - losses) / tolerance)
-    return weights / weights.sum(axis=0)
-
-
 class Gradient(NetworkRanking):
     """The change of the person's logit, away from the present class, if label i is flipped: predicted to first order
     through the whole training (unit: logit).
@@ -81,24 +43,20 @@ class Gradient(NetworkRanking):
     losses below it mean little."""
 
     name = "gradient"
-    predicts = signed = noisy = scores_after_flips = True
+    predicts = signed = noisy = True
 
     def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
         if epochs < 1:
             raise SettingError(f"epochs={epochs} must be at least 1.")
         if not tolerance > 0:
             raise SettingError(f"tolerance={tolerance} must be above 0.")
-        self.epochs, self.tolerance, self._device = epochs, tolerance, "cpu"
-        self._spread: Callable[..., list[Any]] | None = None
+        self.epochs, self.tolerance = epochs, tolerance
+        self.train_on(Engine())
 
     def train_on(self, engine: Engine) -> None:
         """Train on the engine's device and on its workers, if it has any."""
-        self._device = str(engine.device)
-        self._spread = engine.spread
-
-    @property
-    def member_limit(self) -> int | None:
-        return CPU_MEMBERS if self._device == "cpu" else None
+        self._device, self._spread = str(engine.device), engine.spread
+        self.member_limit = CPU_MEMBERS if self._device == "cpu" else None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
         return next(self.score_members([model], table, people))
@@ -107,47 +65,65 @@ class Gradient(NetworkRanking):
         """The same for networks that differ in their seed, side by side."""
         from butfor.nets.sweeps import Sweep
 
-        subjects = [member.as_network for member in members]
-        first = subjects[0]
-        sweeps = [Sweep(each.network.recipe.seed, (), np.arange(len(people))) for each in subjects]
-        swept = self._effects(first.network.recipe, first.rows, sweeps, first.encoded(people))
-        for member, effects in zip(members, swept, strict=True):
+        sweeps = [Sweep(each.as_network.network.recipe.seed, (), np.arange(len(people))) for each in members]
+        for member, effects in zip(members, self._effects(members[0], sweeps, people), strict=True):
             yield effects * flip_direction(member.logits(people))[:, None]
+
+    def members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
+        """The members of an ensemble that `score_at` uses."""
+        return model.members[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
 
     def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
         """Scores after each person's own `flips`: further flips away from what `model` decides now. Percentiles, their
         mean over the members of an ensemble."""
         from butfor.nets.sweeps import Sweep
 
-        members = [member.as_network for member in self._members_at_flips(model, table)]
-        sweeps = [
-            Sweep(member.network.recipe.seed, flips[k], np.array([k])) for k in range(len(people)) for member in members
-        ]
+        members = self.members_at_flips(model, table)
+        seeds = [member.as_network.network.recipe.seed for member in members]
+        sweeps = [Sweep(seed, flips[k], np.array([k])) for k in range(len(people)) for seed in seeds]
         total, out = np.zeros((len(people), table.n)), flip_direction(model.logits(people))
-        recipe, rows, seen = members[0].network.recipe, members[0].rows, members[0].encoded(people)
-        for sweep, effects in zip(sweeps, self._effects(recipe, rows, sweeps, seen), strict=True):
+        for sweep, effects in zip(sweeps, self._effects(members[0], sweeps, people), strict=True):
             k = int(sweep.people[0])
             total[k] += percentile(effects * out[k])[0]
         return total / len(members)
 
-    def _members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
-        return model.members[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
-
-    def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
-        return len(self._members_at_flips(model, table)) < len(model.members[: self.member_limit])
-
-    def _effects(self, recipe: Recipe, rows: Rows, sweeps: Sequence[Sweep], people: Floats) -> Iterator[Numbers]:
-        """Predicted changes of the logits if label i is flipped, sweep by sweep."""
-        walk = Walk(recipe, rows, people, self.epochs, self.tolerance, self._device)
-        size = max(1, EFFECTS // (rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
+    def _effects(self, model: Model, sweeps: Sequence[Sweep], people: pd.DataFrame) -> Iterator[Numbers]:
+        """Predicted changes of the logits if label i is flipped, sweep by sweep, on all cores or on a cluster."""
+        subject = model.as_network
+        how = {"epochs": self.epochs, "device": self._device}
+        walk = (subject.network.recipe, subject.rows, subject.encoded(people), self.tolerance, how)
+        size = max(1, EFFECTS // (subject.rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
         for first in range(0, len(sweeps), size):
-            yield from self._sweep(walk, sweeps[first : first + size])
+            some = sweeps[first : first + size]
+            # One part per core of this machine, also on a cluster: predictions must not depend on its size.
+            count = min(available_cores(), len(some))
+            if self._spread is None:
+                yield from swept_effects(walk, some, count)
+            else:
+                done = self._spread(swept_effects, walk, [some[k::count] for k in range(count)])
+                yield from (done[k % count][k // count] for k in range(len(some)))
 
-    def _sweep(self, walk: Walk, sweeps: Sequence[Sweep]) -> list[Numbers]:
-        """On the cores of the CPU or of a cluster, or all at once on a GPU."""
-        # One part per core of this machine, also on a cluster: predictions must not depend on its size.
-        count = min(available_cores(), len(sweeps))
-        if self._spread is None:
-            return walk.effects(sweeps, count)
-        done = self._spread(Walk.effects, walk, [sweeps[k::count] for k in range(count)])
-        return [done[k % count][k // count] for k in range(len(sweeps))]
+
+def swept_effects(
+    walk: tuple[Recipe, Rows, Floats, float, dict[str, Any]], sweeps: Sequence[Sweep], threads: int = 1
+) -> list[Numbers]:
+    """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
+    from butfor.models.network import find_device, translated
+
+    recipe, rows, people, tolerance, how = walk
+    how = how | {"device": str(find_device(how["device"])), "threads": threads}
+    with translated():
+        swept = label_gradient(recipe, rows, sweeps, people, check=stopping.check, **how)
+        return [flip_effects(each, tolerance) for each in swept]
+
+
+def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
+    """The predicted change of the logit if label i is flipped, `[people × n]`. Each epoch's chance to be kept after
+    the flip is a softmax of the predicted validation losses, whose differences mean little below `tolerance`."""
+    effects = swept.moves * swept.gradient
+    if len(swept.epochs) == 1:
+        return effects
+    losses = swept.validation_losses[:, None] + swept.moves * swept.validation_gradients
+    chances = np.exp((losses.min(axis=0) - losses) / tolerance)
+    jumps = (swept.epoch_logits - swept.logits).T @ (chances / chances.sum(axis=0))
+    return jumps.astype(swept.gradient.dtype) + effects

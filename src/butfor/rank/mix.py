@@ -15,9 +15,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.models.learner import Engine, FlipSet, Floats, Model, Table, flip_direction, person_keys
-from butfor.rank import Ranking, Scores, as_ranking, checked_scores
-from butfor.rank.ranking import percentile
+from butfor.models.learner import FlipSet, Floats, Model, Table, flip_direction, person_keys
+from butfor.rank.named import as_ranking
+from butfor.rank.ranking import Ranking, Scores, checked_scores, percentile
 from butfor.rules import Allowed
 
 SAMPLE, FLIPS = 8, 12
@@ -43,22 +43,20 @@ Retrain = Callable[[Sequence[FlipSet]], Floats]
 
 
 class RankingMix(Ranking):
-    """The mean percentile of several rankings, or one of them alone: see `leader`."""
+    """The mean percentile of several rankings, or one of them alone: the `leader`. `first` knows most about the model,
+    and takes longest; each other counts `beside` times as much."""
 
     name = "guided"
 
     def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
-        self.parts = dict(parts)
-        self.first = next(iter(self.parts.values()))
-        """The ranking that knows most about the model, and takes longest."""
-        self.scores_after_flips = self.first.scores_after_flips
+        self.parts, self.leader, self.beside = dict(parts), leader, beside
         self.candidates = [MEAN, *self.parts]
-        self.leader = leader
-        self.beside = beside
-        """The weight of each other ranking beside the first."""
+        self.first: Any
+        self.first, *self.others = self.parts.values()
+        self.train_on = self.first.train_on  # type: ignore[method-assign]
+        self.score_at = None if self.first.score_at is None else self._score_at
         self.trusted = False
         """Whether the leader's predictions can be believed, not only their order."""
-        self.gain_limit = np.inf
         self._subject: tuple[Model, Table] | None = None
         self._scored: dict[int, Scores] = {}
         """The first ranking's scores of the last people, by `person_keys`, for this subject."""
@@ -72,46 +70,44 @@ class RankingMix(Ranking):
         own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
         return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
-    def train_on(self, engine: Engine) -> None:
-        self.first.train_on(engine)
-
-    def trial(self, people: int) -> int:
+    def trial_sets(self, people: int) -> int:
+        """The most flip sets that `trial` trains."""
         return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1
 
-    def prepare(
+    def trial(
         self, retrain: Retrain, model: Model, table: Table, people: pd.DataFrame, psi: Allowed, budget: int
     ) -> dict[str, Any]:
-        sample, allowed = people.iloc[:SAMPLE], psi.of_people(slice(SAMPLE)).whole()
-        sets = [
-            flips
-            for leader in self.candidates
-            for flips in _best_sets(self._scores_by(leader, model, table, sample), allowed, budget)
-        ]
-        logits = retrain(sets)[:, : len(sample)]
-        before = model.logits(sample)
+        """Choose the leader by the first people: who moves their decisions furthest."""
+        sample, sets = people.iloc[:SAMPLE], list[FlipSet]()
+        for leader in self.candidates:  # each person's best rows that ψ allows
+            scores = self._scores_by(leader, model, table, sample)
+            for own, allowed in zip(scores, psi.of_people(slice(SAMPLE)), strict=True):
+                order = np.argsort(np.where(allowed, -own, np.inf), kind="stable")
+                sets.append(tuple(sorted(map(int, order[: min(budget, int(allowed.sum()))]))))
+        logits, before = retrain(sets)[:, : len(sample)], model.logits(sample)
         own = logits.reshape(len(self.candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
         moved = np.nan_to_num((own - before) * flip_direction(before))
         gains = moved.mean(axis=1)
         self.leader = self.candidates[int(np.argmax(gains))]
-        singles = self._singles(retrain, model, table, sample)
+        singles: dict[str, Any] = {"spearman": None, "slope": None, "flips": 0, "poor": False}
+        # Not measured for an ensemble: retraining every member for a dozen labels would cost too much.
+        if self.first.predicts and len(model.members) == 1:
+            predicted = self._first_scores(model, table, sample)
+            spearman, slope, flips = smoothness(lambda some: retrain(some)[:, : len(sample)], predicted, FLIPS)
+            singles = {"spearman": round(spearman, 3), "slope": round(slope, 3), "flips": flips}
+            singles["poor"] = spearman < POOR
         self.trusted = NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
         if self.trusted:
             self.leader = NOISELESS
-            self.gain_limit = _gain_limit(moved, moved[self.candidates.index(self.leader)])
+            led = moved[self.candidates.index(NOISELESS)]
+            # How far sets of other rankings went, as a multiple of what the leader's sets did.
+            ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
+            self.gain_limit = max(LEAST_GAIN_LIMIT, 1 + LEAD_FACTOR * (float(ratios.max(initial=1.0)) - 1))
         return singles | {
             "people": len(sample),
             "leader": self.leader,
             "gains": {leader: round(float(gain), 4) for leader, gain in zip(self.candidates, gains, strict=True)},
         }
-
-    def _singles(self, retrain: Retrain, model: Model, table: Table, sample: pd.DataFrame) -> dict[str, Any]:
-        """How well the first ranking's predictions for single labels, if it makes any, agree with retraining. Not
-        measured for an ensemble: retraining every member for a dozen labels would cost too much."""
-        if not self.first.predicts or len(model.members) > 1:
-            return {"spearman": None, "slope": None, "flips": 0, "poor": False}
-        predicted = self._first_scores(model, table, sample)
-        spearman, slope, flips = smoothness(lambda sets: retrain(sets)[:, : len(sample)], predicted, FLIPS)
-        return {"spearman": round(spearman, 3), "slope": round(slope, 3), "flips": flips, "poor": spearman < POOR}
 
     def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
         return self._first_scores(model, table, people) if self.trusted else None
@@ -119,15 +115,14 @@ class RankingMix(Ranking):
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         return self._scores_by(self.leader, model, table, people)
 
-    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
+    def _score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores after each person's own flips: the first ranking there, and with a quarter of its weight the others
-        without flips. If the first uses fewer members there, its scores without flips count as much."""
+        without flips. If the gradient uses fewer members there, its scores without flips count as much."""
         scores = percentile(self.first.score_at(model, table, people, flips))
-        if self.first.uses_fewer_members_at_flips(model, table):
+        if len(self.first.members_at_flips(model, table)) < len(model.members[: self.first.member_limit]):
             scores = (scores + percentile(self._first_scores(model, table, people))) / 2
-        others = list(self.parts.values())[1:]
-        for part in others:
-            scores += PUBLISHED_WEIGHT_AGAIN * percentile(checked_scores(part, model, table, people)) / len(others)
+        for part in self.others:
+            scores += PUBLISHED_WEIGHT_AGAIN * percentile(checked_scores(part, model, table, people)) / len(self.others)
         return scores
 
     def _scores_by(self, leader: str, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
@@ -152,52 +147,29 @@ class RankingMix(Ranking):
         return np.array([self._scored[key] for key in keys])
 
 
-def _gain_limit(moved: NDArray[np.floating], led: NDArray[np.floating]) -> float:
-    """How many times the gain of the leading ranking's set another set may have, from `moved [rankings × people]`."""
-    ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
-    return max(LEAST_GAIN_LIMIT, 1 + LEAD_FACTOR * (float(ratios.max(initial=1.0)) - 1))
-
-
 def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, float, int]:
     """How well predicted effects, `scores [people × n]` away from the present class, agree with retraining after
-    `count` sampled labels are flipped one at a time: see `agreement`; and the number of labels."""
-    tried = sample_rows(scores, count)
-    logits = retrain([(), *((int(row),) for row in tried)])
-    real = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
-    return *agreement(scores[:, tried], real), len(tried)
-
-
-def sample_rows(predicted: Scores, count: int) -> NDArray[np.int64]:
-    """Training rows to try, ascending: half have the largest predicted effects `[people × n]` on anyone, where a search
-    looks; half are drawn from the others."""
-    strongest = np.argsort(-np.abs(predicted).max(axis=0), kind="stable")
-    count = min(count, len(strongest))
-    top, others = strongest[: count // 2], np.sort(strongest[count // 2 :])
-    drawn = np.random.default_rng(0).choice(others, count - count // 2, replace=False)
-    return np.sort(np.concatenate([top, drawn]))
-
-
-def agreement(predicted: Scores, real: Scores) -> tuple[float, float]:
-    """From effects `[people × flips]`: the mean rank correlation over people, since a search ranks for one person at a
-    time (0 if nothing varies), and the slope of the least-squares line real = slope · predicted."""
+    `count` sampled labels are flipped one at a time: the mean rank correlation over people, since a search ranks for
+    one person at a time (0 if nothing varies); the slope of the least-squares line real = slope · predicted; and the
+    number of labels. Half of them have the largest predicted effects on anyone, where a search looks; half are drawn
+    from the others."""
     from scipy.stats import spearmanr
 
-    pairs = list(zip(predicted, real, strict=True))
-    varied = [len(one) > 1 and np.ptp(one) > 0 and np.ptp(other) > 0 for one, other in pairs]
-    ranked = [float(spearmanr(*pair).statistic) if varies else 0.0 for pair, varies in zip(pairs, varied, strict=True)]
+    strongest = np.argsort(-np.abs(scores).max(axis=0), kind="stable")
+    count = min(count, len(strongest))
+    others = np.sort(strongest[count // 2 :])
+    drawn = np.random.default_rng(0).choice(others, count - count // 2, replace=False)
+    tried = np.sort(np.concatenate([strongest[: count // 2], drawn]))
+    logits, predicted = retrain([(), *((int(row),) for row in tried)]), scores[:, tried]
+    real = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
+    varied = [count > 1 and np.ptp(ours) > 0 and np.ptp(true) > 0 for ours, true in zip(predicted, real, strict=True)]
+    ranked = [float(spearmanr(predicted[k], real[k]).statistic) if varies else 0.0 for k, varies in enumerate(varied)]
     square = float((predicted.astype(np.float64) ** 2).sum())
     slope = float((predicted.astype(np.float64) * real).sum() / square) if square else 0.0
-    return float(np.mean(ranked)) if ranked else 0.0, slope
+    return float(np.mean(ranked)) if ranked else 0.0, slope, count
 
 
 def leader_words(leader: str, candidates: Iterable[str] = ()) -> str:
     """The leader of a search among the candidates, in words."""
     named = {name: WORDS.get(name, f"'{name}'") for name in candidates or WORDS if name != MEAN}
     return f"{named[leader]} alone" if leader != MEAN else f"{' and '.join(named.values())} together"
-
-
-def _best_sets(scores: NDArray[np.float64], psi: NDArray[np.bool_], budget: int) -> list[FlipSet]:
-    """The `budget` best rows of each person that ψ allows."""
-    order = np.argsort(np.where(psi, -scores, np.inf), axis=1, kind="stable")
-    counts = np.minimum(budget, psi.sum(axis=1))
-    return [tuple(sorted(int(row) for row in rows[:count])) for rows, count in zip(order, counts, strict=True)]

@@ -1,19 +1,21 @@
-"""The named rankings except the training gradient. From section 2 of the paper: surrogate, activation similarity, their
-mean, and the two baselines. Then influence functions of linear models, and leaves of trees."""
+"""Rankings by name. From section 2 of the paper: surrogate, activation similarity, their mean, and the two baselines.
+Then influence functions of linear models, and leaves of trees."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError
+from butfor.errors import SettingError, nearest
 from butfor.machine import single_threaded
 from butfor.models.learner import Floats, Model, Numbers, Table, flip_direction, person_keys
 from butfor.nets import Network, Rows
-from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, wrap_ranking
+from butfor.rank.gradient import Gradient
+from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of
 
 
 class Surrogate(Ranking):
@@ -60,21 +62,22 @@ class Activation(NetworkRanking):
         return super().accepts(model) and bool(model.as_network.network.recipe.hidden)
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
-        ours, theirs = self._signs(network, people), self._signs(network, rows.X)
+        limit = (0.5 if network.activation == "sigmoid" else 0.0) if self.threshold is None else self.threshold
+
+        def signs(X: Floats) -> Floats:
+            """±√weight per neuron, all layers side by side."""
+            patterns = [layer > limit for layer in network.layers(X)[:-1]]
+            weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
+            each = [(np.sqrt(w) * (2 * b - 1.0)).astype(np.float32) for w, b in zip(weights, patterns, strict=True)]
+            return np.hstack(each)
+
+        ours, theirs = signs(people), signs(rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
         similarity: NDArray[np.float32] = ours @ theirs.T
         similarity /= np.float32((ours[0] ** 2).sum())
         similarity += 1
         similarity /= 2
         return similarity
-
-    def _signs(self, network: Network, X: Floats) -> Floats:
-        """±√weight per neuron, all layers side by side."""
-        limit = (0.5 if network.activation == "sigmoid" else 0.0) if self.threshold is None else self.threshold
-        patterns = [layer > limit for layer in network.layers(X)[:-1]]
-        weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
-        signs = [(np.sqrt(w) * (2 * b - 1.0)).astype(np.float32) for w, b in zip(weights, patterns, strict=True)]
-        return np.hstack(signs)
 
 
 class Combined(Ranking):
@@ -83,7 +86,7 @@ class Combined(Ranking):
     name = "combined"
 
     def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
-        self.parts = [wrap_ranking(part) for part in parts or (Surrogate(), Activation())]
+        self.parts = [as_ranking(part) for part in parts or (Surrogate(), Activation())]
         self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts))
 
     def accepts(self, model: Model) -> bool:
@@ -91,18 +94,12 @@ class Combined(Ranking):
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         total = np.zeros((len(people), table.n))
-        for part in self.parts:
-            _add_normalised(total, checked_scores(part, model, table, people))
+        for part in self.parts:  # person by person: a copy of all scores would double the memory
+            for own, scored in zip(total, checked_scores(part, model, table, people), strict=True):
+                low, spread = scored.min(), np.ptp(scored)
+                own += (scored - low) / (spread if spread > 0 else 1)
         total /= len(self.parts)
         return total
-
-
-def _add_normalised(total: NDArray[np.float64], scores: Scores) -> None:
-    """Person by person: a copy of all scores would double the memory."""
-    for own, scored in zip(total, scores, strict=True):
-        low = scored.min()
-        spread = scored.max() - low
-        own += (scored - low) / (spread if spread > 0 else 1)
 
 
 class Distance(Ranking):
@@ -167,3 +164,46 @@ class Leaves(Ranking):
         for mine, others in zip(ours.T, theirs.T, strict=True):
             shared += mine[:, None] == others[None, :]
         return shared / ours.shape[1]
+
+
+_MAKERS: dict[str, Callable[..., Ranking]] = {
+    "gradient": Gradient,
+    "combined": Combined,
+    "surrogate": Surrogate,
+    "surrogate-signed": lambda: Surrogate(signed=True),
+    "activation": Activation,
+    "distance": Distance,
+    "influence": Influence,
+    "leaves": Leaves,
+    "chance": Chance,
+}
+NAMES = tuple(_MAKERS)
+
+
+def as_ranking(given: Any, seed: int = 0) -> Ranking:
+    """A ranking from its name, an object with `score`, or a plain function; `seed` is for the ranking "chance"."""
+    if isinstance(given, Ranking):
+        return given
+    if isinstance(given, str):
+        if given not in NAMES:
+            raise SettingError(f"There is no ranking '{given}'. {nearest(given, NAMES)}")
+        return Chance(seed) if given == "chance" else _MAKERS[given]()
+    if isinstance(given, type):
+        raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
+    if not (hasattr(given, "score") or callable(given)):
+        raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
+    own = Ranking()
+    own.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
+    own.score = getattr(given, "score", given)  # type: ignore[method-assign]
+    own.rebuildable = False
+    return own
+
+
+def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
+    """Raise an error if the ranking does not accept the model, which is called `name`."""
+    if not ranking.ranks(model):
+        possible = [each for each in NAMES if as_ranking(each).ranks(model)]
+        raise SettingError(
+            f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}. Use one of "
+            f"{', '.join(possible)}."
+        )

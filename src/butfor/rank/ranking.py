@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction
+from butfor.models.learner import Engine, Floats, Model, Numbers, Table, flip_direction
 from butfor.nets import Network, Rows
 
 Scores = NDArray[np.floating[Any]]
@@ -21,8 +21,16 @@ TRIM = 8
 
 
 class Ranking:
-    """`score` is required; the rest are further abilities. A user's own class need not derive from this one:
-    `as_ranking` takes any object with `score`."""
+    """`name` and `score` are required. A user's own class need not derive from this one: `as_ranking` takes any object
+    with `score`. What else a ranking can do are optional methods, None where there is none:
+
+    `score_at(model, table, people, flips)`
+        Scores after each person's own `flips`.
+    `trial(retrain, model, table, people, psi, budget)`
+        Learn from a few retrainings, at most `trial_sets(people)`; returns figures for the record. `retrain`: flip
+        sets → logits of the people under the models trained on them, `[sets × people]`.
+    `predictions(model, table, people)`
+        Each label's effect on each person in logits, `[people × n]`; None if it cannot be believed."""
 
     name: str
     needs = "any model"
@@ -33,14 +41,18 @@ class Ranking:
     """Scores count away from the model's own decision."""
     noisy = False
     """A single model's scores may be far off, so the mean over an ensemble is trimmed."""
-    scores_after_flips = False
-    """Whether `score_at` can rank after flips."""
     is_random = False
     """Pure chance: attempts are independent draws, not prefixes of one order."""
     rebuildable = True
     """Whether a record can restore it from its name and parameters."""
+    member_limit: int | None = None
+    """The most members of an ensemble to average over; None is all."""
     gain_limit = math.inf
     """How many times the gain of a person's best set by `predictions` another set may have, if known."""
+    score_at: Any = None
+    trial: Any = None
+    trial_sets: Any = None
+    predictions: Any = None
 
     def accepts(self, model: Model) -> bool:
         return True
@@ -57,57 +69,12 @@ class Ranking:
         """`[people × training rows]`, higher = flip first."""
         raise NotImplementedError
 
-    @property
-    def member_limit(self) -> int | None:
-        """The most members of an ensemble to average over; None is all."""
-        return None
-
     def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
         """The scores of several models in turn."""
         return (checked_scores(self, member, table, people) for member in members)
 
-    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
-        """Scores after each person's own `flips`."""
-        raise NotImplementedError
-
-    def uses_fewer_members_at_flips(self, model: Model, table: Table) -> bool:
-        """Whether `score_at` uses fewer members of an ensemble than `score`."""
-        return False
-
-    def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
-        """Each label's effect on each person in logits, `[people × n]`; None if it cannot be believed."""
-        return None
-
     def train_on(self, engine: Engine) -> None:
         """Called before `score`: the engine on which a ranking that trains models should train."""
-
-    def trial(self, people: int) -> int:
-        """The most flip sets that `prepare` trains; 0 if there is no trial."""
-        return 0
-
-    def prepare(
-        self,
-        retrain: Callable[[Sequence[FlipSet]], Floats],
-        model: Model,
-        table: Table,
-        people: pd.DataFrame,
-        psi: Any,
-        budget: int,
-    ) -> dict[str, Any]:
-        """Run a trial with the first people; its result goes into the record. `retrain`: flip sets → logits of the
-        people under the models trained on them, `[sets × people]`."""
-        raise NotImplementedError
-
-
-def wrap_ranking(given: Any) -> Ranking:
-    """A `Ranking` unchanged; one made of a user's object with `score`, or of a function with its signature."""
-    if isinstance(given, Ranking):
-        return given
-    own = Ranking()
-    own.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
-    own.score = getattr(given, "score", given)  # type: ignore[method-assign]
-    own.rebuildable = False
-    return own
 
 
 class NetworkRanking(Ranking):
@@ -124,6 +91,26 @@ class NetworkRanking(Ranking):
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
         raise NotImplementedError
+
+
+def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+    """The scores, of an ensemble the mean over its members; an error if they cannot be sorted."""
+    asked = (model, table, people)
+    scores = np.asarray(_averaged(ranking, *asked) if ranking.averages(model) else ranking.score(*asked))
+    if scores.shape != (len(people), table.n):
+        raise SettingError(
+            f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
+            f"and one column per training row, {(len(people), table.n)}."
+        )
+    if scores.dtype.kind not in "fiub":
+        raise SettingError(f"Ranking '{ranking.name}' returned scores that are no numbers ({scores.dtype}).")
+    if not np.isfinite(scores).all():
+        person, row = np.argwhere(~np.isfinite(scores))[0]
+        raise SettingError(
+            f"Ranking '{ranking.name}' returned {scores[person, row]} for person {person} and training row "
+            f"{row}; every score must be a finite number."
+        )
+    return scores
 
 
 def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
@@ -162,26 +149,6 @@ def percentile(scores: Scores) -> NDArray[np.float64]:
     return (rankdata(scores, axis=1) - 1) / max(1, scores.shape[1] - 1)
 
 
-def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-    """The scores; an error if they cannot be sorted."""
-    asked = (model, table, people)
-    scores = np.asarray(_averaged(ranking, *asked) if ranking.averages(model) else ranking.score(*asked))
-    if scores.shape != (len(people), table.n):
-        raise SettingError(
-            f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
-            f"and one column per training row, {(len(people), table.n)}."
-        )
-    if scores.dtype.kind not in "fiub":
-        raise SettingError(f"Ranking '{ranking.name}' returned scores that are no numbers ({scores.dtype}).")
-    if not np.isfinite(scores).all():
-        person, row = np.argwhere(~np.isfinite(scores))[0]
-        raise SettingError(
-            f"Ranking '{ranking.name}' returned {scores[person, row]} for person {person} and training row "
-            f"{row}; every score must be a finite number."
-        )
-    return scores
-
-
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
     """Training rows `[n × d]` and people `[people × d]` as the model sees them. If it does not say, the table is
     encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0."""
@@ -203,18 +170,18 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
 
 
 def parameters(thing: Any) -> dict[str, Any]:
-    """The constructor's arguments of a ranking or strategy, by name, for the record."""
+    """The constructor's arguments of a ranking, by name, for the record; other rankings among them by their own."""
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, float) and not math.isfinite(value):
+            return str(value)  # JSON has no word for it
+        if isinstance(value, (str, int, float, bool, type(None))):
+            return value
+        if isinstance(value, (list, tuple)):
+            return [plain(v) for v in value]
+        if isinstance(value, dict):
+            return {str(k): plain(v) for k, v in value.items()}
+        return {"name": value.name} | parameters(value) if hasattr(value, "name") else type(value).__name__
+
     names = inspect.signature(type(thing)).parameters
-    return {name: _plain(getattr(thing, name)) for name in names if hasattr(thing, name)}
-
-
-def _plain(value: Any) -> Any:
-    if isinstance(value, float) and not math.isfinite(value):
-        return str(value)  # JSON has no word for it
-    if isinstance(value, (str, int, float, bool, type(None))):
-        return value
-    if isinstance(value, (list, tuple)):
-        return [_plain(v) for v in value]
-    if isinstance(value, dict):
-        return {str(k): _plain(v) for k, v in value.items()}
-    return {"name": value.name} | parameters(value) if hasattr(value, "name") else type(value).__name__
+    return {name: plain(getattr(thing, name)) for name in names if hasattr(thing, name)}
