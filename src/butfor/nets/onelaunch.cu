@@ -102,7 +102,7 @@ __device__ inline void spread(float (&to)[4], float4 v) {
 __device__ inline float4 gathered(const float *v) { return make_float4(v[0], v[1], v[2], v[3]); }
 __device__ inline float sigmoid(float z) { return 1.0f / (1.0f + expf(-z)); }
 __device__ inline float act(float z) {
-    return ACTIVATION == 0 ? fmaxf(z, 0.0f) : ACTIVATION == 1 ? tanhf(z) : sigmoid(z);
+    return ACTIVATION == 0 ? (z < 0.0f ? 0.0f : z) : ACTIVATION == 1 ? tanhf(z) : sigmoid(z);
 }
 __device__ inline float slope(float d, float h) {
     return ACTIVATION == 0 ? (h > 0.0f ? d : 0.0f) : ACTIVATION == 1 ? d * (1.0f - h * h) : d * (1.0f - h) * h;
