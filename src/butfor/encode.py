@@ -28,6 +28,7 @@ from butfor.columns import (
     same_columns,
 )
 from butfor.errors import SettingError, TableError, listed, plural
+from butfor.machine import check_whole
 
 OWN, REFUSE = "own", "refuse"
 """How missing and unknown values are treated."""
@@ -153,9 +154,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         for name, values in CHOICES.items():
             if getattr(self, name) not in values:
                 raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
-        most = self.max_categories
-        if most is not None and (not isinstance(most, (int, np.integer)) or not 2 <= most <= MOST_CATEGORIES):
-            raise SettingError(f"max_categories={most!r} must be a whole number from 2 to {MOST_CATEGORIES}.")
+        if self.max_categories is not None:
+            check_whole("max_categories", self.max_categories, 2, MOST_CATEGORIES)
         frame = _as_frame(X)
         if frame.shape[0] == 0 or frame.shape[1] == 0:
             raise TableError(

@@ -12,6 +12,7 @@ import secrets
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 import pandas as pd
@@ -46,6 +47,12 @@ def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
     wait until they are on the disk, which takes minutes for thousands of files."""
     drafts: dict[Path, Path] = {}
     path = Path()
+
+    def put() -> None:
+        for draft, place in drafts.items():
+            if draft.exists():
+                os.replace(draft, place)
+
     try:
         for path, text in texts.items():
             place = path.resolve()
@@ -59,26 +66,15 @@ def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
                 if at_once:
                     os.fsync(file.fileno())
         try:
-            _put(drafts)
+            put()
         except KeyboardInterrupt:
-            _put(drafts)
+            put()
             raise
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
     finally:
         for draft in drafts:  # those that were not put in their place
             draft.unlink(missing_ok=True)
-
-
-def _put(drafts: Mapping[Path, Path]) -> None:
-    for draft, place in drafts.items():
-        if draft.exists():
-            os.replace(draft, place)
-
-
-def save_table(path: str | Path, frame: pd.DataFrame, *, index: bool = True) -> None:
-    """Write a CSV file in which no cell is a formula."""
-    save_text(path, as_csv(frame, index=index))
 
 
 def as_csv(frame: pd.DataFrame, *, index: bool = True) -> str:
@@ -109,12 +105,12 @@ def results_folder(path: str | Path | None, overwrite: bool = True) -> Iterator[
     if path is None:
         yield
         return
-    there = [name for name in RESULTS if (Path(path) / name).exists()]
-    if there and not overwrite:
+    earlier = [name for name in RESULTS if (Path(path) / name).exists()]
+    if earlier and not overwrite:
         raise SettingError(
-            f"'{path}' holds earlier results ({there[0]}): name another folder, or replace them with --overwrite."
+            f"'{path}' holds earlier results ({earlier[0]}): name another folder, or replace them with --overwrite."
         )
-    missing = [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
+    missing = _missing(path)
     try:
         make_folder(path)
         yield
@@ -127,32 +123,28 @@ def results_folder(path: str | Path | None, overwrite: bool = True) -> Iterator[
 
 def make_folder(path: str | Path) -> None:
     """Create a folder if it does not exist, and check that it can be written to."""
-    place = Path(path)
     try:
-        for missing in reversed([folder for folder in (place, *place.parents) if not folder.exists()]):
-            missing.mkdir(mode=OWNER_FOLDER, exist_ok=True)
-        trial = place / f".{secrets.token_hex(4)}.part"
-        opened = os.open(trial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE)
-        try:
-            os.write(opened, bytes(4096))  # a full disk takes the name of a file all the same
-        finally:
-            os.close(opened)
-            trial.unlink()
+        for folder in reversed(_missing(path)):
+            folder.mkdir(mode=OWNER_FOLDER, exist_ok=True)
+        with TemporaryFile(dir=path) as trial:
+            trial.write(bytes(4096))  # a full disk takes the name of a file all the same
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
+
+
+def _missing(path: str | Path) -> list[Path]:
+    """The folder and those above it that do not exist, the folder first."""
+    return [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
 
 
 def text_of(path: Path, what: str, remedy: str) -> str:
     """The text of a file; an error if it is not a file, not text, or too large."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for ever
-            reason = "it is not a file"
-        elif path.stat().st_size > LARGEST:
-            reason = f"it is larger than {LARGEST // 10**6} MB"
-        else:
-            return path.read_text(encoding="utf-8-sig")
-    except UnicodeError:
-        reason = "it is not UTF-8 text"
+            raise ValueError("it is not a file")
+        if path.stat().st_size > LARGEST:
+            raise ValueError(f"it is larger than {LARGEST // 10**6} MB")
+        return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = getattr(error, "strerror", None) or str(error)
-    raise SettingError(f"{what} '{path}' cannot be read ({reason}). {remedy}")
+        reason = "it is not UTF-8 text" if isinstance(error, UnicodeError) else getattr(error, "strerror", error)
+        raise SettingError(f"{what} '{path}' cannot be read ({reason}). {remedy}") from error

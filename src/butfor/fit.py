@@ -22,7 +22,7 @@ from butfor.data.labels import label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.decide import USUAL, Decision, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import LearnerError, SettingError, TableError, listed
-from butfor.machine import check_random_state
+from butfor.machine import check_random_state, check_whole
 from butfor.models.engines import check_engine, choose_engine, own_fit_engine
 from butfor.models.ensemble import (
     FRESH_FROM,
@@ -273,11 +273,9 @@ def check(params: SimpleNamespace) -> None:
     budget_in_labels(params.budget, 2**62)
     check_engine(params.engine, params.n_jobs)
     check_random_state(params.random_state)
-    for name, least in (("members", 1), ("fresh_seeds", 0)):
-        value = getattr(params, name)
-        whole = isinstance(value, (int, np.integer)) and not isinstance(value, bool)
-        if not (whole and least <= value <= FRESH_FROM) and not (name == "members" and value is None):
-            raise SettingError(f"{name}={value!r} must be a whole number from {least} to {FRESH_FROM}.")
+    check_whole("fresh_seeds", params.fresh_seeds, 0, FRESH_FROM)
+    if params.members is not None:
+        check_whole("members", params.members, 1, FRESH_FROM)
 
 
 def fit(

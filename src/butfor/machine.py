@@ -38,27 +38,26 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
+def check_whole(name: str, given: Any, least: int, most: int | None = None, otherwise: str = "") -> int:
+    """A parameter's value as a whole number in this range."""
+    whole = isinstance(given, Integral) and not isinstance(given, bool)
+    if not whole or given < least or (most is not None and given > most):
+        to = "up" if most is None else f"to {most}"
+        raise SettingError(f"{name}={given!r} must be a whole number from {least} {to}{otherwise}.")
+    return int(given)
+
+
 def check_n_jobs(n_jobs: Any) -> int:
     """The number of processes or threads; -1 and None mean all cores."""
     cores = available_cores()
-    if n_jobs is None or (_is_whole(n_jobs) and n_jobs == -1):
+    if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
         return cores
-    if not _is_whole(n_jobs) or n_jobs < 1:
-        raise SettingError(f"n_jobs={n_jobs!r} must be a whole number from 1 up, or -1 for all cores.")
-    if n_jobs > max(16, 4 * cores):
-        raise SettingError(f"n_jobs={n_jobs} is too many for {cores} cores: use at most {max(16, 4 * cores)}.")
-    return int(n_jobs)
+    return check_whole("n_jobs", n_jobs, 1, max(16, 4 * cores), f", or -1 for all {cores} cores")
 
 
 def check_random_state(random_state: Any) -> int:
     """The seed; an error if numpy and scikit-learn would not take it."""
-    if not _is_whole(random_state) or not 0 <= random_state <= LARGEST_SEED:
-        raise SettingError(f"random_state={random_state!r} must be a whole number from 0 to {LARGEST_SEED}.")
-    return int(random_state)
-
-
-def _is_whole(number: Any) -> bool:
-    return isinstance(number, Integral) and not isinstance(number, bool)
+    return check_whole("random_state", random_state, 0, LARGEST_SEED)
 
 
 def in_worker(parent: int, function: Callable[..., T], *given: Any) -> T:
@@ -76,7 +75,7 @@ def _watch_parent(parent: int) -> None:
     def watch() -> None:
         while os.getppid() == parent:
             time.sleep(LOOK_SECONDS)
-        os._exit(1)
+        os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
 
@@ -148,13 +147,15 @@ def keeps_compiled() -> bool:
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Around what compiles, or loads what was compiled before: says so when it takes more than a second."""
+    """Around what compiles, or loads what was compiled before: says so when it takes more than a second. numba swallows
+    exceptions, so Ctrl-C is heard at the end."""
     said = "Compiling the training code for this machine: some seconds, the first time only."
     notice = threading.Timer(1.0, lambda: print(said, file=sys.stderr))
     notice.start()
     try:
-        with stopping.listen(postpone=True):
+        with stopping.listen() as flag:
             yield
+            flag.check()
     finally:
         notice.cancel()
 

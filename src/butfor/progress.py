@@ -50,9 +50,9 @@ class Progress:
 @dataclass
 class _Phase:
     name: str
-    total: int | None
     unit: str
     began: float
+    total: int | None = None
     done: int = 0
     moved: float = 0.0
     """When it was last advanced."""
@@ -62,27 +62,22 @@ class ConsoleProgress(Progress):
     """What is going on, how far it is and how long it will still take: on a terminal in one line that is drawn over and
     over, elsewhere in a line every `LOG_EVERY` seconds. `patience`: seconds before the first."""
 
+    _now: _Phase | None
+    _found: int | None
+    _ends: float | None
+
     def __init__(
         self, patience: float = 0.0, listens: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
         self.patience, self.listens, self.clock = patience, listens, clock
-        ipython = sys.modules.get("IPython")
-        self.notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
         self.terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._live: Any = None
         self._begun = self._said = clock()
-        self._over()
-
-    def _over(self) -> None:
-        self._phases: dict[str, _Phase] = {}
-        self._now: _Phase | None = None
-        self._found: int | None = None
-        self._ends: float | None = None
+        self._forget()
 
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
-        phase = self._phases.setdefault(name, _Phase(name, None, unit, self.clock()))
+        self._now = phase = self._phases.setdefault(name, _Phase(name, unit, self.clock()))
         phase.total = None if total is None else phase.done + total
-        self._now = phase
         self._show()
 
     def advance(self, count: int) -> None:
@@ -105,7 +100,11 @@ class ConsoleProgress(Progress):
         if self._live is not None:
             self._live.stop()
             self._live = None
-        self._over()
+        self._forget()
+
+    def _forget(self) -> None:
+        self._now = self._found = self._ends = None
+        self._phases: dict[str, _Phase] = {}
 
     def _show(self) -> None:
         if not self.terminal:
@@ -145,9 +144,9 @@ def shown(progress: Progress | bool | None) -> Progress:
     """What a Python call that was given this shows: by default something in a terminal or notebook, else nothing."""
     if isinstance(progress, Progress):
         return progress
-    console = ConsoleProgress(PATIENCE, listens=False)
-    asked = progress is None and (console.terminal or console.notebook)
-    return console if progress or asked else Progress()
+    console, ipython = ConsoleProgress(PATIENCE, listens=False), sys.modules.get("IPython")
+    notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
+    return console if progress or (progress is None and (console.terminal or notebook)) else Progress()
 
 
 def announcement(people: int, seconds: float) -> str:
@@ -158,8 +157,6 @@ def announcement(people: int, seconds: float) -> str:
 
 def duration(seconds: float) -> str:
     """Seconds in the unit a person would say."""
-    if seconds < 1.5:
-        return "a second"
     if seconds < 90:
-        return f"{seconds:.0f} seconds"
+        return "a second" if seconds < 1.5 else f"{seconds:.0f} seconds"
     return f"{seconds / 60:.0f} minutes" if seconds < 5400 else f"{seconds / 3600:.1f} hours"

@@ -31,9 +31,6 @@ INTERRUPTED = 130
 """Exit code of a command that was stopped."""
 
 
-# --- limits ----------------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Stop:
     """Limits of an audit, joined by `|`; None means no limit."""
@@ -84,24 +81,16 @@ def max_retrainings(count: int) -> Stop:
     return Stop(retrainings=int(count))
 
 
-# --- the flag --------------------------------------------------------------------------------------------
-
-
-class Signals:
-    """What came while somebody listened: the first signal, when, and since when confirmations have had their time."""
+@dataclass
+class _Signals:
+    """The first signal that came while somebody listened, when, and since when confirmations have had their time."""
 
     number: int | None = None
-    came_at = math.inf
+    came_at: float = math.inf
     grace_from: float | None = None
 
-    @property
-    def end_work(self) -> bool:
-        if self.number is None:
-            return False
-        return self.grace_from is None or time.monotonic() > max(self.came_at, self.grace_from) + GRACE
 
-
-_heard: Signals | None = None
+_heard: _Signals | None = None
 """What the main thread hears within `listen`."""
 _told: list[int] = []
 """Signals that ended this process's work at once."""
@@ -113,11 +102,10 @@ class StopFlag:
     """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within `listen` share its
     signals."""
 
-    def __init__(self, stop: Stop | None = None, signals: Signals | None = None) -> None:
+    def __init__(self, stop: Stop | None = None, signals: _Signals | None = None) -> None:
         self.limits = stop or Stop()
         self.out_of_time = False
-        in_main_thread = threading.current_thread() is threading.main_thread()
-        self._signals = signals or (_heard if in_main_thread else None) or Signals()
+        self._signals = signals or (_heard if _in_main_thread() else None) or _Signals()
         self._deadline = math.inf
 
     def within(self, stop: Stop | None) -> StopFlag:
@@ -135,14 +123,23 @@ class StopFlag:
     @property
     def requested(self) -> bool:
         """Whether work should end now."""
-        late = time.monotonic() > self._deadline
-        self.out_of_time |= late and not self._signals.end_work
-        return late or self._signals.end_work
+        return self._ended_by() is not None
 
     def check(self) -> None:
         """Raise `Stopped` if work should end."""
-        if self.requested:
-            raise Stopped(by_hand=self._signals.end_work)
+        ended_by = self._ended_by()
+        if ended_by is not None:
+            raise Stopped(by_hand=ended_by == "hand")
+
+    def _ended_by(self) -> str | None:
+        now, signals = time.monotonic(), self._signals
+        confirming = signals.grace_from is not None and now <= max(signals.came_at, signals.grace_from) + GRACE
+        if signals.number is not None and not confirming:
+            return "hand"
+        if now > self._deadline:
+            self.out_of_time = True
+            return "time"
+        return None
 
     @contextmanager
     def grace(self) -> Iterator[None]:
@@ -168,26 +165,22 @@ def check() -> None:
     StopFlag().check()
 
 
-# --- signals ---------------------------------------------------------------------------------------------
-
-
 @contextmanager
-def listen(stop: Stop | None = None, *, postpone: bool = False) -> Iterator[StopFlag]:
+def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
     """A flag that Ctrl-C, SIGTERM and the seconds of `stop`, counted from now, set.
 
     The first signal prints a line. The second goes to the previous handler, which ends the work at once. An
     application's own handler also gets the first signal when the work has ended. Only the main thread gets signals, and
-    only those with a handler are taken. `postpone`: every previous handler gets the first signal at the end, and
-    nothing is printed; for code that swallows exceptions, such as numba's compiler."""
+    only those with a handler are taken."""
     global _heard
-    outermost = _heard is None and threading.current_thread() is threading.main_thread()
-    flag = StopFlag(stop, Signals() if outermost else None)
+    outermost = _heard is None and _in_main_thread()
+    signals = _Signals() if outermost else None
+    flag = StopFlag(stop, signals)
     if stop is not None and stop.seconds is not None:
         flag.set_deadline(time.monotonic() + stop.seconds)
-    if not outermost:
+    if signals is None:
         yield flag
         return
-    signals = flag._signals
     handlers: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
     before = {number: handler for number, handler in handlers.items() if callable(handler)}
 
@@ -196,8 +189,7 @@ def listen(stop: Stop | None = None, *, postpone: bool = False) -> Iterator[Stop
             before[number](number, frame)
             return
         signals.number, signals.came_at = number, time.monotonic()
-        if not postpone:
-            _write(STOPPING)
+        _write(STOPPING)
 
     try:
         for number in before:
@@ -208,28 +200,36 @@ def listen(stop: Stop | None = None, *, postpone: bool = False) -> Iterator[Stop
         _heard = None
         for number, handler in before.items():
             signal.signal(number, handler)
-    if signals.number is not None:
-        previous = before[signals.number]
-        if postpone or previous not in (signal.default_int_handler, end_process):
-            previous(signals.number, None)
+    if signals.number is not None and before[signals.number] not in (signal.default_int_handler, _end_process):
+        before[signals.number](signals.number, None)
+
+
+def _in_main_thread() -> bool:
+    return threading.current_thread() is threading.main_thread()
 
 
 def end_on_signals() -> None:
     """Let Ctrl-C and SIGTERM end this process with exit code 130, unless it was started to ignore them."""
+
+    def uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
+        if told_to_end() or issubclass(kind, KeyboardInterrupt):
+            raise SystemExit(stopped())
+        sys.__excepthook__(kind, error, trace)
+
     for number in (signal.SIGINT, signal.SIGTERM):
         if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, end_process)
-    sys.excepthook = _uncaught
+            signal.signal(number, _end_process)
+    sys.excepthook = uncaught
 
 
-def end_process(number: int, frame: Any) -> None:
-    """Raise KeyboardInterrupt, and remember why."""
+def _end_process(number: int, frame: Any) -> None:
     _told.append(number)
     raise KeyboardInterrupt
 
 
 def told_to_end() -> bool:
-    """Whether a signal came that was to end everything; errors after it may be a consequence."""
+    """Whether a signal came that was to end everything. Errors after it, such as that of a module that was being
+    imported, may be a consequence."""
     return bool(_told)
 
 
@@ -237,13 +237,6 @@ def stopped() -> int:
     """Say "Stopped."; returns the exit code."""
     _write("Stopped.")
     return INTERRUPTED
-
-
-def _uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-    """Also while modules are loaded, where an import may turn Ctrl-C into an error of its own."""
-    if told_to_end() or issubclass(kind, KeyboardInterrupt):
-        raise SystemExit(stopped())
-    sys.__excepthook__(kind, error, trace)
 
 
 def _write(line: str) -> None:

@@ -1,7 +1,7 @@
 """Lines on a terminal: whatever a table's names and values hold, they are shown, never obeyed.
 
 Characters that steer a terminal or turn the direction of writing are left out. A stream that does not know a character
-gets the nearest it has ("phi" for φ), and one that nobody reads any longer swallows the rest.
+gets the nearest it has ("->" for →), and one that nobody reads any longer swallows the rest.
 """
 
 from __future__ import annotations
@@ -22,11 +22,9 @@ STEERING = re.compile(
     "|\x1b[\\]PX^_][^\x07\x1b\x9c]*(?:\x07|\x1b\\\\|\x9c)?"  # window titles, links, clipboard
     f"|[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNS}]"
 )
-PAIRS = (
-    "φ phi,ψ psi,κ kappa,λ lambda,σ sigma,Δ Delta,→ ->,− -,– -,— -,× x,· -,… ...,≥ >=,≤ <=,± +-,\u2018 ',\u2019 ',“ \","
-    '” ",─ -,━ -,│ |,• *,✓ +'
+NEAREST = str.maketrans(
+    {"φ": "phi", "ψ": "psi", "→": "->", "−": "-", "–": "-", "×": "x", "·": "-", "≥": ">=", "≤": "<=", "…": "..."}
 )
-NEAREST = dict(pair.split(" ") for pair in PAIRS.split(","))
 
 
 def shown(text: str) -> str:
@@ -41,23 +39,20 @@ def one_line(text: str) -> str:
 
 def shown_json(text: str) -> str:
     """A JSON text as it may be printed: the same value, with what would steer a terminal spelled out, or everything
-    beyond ASCII where the stream does not know it."""
-    try:
-        text.encode(getattr(sys.stdout, "encoding", None) or "utf-8")
-        unknown = f"[\x7f-\x9f{TURNS}]"
-    except UnicodeEncodeError:
-        unknown = "[^\x00-\x7e]"
-    return re.sub(unknown, lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+    beyond ASCII where the stream may not know it."""
+    utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
+    spelled = f"[\x7f-\x9f{TURNS}]" if utf8 else "[^\x00-\x7e]"
+    return re.sub(spelled, lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
 
 
 def say(text: str = "", *, err: bool = False) -> None:
     """Print a line or lines; dropped where the reader has gone (`butfor … | head -1`)."""
     stream = sys.stderr if err else sys.stdout
+    if stream is None:
+        return
     try:
         stream.write(f"{shown(text)}\n")
         stream.flush()
-    except AttributeError:  # there is none
-        pass
     except (OSError, ValueError) as error:
         with suppress(OSError, ValueError):  # whatever is still to come, also at the end of the process, goes nowhere
             nowhere = os.open(os.devnull, os.O_WRONLY)
@@ -77,26 +72,21 @@ def say_wrapped(line: str, *, err: bool = False) -> None:
 def width_of(stream: TextIO | None) -> int | None:
     """Columns of the terminal behind a stream; None where there is none."""
     try:
-        if stream is None or not stream.isatty():
-            return None
-        return os.get_terminal_size(stream.fileno()).columns or 80
+        return (os.get_terminal_size(stream.fileno()).columns or 80) if stream and stream.isatty() else None
     except (OSError, ValueError):
         return None
 
 
+def _nearest(error: UnicodeError) -> tuple[str, int]:
+    assert isinstance(error, UnicodeEncodeError)
+    nearest = error.object[error.start : error.end].translate(NEAREST)
+    return nearest.encode("ascii", "replace").decode(), error.end
+
+
 def prepare() -> None:
     """Make standard output and error take whatever is printed."""
+    codecs.register_error("nearest", _nearest)
     for stream in (sys.stdout, sys.stderr):
         reconfigure = getattr(stream, "reconfigure", None)
         if reconfigure is not None:
             reconfigure(errors="nearest")
-
-
-def _nearest(error: UnicodeError) -> tuple[str, int]:
-    if not isinstance(error, UnicodeEncodeError):
-        raise error
-    missing = error.object[error.start : error.end]
-    return "".join(NEAREST.get(character, " " if character.isspace() else "?") for character in missing), error.end
-
-
-codecs.register_error("nearest", _nearest)

@@ -289,7 +289,7 @@ def test_a_review_that_is_interrupted_while_it_is_written_leaves_all_files_or_no
             raise KeyboardInterrupt
 
     monkeypatch.setattr(files.os, call, interrupted)
-    with pytest.raises(KeyboardInterrupt), files.new_folder(tmp_path / "a" / "b"):
+    with pytest.raises(KeyboardInterrupt), files.results_folder(tmp_path / "a" / "b"):
         files.save_all({tmp_path / "a" / "b" / name: "text" for name in "xyz"})
     left = sorted(path.name for path in tmp_path.rglob("*"))
     assert left == (["a", "b", "x", "y", "z"] if call == "replace" else [])

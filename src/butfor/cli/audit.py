@@ -64,7 +64,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         refuse_other_files(o.out)
     with results_folder(o.out, o.overwrite):
         # Read.
-        o.model = o.model or ("mlp" if table in DATASETS else default_name(notes.append))
+        if o.model is None:
+            o.model = "mlp" if table in DATASETS else default_name(notes.append)
         with progress:
             progress.phase("reading the table")
             data = load(table, o, notes.append, hold_out=o.model == "mlp")

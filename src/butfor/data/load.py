@@ -16,7 +16,6 @@ import zipfile
 import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from numbers import Integral
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.columns import DATES
-from butfor.errors import DatasetError, SettingError, listed, nearest
+from butfor.errors import DatasetError, listed, nearest
+from butfor.machine import check_random_state
 
 HERE = Path(__file__).parent
 TRAIN, VAL, TEST = "train", "val", "test"
@@ -205,10 +205,7 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
     """
     spec = spec_named(name)
     seed = spec.setup.random_state if random_state is None else random_state
-    if isinstance(seed, bool) or not isinstance(seed, Integral) or not 0 <= seed < 2**32:
-        raise SettingError(
-            f"random_state={seed!r} must be a whole number from 0 to {2**32 - 1}, or None for the published split."
-        )
+    check_random_state(seed)
     places = _places(spec, data_home)
     X, y = spec.table([_find(file, spec, places) or _fetched(file, spec, places) for file in spec.files])
     return Dataset.of(

@@ -20,8 +20,8 @@ from butfor.data.check import concerns_of
 from butfor.data.dates import as_numbers
 from butfor.data.labels import MOST_CLASSES, label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
-from butfor.errors import SettingError, TableError, listed
-from butfor.machine import check_n_jobs, check_random_state, give_back_memory, single_threaded
+from butfor.errors import TableError, listed
+from butfor.machine import check_n_jobs, check_random_state, check_whole, give_back_memory, single_threaded
 from butfor.models.learner import label_values
 from butfor.progress import Progress, shown
 from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
@@ -104,8 +104,7 @@ def compare_standards(
     progress, beside = shown(progress), (sensitive_features, cluster, sample_weight)
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
     X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
-    if isinstance(draws, bool) or not isinstance(draws, (int, np.integer)) or draws < 0:
-        raise SettingError(f"draws={draws!r} must be a whole number from 0 up.")
+    check_whole("draws", draws, 0)
     codes, classes = pd.factorize(y, sort=True)
     if len(classes) > MOST_CLASSES:
         label_values(np.asarray(classes))  # raises an error that says what to do
