@@ -724,8 +724,7 @@ def test_what_a_record_cannot_bring_back_is_named():
         )
     verdict = audit.explain_all(X[60:80])[0]
     with pytest.raises(butfor.errors.ReplayError, match="which a record cannot store"):
-        replay(verdict.to_dict(), training=verdict.training)
-    assert replay(verdict.to_dict(), training=verdict.training, model=audit.model).agrees
+        replay(verdict)
     assert butfor.replay(verdict, model=audit.model).agrees
 
 

@@ -20,7 +20,7 @@ from sklearn.svm import SVC, LinearSVC
 
 import butfor
 from butfor.decide import NEAR, Decision, log_odds, parse_threshold
-from butfor.errors import ReplayError, SettingError
+from butfor.errors import SettingError
 
 ROWS, PEOPLE = 120, 60
 USUAL = {"fresh_seeds": 0, "members": 1, "budget": 4, "phi": "everyone"}
@@ -232,7 +232,7 @@ def test_a_fixed_threshold_classifier_is_trained_by_the_fast_engine(name, credit
         assert clone(model).fit(X, turned).predict(people)[verdict.case] == verdict.counterfactual_prediction
     if "Ridge" in repr(model):
         assert all(verdict.exact for verdict in population.found)
-    again = butfor.replay(population.found[0].to_dict(), audit.table_)
+    again = butfor.replay(population.found[0])
     assert again.agrees, again
 
 
@@ -309,15 +309,13 @@ def test_places_do_not_depend_on_who_is_asked_about(credit):
 
 
 def test_a_record_of_places_is_replayed_with_those_who_competed(credit):
-    X, y, people, _ = credit
+    people = credit[2]
     audit = audited(credit, LogisticRegression(), "top 20%")
     nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:3]))
     record = audit.explain_all(people, cases=nearest).found[0].to_dict()
-    assert butfor.replay(record, audit.table_).agrees
-    with pytest.raises(ReplayError, match="the top 20% of 60 people, whom it does not include"):
-        butfor.replay(record, butfor.Table(X, y))
+    assert butfor.replay(record, audit=audit).agrees
     record["run"]["decision"]["accepted"] = 13
-    assert butfor.replay(record, audit.table_).differs == ("run.decision.accepted is 13, but should be 12",)
+    assert butfor.replay(record, audit=audit).differs == ("run.decision.accepted is 13, but should be 12",)
 
 
 def test_categories_stay_categories_beside_the_pool():

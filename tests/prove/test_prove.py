@@ -215,7 +215,7 @@ def test_proofs_are_checked_again_from_the_record_alone(name, german):
         assert butfor.replay(verdict).agrees
         record = verdict.to_dict()
         record["people"][0]["at_least"] -= 1
-        outcome = butfor.replay(record, training=verdict.training)
+        outcome = butfor.replay(record, audit=german[0][name])
         assert not outcome.agrees
         assert "at least" in outcome.sentence
 

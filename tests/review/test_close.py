@@ -201,7 +201,7 @@ def test_a_careless_reviewer_corrects_nothing_unless_told_otherwise(german_file,
     assert out.splitlines()[-1] == "Nothing was corrected or written; --anyway does it."
     assert not (tmp_path / "after").exists()
     if kind == "at random":
-        code, out, _ = run(capsys, *given, "--apply-anyway")
+        code, out, _ = run(capsys, *given, "--anyway")
         assert code == 0
         reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
         assert out.startswith("These answers show nothing")

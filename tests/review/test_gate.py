@@ -128,7 +128,7 @@ def test_other_shares_are_refused(text, german_file, capsys):
 def test_no_limit_is_a_usage_error(german_file, capsys):
     code, out, err = run(capsys, "gate", german_file)
     assert code == 2
-    assert "Give at least one limit" in err
+    assert "Give a limit" in err
     assert not out
 
 

@@ -12,8 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from butfor import LabelAudit, Population
 from butfor.review.answers import read_answers
-from butfor.review.rebuild import review_of
 from butfor.review.reviewer_page import question, reviewer_page
+from butfor.review.tasks import review_of
 from butfor.review.write import write_review
 from recorded import LABELS, TABLE, key_of, key_with
 

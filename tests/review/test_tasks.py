@@ -17,8 +17,7 @@ from butfor.data.table import load_table
 from butfor.errors import TableError
 from butfor.measured import run_of
 from butfor.result.population import Population
-from butfor.review.rebuild import rows_of
-from butfor.review.tasks import _rounded
+from butfor.review.tasks import _rounded, rows_of
 from recorded import audited, changed, fill_in, key_of, run, wronged
 
 

@@ -237,7 +237,7 @@ def test_a_changed_record_does_not_replay(salary_population):
     record["people"][0]["flip_set"][0]["position"] = other_row
     from butfor.review.replay import replay
 
-    assert not replay(record, training=verdict.training).agrees
+    assert not replay(record).agrees
     record["schema_version"] = 99
     with pytest.raises(ReplayError, match="schema_version 99"):
         Verdict.from_dict(record)
@@ -259,9 +259,8 @@ def test_a_table_given_in_python_replays_from_the_verdict_only():
     verdict = audit.explain_all(data.X_test).verdicts[0]
     with pytest.raises(ReplayError, match="given in Python"):
         butfor.replay(Verdict.from_json(verdict.to_json()))
-    with pytest.raises(ReplayError, match=r"training='tuple' is not a butfor\.Table"):
-        butfor.replay(verdict.to_dict(), training=(data.X_train, data.y_train))
-    assert butfor.replay(verdict.to_dict(), training=audit.table_)
+    assert butfor.replay(verdict)
+    assert butfor.replay(verdict.to_dict(), audit=audit)
 
 
 def test_keystones_and_a_table_may_call_columns_alike():

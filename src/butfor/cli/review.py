@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from itertools import zip_longest
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -42,20 +41,21 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     people = [Verdict.of(person, run) for person in opened.people]
     if not people:
         say("This record holds no verdicts to retrain; replay the audit's own.")
-    agree: dict[bool | None, list[bool]] = {True: [], False: [], None: []}  # found, not found, worlds
+    outcomes = []
     with as_recorded("The record cannot be replayed"):
-        outcomes = replay_all(people, model=given, fresh=fresh_seeds, worlds=True)
-        for person, outcome in zip_longest(people, outcomes):
-            found = None if person is None else person.found
-            agree[found].append(outcome.agrees)
-            if found is not False or not outcome.agrees:
+        for outcome in replay_all(people, model=given, fresh=fresh_seeds, worlds=True):
+            outcomes.append(outcome)
+            if outcome.found is not False or not outcome.agrees:
                 say(outcome.sentence)
-    if agree[True]:
-        say(f"{sum(agree[True])} of {len(agree[True])} counterfactual datasets agree.")
-    if agree[False]:
-        say(f"{sum(agree[False])} of {len(agree[False])} other verdicts agree; no search was repeated.")
+    for found, what, remark in (
+        (True, "counterfactual datasets", ""),
+        (False, "other verdicts", "; no search was repeated"),
+    ):
+        agree = [outcome.agrees for outcome in outcomes if outcome.found is found]
+        if agree:
+            say(f"{sum(agree)} of {len(agree)} {what} agree{remark}.")
     say(opened.sentence)
-    return 0 if all(map(all, agree.values())) and opened.unchanged else 1
+    return 0 if all(outcomes) and opened.unchanged else 1
 
 
 @command()
@@ -104,7 +104,8 @@ def review(
     from butfor.result.population import Population
     from butfor.review.answers import key_for, read_answers, read_key
     from butfor.review.close import close_review, write_after
-    from butfor.review.rebuild import load_rows, review_of
+    from butfor.review.rebuild import load_rows
+    from butfor.review.tasks import review_of
     from butfor.review.write import write_review
 
     audit = Population.from_json(file)

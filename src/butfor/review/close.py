@@ -93,8 +93,7 @@ def close_review(
 ) -> tuple[Population, dict[str, pd.DataFrame]]:
     """Correct the training rows of an audit's record and decide about its test rows again. Returns the record of the
     corrected table, without people but with `reviewed`, and tables by file name."""
-    settings = {"fresh_seeds": audit.run.fresh_seeds, "random_state": audit.run.random_state}
-    again = fitted_again(audit.run, training, data, model, progress=progress, **settings)
+    again = fitted_again(audit.run, training, data, model, progress=progress)
     groups, before = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after, standards = after_review(
         again, outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress

@@ -20,8 +20,9 @@ import pandas as pd
 
 from butfor.columns import DATES
 from butfor.data.dates import as_dates
+from butfor.data.read import read_file
 from butfor.data.sensitive import Sensitive
-from butfor.errors import ReplayError, SettingError, TableError, listed, nearest
+from butfor.errors import ReplayError, SettingError, TableError, as_recorded, listed, nearest
 from butfor.fit import Fitted
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
@@ -30,7 +31,9 @@ from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.result.reviewed import chance, guesses, several
+from butfor.result.run import Run
 from butfor.review.controls import likelihoods, matched
+from butfor.review.rebuild import load_rows, protected
 from butfor.review.reviewer_page import question
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import Floats, Mask
@@ -177,7 +180,7 @@ def review_tasks(
     file_column: Any = None,
     **choice: Any,
 ) -> Review:
-    """The tasks of an audit in Python; `review.rebuild.review_of` makes those of a record."""
+    """The tasks of an audit in Python; `review_of` makes those of a record."""
     if population is not None and population.run.data.sha256 != fitted.data_hash:
         raise SettingError(
             "The population belongs to another table: give the one that explain_all of this audit returned."
@@ -192,6 +195,35 @@ def review_tasks(
         files=None if file_column is None else files_in(fitted.table.X, file_column),
     )
     return make_review(values, comparisons, rows, population.flip_counts if population else Counter(), **choice)
+
+
+def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
+    """The tasks of an audit, or of a corrected table, from its record."""
+    if not population.labels:
+        raise SettingError(
+            "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
+            "be compared. Audit more people, or name a protected attribute with larger groups."
+        )
+    rows = rows_of(population.run, checksum(population.to_dict()), file_column)
+    return make_review(population.labels, population.standards, rows, population.flip_counts, **choice)
+
+
+def rows_of(run: Run, audit: str = "", file_column: str | None = None) -> ReviewRows:
+    """The training rows of a run and their groups. `audit`: the record's checksum."""
+    table, data = load_rows(run)
+    with as_recorded("The record's run block does not give its training rows"):
+        X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
+        sensitive = Sensitive.of(protected(run, X, data), X, run.sensitive_bands or None)
+    files = None
+    if file_column is not None:
+        whole = table.X.rename_axis(run.data.identifier)
+        if file_column not in (*whole.columns, run.data.identifier) and run.data.label is not None:
+            whole = read_file(str(run.data.table))  # the column was not learned from
+            whole = whole if run.data.identifier is None else whole.set_index(run.data.identifier)
+        files = files_in(whole, file_column).loc[table.X.index]
+    answered = run.reviewed.answered if run.reviewed else ()
+    sensitive = replace(sensitive, values=sensitive.values[kept])
+    return ReviewRows(table, sensitive, run.label_names, run.adverse, audit, answered, files)
 
 
 def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
