@@ -1,0 +1,205 @@
+"""What would mislead an audit is named with its column; ordinary tables pass in silence."""
+
+import json
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+import butfor
+from butfor import check_table
+from butfor.cli import main
+from butfor.data.check import check_groups, check_people
+from butfor.data.sensitive import Sensitive
+from butfor.errors import TableError
+from recorded import run
+
+
+def plain(rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {"income": rng.normal(50, 10, rows), "debts": rng.integers(0, 12, rows), "job": rng.choice(["a", "b"], rows),
+         "sex": rng.choice(["f", "m"], rows)}
+    )  # fmt: skip
+    return X, pd.Series(np.where(X["income"] + rng.normal(0, 8, rows) > 50, "yes", "no"), name="granted")
+
+
+def kinds(X, y, X_test=None) -> list[tuple[str, tuple[str, ...]]]:
+    return [(concern.kind, concern.columns) for concern in check_table(X, y, X_test)]
+
+
+def told(X, sensitive="group"):
+    return [concern.columns for concern in check_groups(X, Sensitive.of(sensitive, X))]
+
+
+@pytest.mark.parametrize("name", ["salary", "student", "german", "compas", "default", "adult"])
+def test_the_published_tables_raise_no_alarm(name):
+    data = butfor.load_dataset(name)
+    assert check_table(data.X_train, data.y_train, data.X_test) == []
+    assert told(data.X_train, data.sensitive) == []
+
+
+def test_an_ordinary_table_raises_no_alarm():
+    for seed in range(8):
+        X, y = plain(seed=seed)
+        assert kinds(X[:150], y[:150], X[150:]) == []
+
+
+@pytest.mark.parametrize(
+    ("column", "kind"),
+    [
+        (lambda y, k: np.where(y == "yes", 2, 7), "copy"),
+        (lambda y, k: np.where(y == "yes", "repaid", "default"), "copy"),
+        (lambda y, k: np.where(k == 3, "open", np.where(y == "yes", "repaid", "default")), "telling"),
+        (lambda y, k: np.where(y == "yes", 100.0, 50.0) + k / 10, "telling"),
+        (lambda y, k: np.where(y == "yes", k % 25 + 50, k % 50 + 100 * (k % 2)) + k / 1000, "telling"),
+        (lambda y, k: np.array([f"person {i}" for i in k], dtype=object), "identifier"),
+        (lambda y, k: np.array([f"person {max(i, 3)}" for i in k], dtype=object), "identifier"),
+        (lambda y, k: 10_000 + k, "identifier"),
+        (lambda y, k: (k * 7919) % 200, "identifier"),
+        (lambda y, k: np.full(len(k), "x", dtype=object), "constant"),
+        (lambda y, k: np.full(len(k), np.nan), "constant"),
+        (lambda y, k: np.where(k % 50 == 1, 999999, k % 30), "sentinel"),
+        (lambda y, k: np.where(k % 50 == 1, 999999.4, k % 30 + 0.5), "sentinel"),
+        (lambda y, k: np.where(k % 50 == 1, 99, k % 7), "sentinel"),
+        (lambda y, k: np.where(k % 50 == 1, -1, k % 30), "sentinel"),
+        (lambda y, k: np.where(k % 50 == 1, 666, k % 2), "sentinel"),
+        (lambda y, k: np.where(k % 50 == 1, "?", (k % 30).astype(str)).astype(object), "text numbers"),
+        (lambda y, k: np.where(k % 50 == 1, 99, 18 + k % 72), None),  # an age of 99 beside one of 89
+        (lambda y, k: np.where(k % 50 == 1, 99999, k * 300), None),  # a top code not far from the rest
+        (lambda y, k: k % 3 - 1, None),  # −1, 0, 1
+        (lambda y, k: k % 40 - 10, None),  # many are negative
+        (lambda y, k: np.random.default_rng(0).normal(30_000, 9000, len(k)).round(), None),  # all but a few different
+        (lambda y, k: np.random.default_rng(0).normal(0, 1, len(k)), None),  # all different, but measured
+        (lambda y, k: np.where(y == "yes", 1, 0) ^ (k % 8 == 0), None),  # tells most, not all
+        (lambda y, k: np.where(k == 0, "x", "y").astype(object), None),  # all but constant
+    ],
+)  # fmt: skip
+def test_each_oddity_is_named_with_its_column_and_what_is_normal_is_not(column, kind):
+    X, y = plain()
+    odd = X.assign(odd=column(y.to_numpy(), np.arange(len(X))))
+    expected = [] if kind is None else [(kind, ("odd",))]
+    assert kinds(odd, y) == expected
+    assert all("'odd'" in str(concern) for concern in check_table(odd, y))
+    shuffled = odd.sample(frac=1, random_state=1)
+    assert kinds(shuffled, y.loc[shuffled.index]) == expected
+
+
+def test_people_who_are_training_rows():
+    X, y = plain()
+    people = pd.concat([X[150:], X[:5]])
+    assert kinds(X[:150], y[:150], people) == [("duplicates", ())]
+    assert "5 of the 55 test people" in str(check_table(X[:150], y[:150], people)[0])
+    coarse = X[["debts", "job", "sex"]]  # nearly everyone has a twin, by coincidence
+    assert kinds(coarse[:150], y[:150], coarse[150:]) == []
+    assert check_people(X[["sex"]][:150], X[["sex"]][150:]) == []
+    with pytest.raises(TableError, match="200 rows and there are 199 labels"):
+        check_table(X, y[1:])
+
+
+def test_columns_that_tell_the_groups_apart():
+    rng = np.random.default_rng(0)
+    group = rng.choice(["a", "b"], 600, p=[0.7, 0.3])
+    X = pd.DataFrame({"group": group, "income": rng.normal(size=600).round(2), "town": rng.choice(["n", "s"], 600)})
+    names = [rng.choice(["Anne", "Greg", "Emily"] if one == "a" else ["Aisha", "Jamal"]) for one in group]
+    dummy = (X["group"] == "b").astype(int)
+    assert told(X.assign(first=names)) == [("first",)]
+    assert told(X.assign(b=dummy, first=names)) == [("b", "first")]
+    assert told(X.assign(b=dummy.where(dummy.index > 1, 1 - dummy))) == [("b",)]  # two slips of the pen
+    assert told(X.assign(b=dummy.where(dummy.index > 30, 1 - dummy))) == []
+    assert told(X.assign(ref=[f"A{k}" for k in range(600)], score=X["income"] + 100 * dummy)) == []
+    race = rng.choice(["white", "black", "hispanic"], 900, p=[0.8, 0.12, 0.08])
+    X = pd.DataFrame({name: (race == name).astype(int) for name in ("white", "black", "hispanic")})
+    X["income"] = np.arange(900) % 17
+    assert told(X, "black") == [("white", "hispanic")]
+    assert told(X, ["black", "hispanic"]) == [("white",)]
+
+
+# --- in an audit -----------------------------------------------------------------------------------------
+
+COLUMNS = ("--label", "granted", "--adverse", "no", "--sensitive", "sex")
+CHEAP = ("--model", "logistic", "--fresh-seeds", 0, "--budget", 1, "--cases", "0:3")
+MEMBER = "Column 'member' tells the groups of 'sex' apart"
+REF = "Column 'ref' has a different value in every row"
+
+
+@pytest.fixture(scope="module")
+def odd(tmp_path_factory):
+    X, y = plain()
+    X = X.assign(ref=[f"A{k}" for k in range(len(X))], debts=X["debts"].where(X.index % 40 != 1, 999))
+    path = tmp_path_factory.mktemp("odd") / "t.csv"
+    X.assign(member=np.where(X["sex"] == "f", "yes", "no"), granted=y).to_csv(path, index=False)
+    return path
+
+
+def test_check_table_from_the_command_line(capsys, odd):
+    code, out, _ = run(capsys, "check-table", odd, *COLUMNS)
+    assert code == 0
+    for words in ("120 training, 40 validation and 40 test rows", REF, "'debts' holds 999 in", MEMBER, "3 things to"):
+        assert words in out
+    code, out, _ = run(capsys, "check-table", odd, *COLUMNS, "--strict", "--json")
+    assert code == 2
+    assert [concern["kind"] for concern in json.loads(out)] == ["identifier", "sentinel", "proxy"]
+    assert run(capsys, "check-table", odd, *COLUMNS, "--drop", "ref,member,debts", "--strict")[0] == 0
+    code, out, _ = run(capsys, "check-table", "german", "--strict")
+    assert code == 0
+    assert "In the source, 'sex' is wrong for 92 of the 1000 people" in out
+    assert "Nothing to look at." in out
+
+
+def test_an_audit_and_a_comparison_say_it_and_write_it_down(capsys, odd, tmp_path):
+    code, _, err = run(capsys, "audit", odd, *COLUMNS, *CHEAP, "--out", tmp_path / "a")
+    assert code == 0
+    said = " ".join(err.split())
+    assert said.startswith(f"Note: {REF}")
+    assert said.count(f"Note: {MEMBER}") == 1
+    record = json.loads((tmp_path / "a" / "audit.json").read_text())["run"]
+    concerns = [(concern["kind"], concern["columns"]) for concern in record["concerns"]]
+    assert concerns == [("identifier", ["ref"]), ("sentinel", ["debts"]), ("proxy", ["member"])]
+    assert REF in (tmp_path / "a" / "report.html").read_text().replace("&#39;", "'")
+    code, _, err = run(capsys, "audit", odd, *COLUMNS, *CHEAP, "--set", "strict=true")
+    assert code == 2
+    assert f"strict refuses this: {REF}" in err
+    where = ("standard", odd, *COLUMNS, "--draws", 0, "--n-jobs", 1)
+    assert run(capsys, *where, "--out", tmp_path / "s")[1].count(MEMBER) == 1
+    assert (tmp_path / "s" / "standard.html").read_text().replace("&#39;", "'").count(MEMBER) == 1
+    assert "tells the groups" not in run(capsys, *where, "--drop", "member")[1]
+
+
+def test_a_model_no_better_than_the_commonest_label(capsys, tmp_path):
+    X, _ = plain()
+    labels = np.random.default_rng(3).choice(["yes", "no"], len(X), p=[0.8, 0.2])
+    X.assign(granted=labels).to_csv(tmp_path / "t.csv", index=False)
+    where = ["audit", str(tmp_path / "t.csv"), *COLUMNS[:2], *COLUMNS[4:], *map(str, CHEAP)]
+    assert main([*where, "--out", str(tmp_path / "out")]) == 0
+    record = json.loads((tmp_path / "out" / "audit.json").read_text())
+    assert [concern["kind"] for concern in record["run"]["concerns"]] == ["majority"]
+    said = capsys.readouterr().out
+    assert said.index("Accuracy: ") < said.index("than always predicting 'granted = yes'"), "concerns come after"
+    assert main([*where, "--set", "strict=true", "--quiet"]) == 2
+    assert "The model is no more accurate" in capsys.readouterr().err
+
+
+def test_python_callers_hear_of_it_too_and_rates_per_group_are_what_counting_gives():
+    X, y = plain(400)
+    X = X.assign(ref=[f"A{k}" for k in range(400)], income=X["income"].where(X.index % 20 != 1))
+    X.loc[X.index[300:305], "sex"] = np.nan
+    audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=1)
+    audit.fit(X[:300], y[:300], sensitive_features="sex")
+    population = audit.explain_all(X[300:], y[300:], cases=[0])
+    assert [concern.kind for concern in audit.fitted_.concerns] == ["identifier"]
+    assert population.concerns == [str(audit.fitted_.concerns[0])]
+    assert any("Missing values: 'income' in 20 rows" in line for line in population.run.remarks)
+    rates = butfor.Population.from_json(population.to_json()).performance
+    decided, truth = audit.model_.logits(X[300:]) > 0, (y[300:] == "yes").to_numpy()
+    assert (rates.people, rates.positive, list(rates.rates.index)) == (100, "yes", ["f", "m", "missing"])
+    assert rates.accuracy == pytest.approx((decided == truth).mean())
+    assert rates.majority == pytest.approx((truth == ((y[:300] == "yes").mean() > 0.5)).mean())
+    for group, row in rates.rates.iterrows():
+        of = X["sex"][300:].fillna("missing").to_numpy() == group
+        wrong = truth != decided
+        expected = [of.sum(), *(values[of].mean() for values in (truth, decided, wrong))]
+        expected += [wrong[those].mean() if those.any() else np.nan for those in (of & ~truth, of & truth)]
+        columns = ["people", "base_rate", "selection_rate", "error_rate", "false_positive_rate", "false_negative_rate"]
+        assert row[columns].tolist() == pytest.approx(expected, nan_ok=True), group

@@ -1,0 +1,140 @@
+"""Tables that cannot be used are refused in one sentence that names the column, the row and the remedy."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from applicants import applicants, holed
+from recorded import run
+
+TEXT = applicants().to_csv(index=False).splitlines()
+T = applicants()
+# Files by name: text, bytes or a table.
+FILES = {
+    "t": T,
+    "holed": holed(),
+    "few": T.head(19),
+    "shifted": [TEXT[0], *(f"9,{line}" for line in TEXT[1:])],
+    "long line": [*TEXT[:7], TEXT[7] + ",x", *TEXT[8:]],
+    "short line": [*TEXT[:9], "A8,55.0", *TEXT[9:]],
+    "total": [*TEXT, "Total"],
+    "after a blank": [TEXT[0], "", *TEXT[1:3], TEXT[3] + ",", *TEXT[4:]],
+    "unclosed": [*TEXT[:5], TEXT[5].replace("A4", '"A4'), *TEXT[6:]],
+    "closed late": [*TEXT[:5], TEXT[5].replace("A4", '"A4'), TEXT[6], TEXT[7].replace("A6", 'A6"'), *TEXT[8:]],
+    "twice": [TEXT[0].replace("job", "sex"), *TEXT[1:]],
+    "html": ["<html><body>", *TEXT[1:]],
+    "nothing": [],
+    "blank": ["", " "],
+    "header": TEXT[:1],
+    "no header": [f"{k % 7}.5, Not in universe, f, Not in universe, yes" for k in range(90)],
+    "wide": [",".join(map(str, range(10_001)))],
+    "packed": b"\x1f\x8b nothing packed",
+    "half utf-16": b"\xff\xfe\x00\xd8\x00",
+    "binary": b"a,b\n\0,1\n",
+    "picture": b"\x89PNG\0\0",
+    "excel": b"PK\x03\x04 rest of it",
+    "one label": T.assign(granted="no"),
+    "many labels": T.assign(granted=T.index % 60),
+    "lone label": T.assign(granted=T["granted"].where(T.index != 3, "perhaps")),
+    "numbers": T.assign(granted=T.index),
+    "twins": T.assign(ref=T["ref"].where(T.index != 5, "A4")),
+    "no id": T.assign(ref=T["ref"].where(T.index != 5)),
+    "many groups": T.assign(sex=T["ref"].str[-2:]),
+    "probability": T.assign(sex=T.index / 200),
+    "infinite": T.assign(income=T["income"].where(T.index != 3, np.inf)),
+    "enormous": T.assign(income=T["income"].where(T.index != 3, 1e200)),
+    "family": T.assign(home=T.index % 12, weight=1.0),
+    "no weight": T.assign(weight=T["income"].where(T.index != 4)),
+    "named missing": holed().assign(sex=lambda t: t["sex"].replace("f", "missing")),
+    "joined": T.assign(sex=np.where(T.index % 3, "a", "a · b"), job=np.where(T.index % 2, "b · c", "c")),
+    "other/no job": T.drop(columns="job"),
+    "other/shoe": T.assign(shoe=1),
+    "other/text": T.assign(income="lots"),
+    "other/label": T.assign(granted="perhaps"),
+    "other/unlabelled": T.assign(granted=None),
+    "other/none": T.head(0),
+}  # fmt: skip
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory):
+    made = tmp_path_factory.mktemp("tables")
+    (made / "other").mkdir()
+    for name, content in FILES.items():
+        if isinstance(content, pd.DataFrame):
+            content = content.to_csv(index=False).encode()
+        elif isinstance(content, list):
+            content = "\n".join(content).encode()
+        (made / f"{name}.csv").write_bytes(content)
+    (made / "fake.xlsx").write_text("no workbook")
+    return made
+
+
+@pytest.mark.parametrize(
+    ("name", "options", "said"),
+    [
+        ("shifted", "", "Line 2 of 'shifted.csv' has 6 values, but the header names 5"),
+        ("long line", "", "Line 8 of"),
+        ("short line", "", "Line 10 of 'short line.csv' has 2 values, but the header names 5"),
+        ("total", "", "Line 122 of 'total.csv' has 1 value, but"),
+        ("after a blank", "", "Line 5 of"),
+        ("unclosed", "", "the quotation mark in line 6 is never closed"),
+        ("closed late", "", "The quotation mark in line 6 of 'closed late.csv', value 1, is closed only in line 8"),
+        ("twice", "", "names column 'sex' more than once"),
+        ("html", "", "is not a table"),
+        ("nothing", "", "is not a table"),
+        ("blank", "", "is not a table"),
+        ("header", "", "The table has 0 rows"),
+        ("no header", "", "If the first line is data, write a line of names above it."),
+        ("wide", "", "has 10001 columns, above the limit of 10000"),
+        ("packed", "", "cannot be read as a table"),
+        ("half utf-16", "", "cannot be read as a table"),
+        ("binary", "", "cannot be read as a table"),
+        ("picture", "", "cannot be read as a table"),
+        ("fake.xlsx", "", "cannot be read as a table"),
+        ("excel", "", "is not text but an Excel file or another zip archive: rename it"),
+        ("few", "", "The table has 19 rows; at least 20 are needed"),
+        ("holed", "--missing refuse", "Column 'income', row |Column 'job', row |Column 'sex', row |--missing drop"),
+        ("one label", "", "Label column 'granted' has one value only"),
+        ("many labels", "", "60 different values"),
+        ("lone label", "", "'perhaps' occurs in one row only, row 3"),
+        ("numbers", "", '(--label "granted>='),
+        ("t", "--id reference", "there is no column 'reference'"),
+        ("twins", "--id ref", "'A4' occurs 2 times"),
+        ("t", "--id ref --test t.csv", "'A0' occurs 2 times"),
+        ("no id", "--id ref", "Column 'ref', row 5 is missing a value"),
+        ("t", "--set keep=shoe", "there is no column 'shoe'"),
+        ("t", "--drop ref,income,job,sex", "leaves no column to learn from"),
+        ("t", "--cluster sex", "is the label or the protected attribute"),
+        ("t", "--weight granted", "is the label or the protected attribute"),
+        ("no weight", "--weight weight", "Column 'weight', row 4 is missing a value"),
+        ("family", "--cluster home", "joins the rows into 12 clusters"),
+        ("many groups", "", "different values, too many for a protected attribute"),
+        ("probability", "", "holds numbers from 0 to 1, like probabilities"),
+        ("named missing", "", "Column 'sex' has the value 'missing' as well as missing values"),
+        ("joined", "--sensitive sex,job", "two groups would have the same name"),
+        ("infinite", "", "Column 'income', row 3 holds an infinite value"),
+        ("enormous", "", "too large to compute with"),
+        ("t", "--test|other/no job.csv", "other/no job.csv' lacks column 'job'"),
+        ("t", "--test|other/shoe.csv", "other/shoe.csv' has besides column 'shoe'"),
+        ("t", "--test|other/text.csv", "differs from the training file: Column 'income', row 0 (and 119 more rows)"),
+        ("t", "--test|other/label.csv", "No training row has the label 'granted = perhaps'"),
+        ("t", "--test|other/unlabelled.csv", "no rows that can be used"),
+        ("t", "--test|other/none.csv", "no rows that can be used"),
+        ("t", "--test nosuch.csv", "There is no file 'nosuch.csv'"),
+        ("german", "--test t.csv", "leave out --test"),
+        ("german", "--id age", "leave out --id"),
+        ("german", "--set keep=age", "leave out --keep"),
+        ("german", "--drop sex,age --sensitive sex,job", "drop all of the protected columns or none"),
+        ("german", "--sensitive sexx", "Did you mean 'sex'?"),
+    ],
+)  # fmt: skip
+def test_one_sentence_and_nothing_else(capsys, folder, monkeypatch, name, options, said):
+    monkeypatch.chdir(folder)
+    own = () if name == "german" else ("--label", "granted", "--sensitive", "sex")
+    where = f"{name}.csv" if name in FILES else name
+    code, out, err = run(capsys, "check-table", where, *own, *options.split("|" if "|" in options else None))
+    assert (code, out) == (2, "")
+    for words in said.split("|"):
+        assert words in err
+    assert len(err.strip().splitlines()) == 1

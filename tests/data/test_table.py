@@ -1,0 +1,208 @@
+"""What a table becomes: its parts, its labels, what is missing, who is named, and what an audit then says of it."""
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import butfor
+from applicants import LOGISTIC, NETWORK, applicants, audited, comes_again, holed, loaded, saved
+from butfor.data.labels import label_names, label_number
+from butfor.data.table import default_setup, load_table
+from butfor.errors import SettingError, nearest
+from butfor.result.population import Population
+from recorded import run
+
+
+@pytest.fixture(scope="module")
+def parts(tmp_path_factory):
+    """A table in three files; that of test rows has its columns in another order."""
+    folder, table = tmp_path_factory.mktemp("parts"), holed(200)
+    saved(table[:120], folder / "train.csv")
+    saved(table[120:160], folder / "val.csv")
+    saved(table[160:][table.columns[::-1]], folder / "test.csv")
+    return folder
+
+
+def sizes(data) -> tuple[int, ...]:
+    return len(data.X_train), len(data.X_val), len(data.X_test)
+
+
+def test_files_of_their_own_are_not_split(parts):
+    train, val, test = (parts / f"{name}.csv" for name in ("train", "val", "test"))
+    assert sizes(loaded(train)) == (72, 24, 24)
+    assert sizes(loaded(train, validation=val)) == (96, 40, 24)
+    assert sizes(loaded(train, test=test, hold_out=False)) == (120, 0, 40)
+    assert sizes(loaded(train, test=test, validation=val)) == (120, 40, 40)
+    assert sizes(loaded(train, whole=True)) == (120, 0, 0)
+    data = loaded(train, test=test)
+    assert sizes(data) == (90, 30, 40)
+    assert list(data.X_test.columns) == list(data.X_train.columns)
+    assert data.X_test["ref"].to_dict() == {k: f"A{160 + k}" for k in range(40)}
+
+
+def test_another_file_is_read_as_the_training_file_is(tmp_path):
+    """Truth values with holes, and codes that look like numbers in one file only."""
+    table = applicants()
+    saved(table.assign(member=[True, False] * 60, code=["7", "x"] * 60, debts=1.5), tmp_path / "train.csv")
+    saved(table.assign(member=[True, None] * 60, code=[7, None] * 60, debts="2"), tmp_path / "test.csv")
+    data = loaded(tmp_path / "train.csv", test=tmp_path / "test.csv")
+    assert data.X_test["member"].isna().sum() == 60
+    encoder = butfor.TableEncoder().fit(data.X_train[["member"]])
+    assert encoder.transform(data.X_test[["member"]])[:2].tolist() == [[0, 1], [0, 0]]
+    assert data.X_test["code"].dropna().unique().tolist() == ["7"]
+    assert data.X_test["debts"].unique().tolist() == [2]
+
+
+def test_rows_of_one_cluster_stay_on_one_side_and_weights_go_beside(tmp_path):
+    table = applicants().assign(home=lambda t: t.index // 3, weight=range(1, 121))
+    table.loc[5, "home"] = None  # a cluster of its own
+    data = loaded(saved(table, tmp_path / "t.csv"), cluster="home", weight="weight", drop=["ref"])
+    assert list(data.X_train.columns) == ["income", "job", "sex"]
+    homes = [set(data.cluster[part].dropna()) for part in ("train", "val", "test")]
+    assert sum(map(len, homes)) == len(set.union(*homes)) == 40
+    assert (data.weight["train"] == data.X_train.index + 1).all()
+
+
+def test_labels_have_names(tmp_path):
+    assert label_names(("bad", "good"), "credit") == ("bad", "good")
+    assert label_names(("no", "yes"), "approved") == ("approved = no", "approved = yes")
+    assert label_names(np.array([0, 1])) == label_names([0, 1], "") == ("0", "1")
+    names = label_names(np.array([False, True]), "approved")
+    assert [label_number(given, names) for given in ("approved = True", "True", True, np.True_)] == [1] * 4
+    assert label_number(7, ("bad credit", "good credit"), [3, 7]) == 1
+    for given, said in (("TRUE", "Did you mean 'True'"), ("x", "The labels are 'False', 'True'")):
+        with pytest.raises(SettingError, match=rf"^towards: there is no label '{given}'\. {said}"):
+            label_number(given, names, option="towards")
+    with pytest.raises(SettingError, match="could be any of"):
+        label_number("no", ("a = no", "b = no"))
+    assert nearest("sexx", ["age", "sex"]) == "Did you mean 'sex'?"
+    assert nearest(5, ["sex", "age"], most=1) == "Choose one of 'sex' and 1 more."
+    path = saved(applicants(), tmp_path / "t.csv")
+    assert loaded(path, label="income>= 5e1").label_names == ("income<5e1", "income>=5e1")
+    assert loaded(path, label="income<50").y_train.mean() == (loaded(path).X_train["income"] >= 50).mean()
+
+
+def test_rows_without_a_label_are_left_out_and_counted(tmp_path):
+    table = applicants().assign(granted=lambda t: (t["granted"] == "yes").astype(float).where(t.index > 2))
+    notes = []
+    data = loaded(saved(table, tmp_path / "t.csv"), note=notes.append)
+    assert notes == ["3 rows without a label in 'granted' left out."]
+    assert data.label_names == ("granted = 0", "granted = 1")
+    assert sorted([*data.X_train.index, *data.X_val.index, *data.X_test.index]) == list(range(3, 120))
+
+
+def test_large_tables_are_trained_in_batches():
+    batches = {50: 8, 600: None, 8192: None, 8193: 1024, 1_000_000: 1024}
+    assert {n: default_setup(n).batch_size for n in batches} == batches
+
+
+# --- missing, unknown and rare values --------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("model", "encoding"), [(LOGISTIC, "onehot"), (LOGISTIC, "ordinal"), (NETWORK, "embed")])
+def test_a_table_with_holes_and_a_file_of_people_is_audited_and_comes_again(capsys, parts, tmp_path, model, encoding):
+    files = ["--test", parts / "test.csv", *(["--set", f"validation={parts}/val.csv"] if model is NETWORK else [])]
+    options = [*model, *files, "--set", f"encoding={encoding}", "--drop", "ref", "--budget", "8"]
+    record, said = audited(capsys, parts / "train.csv", *options)
+    table = holed(200) if model is NETWORK else holed(200).drop(range(120, 160))  # validation rows are not used
+    counts = table.isna().sum()
+    assert f"Missing values: 'income' in {counts['income']} rows, 'job' in {counts['job']} rows" in said
+    assert "120 training rows" in said
+    assert "of 40 test people" in said
+    first = holed(200).iloc[160]
+    assert record["people"][0]["values"]["income"] == (None if pd.isna(first["income"]) else first["income"])
+    assert any(None in person["values"].values() for person in record["people"])
+    comes_again(capsys, record, tmp_path)
+
+
+def test_a_missing_protected_attribute_is_a_group(capsys, tmp_path):
+    path = saved(holed(), tmp_path / "t.csv")
+    for columns in (
+        ("--sensitive", "sex"), ("--sensitive", "sex", "--drop", "sex"), ("--sensitive", "sex,job", "--drop", "ref"),
+    ):  # fmt: skip
+        record, _ = audited(capsys, path, *LOGISTIC, "--cases", "0:24", columns=("--label", "granted", *columns))
+        assert any("missing" in str(person["group"]) for person in record["people"]), columns
+        assert Population.from_dict(record).by_group.index.is_unique
+    where = (path, "--label", "granted", "--sensitive", "sex", "--out", tmp_path / "out", "--quiet")
+    assert run(capsys, "audit", *where, *LOGISTIC, "--cases", "0:24")[0] == 0
+    assert "missing" in set(pd.read_csv(tmp_path / "out" / "people.csv")["group"])
+    assert "missing" in (tmp_path / "out" / "report.html").read_text()
+
+
+def test_rows_with_missing_values_left_out(tmp_path):
+    notes, table = [], holed()
+    data = loaded(saved(table, tmp_path / "t.csv"), missing="drop", drop=["ref"], note=notes.append)
+    left = table.dropna()
+    assert notes[0].startswith(f"{120 - len(left)} rows with missing values left out ('income' in ")
+    assert sorted([*data.X_train.index, *data.X_val.index, *data.X_test.index]) == list(left.index)
+
+
+def test_models_that_take_missing_numbers_get_them(capsys, tmp_path):
+    table = holed().drop(columns="job").assign(sex=lambda t: t["sex"].map({"f": 0, "m": 1}))
+    path = saved(table, tmp_path / "t.csv")
+    record, said = audited(capsys, path, *LOGISTIC, "--drop", "ref")
+    assert record["run"]["learner"]["encoder"]["params"]["missing"] == "own"
+    assert "Missing values: 'income' in" in said
+    record, said = audited(capsys, path, *LOGISTIC[:-1], "boosting", "--drop", "ref", "--cases", "0:2", "--budget", "1")
+    assert record["run"]["learner"]["encoder"] is None
+    assert "Missing values of 'income', 'sex' go to HistGradientBoostingClassifier unchanged." in said
+
+
+@pytest.mark.parametrize("encoding", ["onehot", "ordinal"])
+def test_marks_of_missing_values_and_unknown_and_rare_categories(capsys, tmp_path, encoding):
+    table = applicants(200).assign(town=lambda t: "t" + (t.index % 11).astype(str))
+    train = loaded(saved(table, tmp_path / "t.csv")).X_train.index
+    test = loaded(tmp_path / "t.csv").X_test.index
+    table.loc[test[:3], "job"] = "pilot"
+    table.loc[train[:7], "job"], table.loc[train[9], "sex"] = "?", "Unknown"
+    path = saved(table, tmp_path / "t.csv")
+    options = [*NETWORK, "--set", f"encoding={encoding}", "--set", "max-categories=6"]
+    record, said = audited(capsys, path, *options, "--budget", "8")
+    marks = "'?' in 7 cells of 'job'; 'Unknown' in 1 cell of 'sex': this counts as a value of its own."
+    assert said.count(marks) == 1
+    for line in (marks, ", 'job' in 3 rows. They count as", "'town' has 11 different values: the 5",
+                 "'ref' has 120 different values: the 5"):  # fmt: skip
+        assert line in " ".join(record["run"]["remarks"])
+    assert record["people"][0]["values"]["job"] == "pilot"
+    comes_again(capsys, record, tmp_path)
+    for refused, words in (("unknown=refuse", "'pilot', which no training row has"), ("max-categories=1", "from 2 to")):
+        options = [*LOGISTIC, "--drop", "ref", "--set", refused, "--quiet"]
+        code, _, err = run(capsys, "audit", path, "--label", "granted", "--sensitive", "sex", *options)
+        assert code == 2
+        assert words in err
+
+
+# --- identifiers, kept columns, adverse decisions --------------------------------------------------------
+
+
+def test_an_identifier_names_the_rows_and_kept_columns_are_shown(capsys, tmp_path):
+    """And only those with the adverse decision are audited, with standards compared over all labelled rows."""
+    table = applicants().assign(status="new")
+    path = saved(table, tmp_path / "t.csv")
+    columns = ("--label", "granted", "--sensitive", "sex", "--id", "ref", "--set", "keep=status")
+    options = (*LOGISTIC, "--adverse", "no", "--cases", "0:12")
+    record, _ = audited(capsys, path, *options, columns=columns)
+    for person in record["people"]:
+        assert table.set_index("ref").loc[person["row"], "income"] == person["values"]["income"]
+        assert set(person["values"]) == {"income", "job", "sex"}
+    assert record["run"]["phi"] == "stable_under_switch & predicted('granted = no')"
+    assert {verdict.prediction for verdict in Population.from_dict(record).eligible} == {"granted = no"}
+    compared = record["run"]["standard"]["comparisons"]
+    assert {group["group"]: group["rows"] for group in compared} == dict(table["sex"].value_counts())
+    rows = [person["row"] for person in record["people"]]
+    comes_again(capsys, record, tmp_path)
+    out = tmp_path / "out"
+    assert run(capsys, "audit", path, *columns, *options, "--out", out, "--quiet")[0] == 0
+    people = pd.read_csv(out / "people.csv")
+    assert people["row"].tolist() == rows
+    assert people["status (kept)"].tolist() == ["new"] * 12
+    assert set(pd.read_csv(out / "keystones.csv")["row"]) <= set(table["ref"])
+
+
+def test_a_dropped_protected_attribute_forms_groups_and_a_line_says_so(tmp_path):
+    for source, how in ((saved(applicants(), tmp_path / "t.csv"), {"label": "granted"}), ("german", {})):
+        notes: list[str] = []
+        data = load_table(source, sensitive="sex", drop=["sex"], note=notes.append, **how)
+        assert "sex" not in data.X_train
+        assert data.groups["test"]["sex"].nunique() == 2
+        assert "Groups are formed by 'sex', which the model does not see." in notes
