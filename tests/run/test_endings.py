@@ -25,8 +25,8 @@ from butfor.models import network
 from butfor.models.learner import Bound, Training
 from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
-from butfor.standard.draws import Work
 from butfor.standard.model import TwoModels
+from butfor.standard.null import CommonStandard
 from butfor.stopping import STOPPING, StopFlag, listen
 from butfor.train import Trainer
 from conftest import fitted, press
@@ -161,7 +161,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
     ("owner", "method", "ranked"),
     [
         (TwoModels, "with_inputs", False),  # before the draws
-        (Work, "drawn", False),  # before any table is done
+        (CommonStandard, "labels", False),  # before any table is done
         (explain, "prove", True),
     ],
 )
@@ -178,13 +178,13 @@ def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkey
 
 
 def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, all_draws):
-    real, parts = Work.drawn, []
+    real, parts = CommonStandard.labels, []
 
     def drawn(self, seeds):
         parts.append(seeds)
         return endless() if len(parts) == 2 else real(self, seeds)
 
-    monkeypatch.setattr(Work, "drawn", drawn)
+    monkeypatch.setattr(CommonStandard, "labels", drawn)
     audit, data = german()
     stopped = audit.explain_all(data.X_test, cases=range(3))
     assert stopped.interrupted

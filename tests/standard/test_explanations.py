@@ -10,11 +10,11 @@ from sklearn.base import BaseEstimator, ClassifierMixin
 import butfor
 from butfor.standard.explain import column_sets, strongest
 from butfor.standard.groups import GroupStandard, Overlap
-from butfor.standard.inference import WIDER, Drawn, disagree, p_values
+from butfor.standard.inference import WIDER, Drawn, at_once, disagree
 from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
-from butfor.standard.null import OneStandard
+from butfor.standard.null import CommonStandard
 from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 
 
@@ -193,7 +193,7 @@ def test_the_strongest_column_brings_the_difference_towards_zero():
 
 def one_standard(X, group, y, clusters=None):
     codes = np.unique(group, return_inverse=True)[1]
-    return OneStandard.of(TwoModels.of(X), [codes], y.astype(float), None, clusters)
+    return CommonStandard.of(TwoModels.of(X), [codes], y.astype(float), None, clusters)
 
 
 def test_one_standard_gives_people_with_the_same_columns_the_same():
@@ -242,26 +242,26 @@ def drawn_figures(difference=0.05, draws=200, spread=0.01, seed=0, **change):
 def test_p_values_count_draws_and_go_on_by_the_normal_tail():
     figures = drawn_figures(difference=0.018)
     z = np.abs(figures.null)
-    (p, adjusted), *_ = p_values([figures])
+    (p, adjusted, _), *_ = at_once([figures])
     assert figures.centre == pytest.approx(0.02, abs=0.003)
     assert p == (1 + (z >= abs(figures.difference)).sum()) / 201
     assert adjusted == p
     far = drawn_figures(difference=0.2)
-    (p, adjusted), (other, _) = p_values([far, drawn_figures(difference=0.0, seed=1)])
+    (p, adjusted, _), (other, *_) = at_once([far, drawn_figures(difference=0.0, seed=1)])
     assert p < 1e-6 < 1 / 201
     assert p <= adjusted <= 2.1 * p
     assert other > 0.01
-    assert p_values([drawn_figures(draws=1)]) == [None]
+    assert at_once([drawn_figures(draws=1)]) == [None]
 
 
 def test_p_values_are_adjusted_by_the_largest_of_all_groups_draw_by_draw():
     figures = [drawn_figures(difference=0.02, seed=seed) for seed in range(5)]
     largest = np.max([np.abs(f.null) / f.null.std(ddof=1) for f in figures], axis=0)
-    for f, (p, adjusted) in zip(figures, p_values(figures), strict=True):
+    for f, (p, adjusted, _) in zip(figures, at_once(figures), strict=True):
         z = abs(f.difference) / f.null.std(ddof=1)
         assert adjusted == pytest.approx(max(p, (1 + (largest >= z).sum()) / 201))
     same = [drawn_figures(difference=0.02)] * 3  # one test thrice is one test
-    assert all(p == adjusted for p, adjusted in p_values(same))
+    assert all(p == adjusted for p, adjusted, _ in at_once(same))
 
 
 def test_errors_join_draws_and_own_labels():

@@ -8,7 +8,7 @@ from msgspec import convert
 import butfor
 from butfor.report.page import standard_page
 from butfor.result.run import RecordedStandards
-from butfor.standard.slices import MOST_KEPT, Slice, Slicing, kept
+from butfor.standard.slices import MOST_KEPT, Means, Slice, Slicing, kept
 
 
 def loans(rows=1200, seed=0):
@@ -86,9 +86,12 @@ def test_quarters_of_numbers_and_values_of_few():
     assert "missing" in income
     assert {value for column, value in slicing.names if column == "children"} == {"0", "1", "2", "3"}
     assert [value for column, value in slicing.names if column == "gain"] == ["160 and over", "under 160"]
-    assert (slicing.sums(np.ones(200)) >= 30).all()
-    of_some = slicing.of_group(np.arange(70))
-    assert all(30 <= count <= 40 for count in of_some.sums(np.ones(70)))
+    assert (np.bincount(slicing.places.ravel()) >= 30).all()
+    near = np.arange(70) < 50
+    everybody, comparable, *slices = Means.of(slicing, np.arange(70), near, np.ones(70)).sums(np.ones(70))
+    assert (everybody, comparable) == (70, 50)
+    assert slices
+    assert all(30 <= count <= 40 for count in slices)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.4])

@@ -19,11 +19,11 @@ from butfor.errors import LearnerError, SettingError, Stopped, TableError
 from butfor.progress import Progress
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
-from butfor.standard.draws import Work
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import design_of
 from butfor.standard.logistic import fit_logistic
 from butfor.standard.model import OwnModel, TwoModels
+from butfor.standard.null import CommonStandard
 from butfor.stopping import halt_by
 from conftest import press
 
@@ -369,7 +369,7 @@ def test_ctrl_c_keeps_the_draws_that_are_done():
 def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
     """Drawn tables after the first part never end by themselves here."""
     X, y, _ = loans(200)
-    real, parts = Work.drawn, []
+    real, parts, encoded = CommonStandard.labels, [], TwoModels.of(X[["income", "debts"]])
 
     def drawn(self, seeds):
         parts.append(seeds)
@@ -377,10 +377,10 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
             return real(self, seeds)
         press(number)
         for _ in range(2000):
-            fit_boosting(self.encoded.questions, self.encoded.inputs, y.to_numpy()[None] == "yes")
+            fit_boosting(encoded.questions, encoded.inputs, y.to_numpy()[None] == "yes")
         raise AssertionError("nobody halted it")
 
-    monkeypatch.setattr(Work, "drawn", drawn)
+    monkeypatch.setattr(CommonStandard, "labels", drawn)
     before = signal.signal(number, signal.default_int_handler), threading.active_count()
     try:
         found = compared(X, y, draws=99)

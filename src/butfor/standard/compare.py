@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import warnings
 from collections.abc import Sequence
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -20,25 +21,39 @@ from butfor.data.check import concerns_of
 from butfor.data.dates import as_numbers
 from butfor.data.labels import MOST_CLASSES, label_names, label_number
 from butfor.data.sensitive import Cuts, Sensitive
-from butfor.errors import TableError, listed
-from butfor.machine import check_n_jobs, check_random_state, check_whole, give_back_memory, single_threaded
+from butfor.errors import Stopped, TableError, listed
+from butfor.machine import (
+    check_n_jobs,
+    check_random_state,
+    check_whole,
+    give_back_memory,
+    in_threads,
+    single_threaded,
+)
 from butfor.models.learner import label_values
 from butfor.progress import Progress, shown
-from butfor.standard.draws import FIRST, NEAR, SECOND, SLICES, Work, draw, figures, side_by_side
-from butfor.standard.explain import ColumnMove, column_moves, strongest
+from butfor.standard.explain import ColumnMove, column_moves, missing_values, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
-from butfor.standard.inference import Drawn, bounds, disagree, p_values
+from butfor.standard.inference import FEW, REDRAWS, Drawn, at_once, disagree
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
-from butfor.standard.members import codes_of, groups_of, missing_values
+from butfor.standard.members import Group, groups_of
 from butfor.standard.model import TwoModels, standard_of
-from butfor.standard.null import OneStandard
-from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
-from butfor.standard.slices import Slice, Slicing, in_order, slices_of
+from butfor.standard.null import CommonStandard, seeds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
+from butfor.standard.slices import Means, Slicing, in_order, slices_of
 from butfor.standard.wrong import suspects
+from butfor.stopping import Stop, listen
 from butfor.validate import as_clusters, as_weights, labelled
 
 LEAST_CLUSTERS = 10
 """With fewer, nobody can say how far clusters differ by chance."""
+AT_ONCE = (5, 25)
+"""At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
+depend on it."""
+CELLS_AT_ONCE, PREDICTED_AT_ONCE = 400_000, 4_000_000
+"""Learned rows, and predicted ones, of the tables that are fitted side by side."""
+FIRST, NEAR, SECOND = 0, 1, -1
+"""Of a group's shares: by the others' standard, of its comparable rows alone, and by AIPW; slices are between."""
 
 
 def compare_standards(
@@ -156,115 +171,170 @@ def compare(
 ) -> Standards:
     """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
     after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion."""
-    progress = progress or Progress()
+    progress, jobs = progress or Progress(), check_n_jobs(n_jobs)
     if weight is not None:  # only ratios matter: penalties would count for less where weights are large
         weight = weight / weight.mean()
+    weights = np.ones(len(X)) if weight is None else weight
     whole, labels = attributes[-1], favourable.astype(np.float64)
-    clusters, protected = cluster, [column for attribute in attributes for column in attribute.columns]
-    inputs = X.drop(columns=list(dict.fromkeys(protected)))
+    inputs = X.drop(columns=list({column: None for attribute in attributes for column in attribute.columns}))
     if not inputs.shape[1]:
         raise TableError(
             "The table has only protected columns: there is nothing to learn a standard from. Add columns."
         )
     groups, left_out = groups_of(attributes, favourable, reference)
-    if not groups:
-        raise TableError(f"No group can be compared. {' '.join(left_out)}")
     for g in groups:
-        if clusters is not None and len(set(clusters[g.others])) < LEAST_CLUSTERS:
+        if cluster is not None and len(set(cluster[g.others])) < LEAST_CLUSTERS:
             raise TableError(
                 f"cluster: the people that {g.attribute} = {g.value} is compared with are all in fewer than "
                 f"{LEAST_CLUSTERS} clusters, which says too little. Check that the column names people or households."
             )
-    with progress, single_threaded(), warnings.catch_warnings():
-        of_whole = [place for place, group in enumerate(groups) if group.attribute == whole.name]
-        progress.phase("the other groups' standard", len(groups) * (1 + 2 * explain) + len(of_whole), "steps")
-        encoded = TwoModels.of(inputs)
-        folds = folds_of(len(X), clusters, random_state)
-        opinions = [(encoded, g.rows, g.others, folds, weight) for g in groups if explain]
-        slicing = Slicing.of(inputs) if explain else Slicing.nothing(len(X))
-        slicings, not_sliced = [slicing.of_group(group.rows) for group in groups], slicing.skipped
-        del slicing  # as large as all of the groups' together
+
+    def shares(group: Group, labels: Floats | Mask, part: Part) -> tuple[Floats, Floats, Floats]:
+        """On tables with these labels `[tables × all rows]`: the group's shares by the standard of a part of the
+        others, `[shares × tables]`; of the first table its rows' probabilities, and the outcomes that AIPW expects."""
+        learn = group.others[part.rows]
+        known, theirs = part.labels(labels[:, learn], common.everybody[learn]), part.weight(weight, learn)
+        by_row = model.predict(learn, group.rows, known, theirs)
+        means, by_row = group.means.of_tables(by_row), by_row[0].copy()
         if len(X) > LARGE:
             give_back_memory()
-        standard = standard_of(standard, inputs, encoded)
-        compared = side_by_side(n_jobs, Opinion.of, opinions, progress)
-        null = OneStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, clusters)
-        parts = [EVERYBODY] * len(groups)
-        if draws and explain and isinstance(standard, TwoModels):
-            parts = [opinion.part(clusters) for opinion in compared]
-        work = Work(standard, encoded, groups, compared, weight, null, parts, slicings)
-        # Where models of drawn labels learn from a part of the others, all of them also learn from the expected labels.
-        both = np.array([labels, null.everybody])
-        asked = [(place, both[:1] if part is EVERYBODY else both) for place, part in enumerate(parts)]
-        recorded, probabilities, outcomes = zip(*side_by_side(n_jobs, work.shares, asked, progress), strict=True)
-        warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
-        by_columns = (standard, encoded, labels, weight, clusters)
-        moves = side_by_side(
-            n_jobs, column_moves, [(g.rows, g.others, *by_columns) for g in groups if explain], progress
-        )
-        moves = moves or [[] for _ in groups]
-        if len(X) > LARGE:
-            give_back_memory()
-        by_folds = (encoded.inputs, labels, folds, weight)
-        rows = [(g.rows, g.others, p) for g, p in zip(groups, probabilities, strict=True)]
-        theirs = [(standard, *rows[place], *by_folds) for place in of_whole]
-        suspected = side_by_side(n_jobs, suspects, theirs, progress)
-        # The draws come last: Ctrl-C ends them and keeps everything else.
-        drawn, interrupted = draw(work, null, draws, n_jobs, random_state, seconds, progress)
-        drawn = side_by_side(n_jobs, work.as_by_all, [(k, d, recorded[k][:, -1]) for k, d in enumerate(drawn)])
-        found = [
-            figures(work, null, place, recorded[place][:, 0], drawn[place], labels, random_state)
-            for place in range(len(groups))
-        ]
-        slices = _slices(work, null, found, probabilities, favourable, random_state)
-    doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
-    for place, each in zip(of_whole, suspected, strict=True):
-        suspect[groups[place].rows] = each
-    comparisons = []
-    of_all = [each[FIRST] for each in found]
-    for place, (p, at_once) in enumerate(zip(p_values(of_all), bounds(of_all), strict=True)):
-        group, own = groups[place], favourable[groups[place].rows]
-        doubts = np.where(own, 1 - probabilities[place], probabilities[place])
+        if group.opinion is None:
+            return np.vstack([means, np.full(len(labels), np.nan)]), by_row, np.empty(0)
+        outcomes = group.opinion.outcomes(encoded, known, part)
+        return np.vstack([means, group.opinion.expected(outcomes, known, part)]), by_row, outcomes[0]
+
+    def read_labels(group: Group) -> None:
+        """The group's labels beside the others' standard and the second opinion."""
+        comparable = np.ones(len(group.rows), bool)
+        if explain:
+            group.opinion = Opinion.of(encoded, group.rows, group.others, folds, weight)
+            comparable = group.opinion.comparable
+            if draws and isinstance(model, TwoModels):
+                group.part = group.opinion.part(cluster)
+        group.means = Means.of(slicing, group.rows, comparable, weights[group.rows])
+        # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
+        # others read the expected labels: labels without noise.
+        some = group.part is not EVERYBODY
+        tables = np.array([labels, common.everybody] if some else [labels])
+        recorded, group.probabilities, group.outcomes = shares(group, tables, EVERYBODY)
+        group.recorded = recorded[:, 0]
+        if some:
+            group.apart = recorded[:, 1:] - shares(group, common.everybody[None], group.part)[0]
+
+    def explain_gap(group: Group) -> None:
+        """What moves the gap, and which of the group's labels are wrong."""
+        if explain:
+            group.moves = column_moves(group.rows, group.others, model, encoded, labels, weight, cluster)
         if group.attribute == whole.name:
-            doubt[group.rows] = doubts
-        figure, opinion = found[place][FIRST], found[place][SECOND]
-        interval = figure.interval
-        if explain and interval and opinion.interval and disagree(figure, opinion):  # it covers what both say
-            interval = min(interval[0], opinion.interval[0]), max(interval[1], opinion.interval[1])
-            at_once = at_once and (min(at_once[0], interval[0]), max(at_once[1], interval[1]))
-        others_share = float(np.average(labels[group.others], weights=None if weight is None else weight[group.others]))
-        strong = strongest(moves[place], inputs.shape[1], figure.difference)
+            of_all = (encoded.inputs, labels, folds, weight)
+            group.suspect = suspects(model, group.rows, group.others, group.probabilities, *of_all)
+
+    def draw(seeds: list[tuple[int, int]]) -> list[Floats]:
+        """Each group's shares on tables whose labels are drawn by one standard."""
+        with single_threaded():
+            drawn = common.labels(seeds)
+            return [shares(group, drawn, group.part)[0] for group in groups]
+
+    with progress, single_threaded(), warnings.catch_warnings():
+        progress.phase("the other groups' standard", 2 * len(groups), "steps")
+        encoded = TwoModels.of(inputs)
+        model = standard_of(standard, inputs, encoded)
+        common = CommonStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, cluster)
+        folds = folds_of(len(X), cluster, random_state)
+        slicing = Slicing.of(inputs if explain else inputs.iloc[:, :0])
+        list(in_threads(read_labels, groups, jobs, progress.advance))
+        if len(X) > LARGE:
+            give_back_memory()
+        warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
+        list(in_threads(explain_gap, groups, jobs, progress.advance))
+
+        # The draws come last: Ctrl-C ends them and keeps everything else, a time limit lets the first ones finish.
+        learned = max(len(group.others[group.part.rows]) for group in groups)
+        predicted = max(len(group.rows) for group in groups)
+        size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
+        seeds, tables = seeds_of(random_state, draws), 0
+        progress.phase("tables drawn by one standard", draws, "tables")
+        done = in_threads(draw, [seeds[k : k + size] for k in range(0, draws, size)], jobs)
+        with listen(Stop(seconds)) as flag, closing(done), suppress(Stopped):
+            for drawn in done:
+                for group, some in zip(groups, drawn, strict=True):
+                    group.drawn.append(some + group.apart)
+                tables += drawn[0].shape[1]
+                progress.advance(drawn[0].shape[1])
+                if flag.requested:
+                    break
+
+        # From shares to gaps.
+        slices = []
+        for place, group in enumerate(groups):
+            group.figures = _figures(group, common, labels, tables, [random_state, 7, place])
+            if tables > 1 and group.means.names:
+                uniforms = common.uniforms_of(group.rows, random_state, tables)
+                found = group.means, group.figures, group.probabilities, favourable[group.rows], uniforms
+                slices.append(slices_of(group.attribute, group.value, *found))
+
+    everyone = at_once([group.figures[FIRST] for group in groups])
+    doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
+    comparisons = []
+    for group, among_all in zip(groups, everyone, strict=True):
+        gap, near, second, opinion = *(group.figures[k] for k in (FIRST, NEAR, SECOND)), group.opinion
+        own = favourable[group.rows]
+        doubts = np.where(own, 1 - group.probabilities, group.probabilities)
+        if group.attribute == whole.name:
+            doubt[group.rows], suspect[group.rows] = doubts, group.suspect
+        interval, bounds = gap.interval, among_all and among_all.bounds
+        disagrees = opinion is not None and disagree(gap, second)
+        if disagrees and interval and bounds and second.interval:  # it covers what both say
+            interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
+            bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
+        others_share = float(np.average(labels[group.others], weights=weights[group.others]))
+        mover, move = strongest(group.moves, inputs.shape[1], gap.difference) or (None, None)
+        second_look: dict[str, Any] = {}
+        if opinion is not None:
+            apart = opinion.poor and bool(opinion.comparable.any())
+            second_look = {
+                "overlap": Overlap(
+                    comparable=int(opinion.comparable.sum()),
+                    others=len(group.others),
+                    effective_others=opinion.effective_others,
+                    poor=opinion.poor,
+                    difference=near.difference if apart else None,
+                    interval=near.interval if apart else None,
+                ),
+                "second_opinion": SecondOpinion(second.difference, second.interval, disagrees),
+                "robustness_value": opinion.robustness_value(gap.difference, group.outcomes, common.own, labels),
+            }
         comparisons.append(
             GroupStandard(
                 attribute=group.attribute,
                 group=group.value,
                 rows=len(group.rows),
-                recorded=figure.recorded,
-                expected=figure.recorded + figure.difference,
-                difference=figure.difference,
-                centre=figure.centre,
+                recorded=gap.recorded,
+                expected=gap.recorded + gap.difference,
+                difference=gap.difference,
+                centre=gap.centre,
                 interval=interval,
-                bounds=at_once,
-                error=figure.error if len(figure.draws) > 1 else None,
-                p=None if p is None else p[0],
-                p_adjusted=None if p is None else p[1],
-                raw_gap=others_share - figure.recorded,
-                explained=others_share - figure.recorded - figure.difference,
+                bounds=bounds,
+                error=gap.error if tables > 1 else None,
+                p=among_all and among_all.p,
+                p_adjusted=among_all and among_all.p_adjusted,
+                raw_gap=others_share - gap.recorded,
+                explained=others_share - gap.recorded - gap.difference,
                 reference=group.reference,
                 effective_rows=None if weight is None else _effective(weight[group.rows]),
-                strongest_column=strong and strong[0],
-                strongest_move=strong and strong[1],
-                missing_values=missing_values(inputs, group),
-                draws=len(figure.draws),
+                strongest_column=mover,
+                strongest_move=move,
+                missing_values=missing_values(inputs, group.rows, group.others),
                 doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
-                **(_opinion(work, place, found[place], outcomes[place], labels, null) if explain else {}),
+                draws=tables,
+                **second_look,
             )
         )
     return Standards(
         attribute=whole.name,
         adverse=names[0],
         favourable=names[1],
-        model=work.standard.name,
+        model=model.name,
         comparisons=tuple(comparisons),
         left_out=tuple(left_out),
         groups=whole.values,
@@ -272,62 +342,57 @@ def compare(
         doubt=doubt,
         suspect=suspect,
         index=X.index,
-        draws=drawn[0].shape[1],
-        moves=tuple(ColumnMove(g.attribute, g.value, *m) for g, each in zip(groups, moves, strict=True) for m in each),
-        parts=slices,
-        not_sliced=not_sliced,
-        clusters=None if clusters is None else int(clusters.max()) + 1,
-        cluster=clusters,
+        draws=tables,
+        moves=tuple(ColumnMove(group.attribute, group.value, *move) for group in groups for move in group.moves),
+        parts=in_order(slices),
+        not_sliced=slicing.skipped,
+        clusters=None if cluster is None else int(cluster.max()) + 1,
+        cluster=cluster,
         weight=weight,
-        correlation=null.correlation,
-        interrupted=interrupted,
+        correlation=common.correlation,
+        interrupted=flag.interrupted,
     )
 
 
-def _slices(
-    work: Work,
-    null: OneStandard,
-    found: list[list[Drawn]],
-    probabilities: Sequence[Floats],
-    favourable: Mask,
-    random_state: int,
-) -> tuple[Slice, ...]:
-    """The slices of all groups, in order; none without draws."""
-    tables = len(found[0][FIRST].draws)
-    return in_order(
-        slices_of(
-            group,
-            work.slicings[place],
-            found[place][FIRST],
-            found[place][SLICES:],
-            probabilities[place],
-            favourable[group.rows],
-            work.weights(place),
-            null.uniforms_of(group.rows, random_state, tables),
+def codes_of(attribute: Sensitive) -> Rows:
+    """Each row's group as a number from 0."""
+    return np.unique(attribute.values.astype(str), return_inverse=True)[1].astype(np.int64)
+
+
+def _figures(group: Group, common: CommonStandard, labels: Floats, tables: int, seed: list[int]) -> list[Drawn]:
+    """One per share, the second opinion last: what the group's rows have, on the recorded and on drawn tables."""
+    rows, means = group.rows, group.means
+    everybody, own = common.everybody[rows], common.own[rows]
+    recorded, one_standard, expected = means.of_tables(np.array([labels[rows], everybody, own])).T
+    few = min(len(rows) * float(expected[0]), len(rows) - len(rows) * float(expected[0])) < FEW
+    clustered = bool(common.correlation)
+    again = REDRAWS if few and not clustered else 1
+    drawn, redrawn = [np.empty((means.count, 0))], [np.empty((means.count, 0))]
+    for uniforms in common.uniforms_of(rows, seed[0], tables):
+        drawn.append(means.of_tables((uniforms < everybody).astype(float)))
+        if again == 1:
+            redrawn.append(means.of_tables((uniforms < own).astype(float)))
+    if again > 1:
+        uniforms = np.random.default_rng(seed).random((tables * again, len(rows)))
+        redrawn.append(means.of_tables((uniforms < own).astype(float)))
+    own_draws = np.concatenate(drawn, axis=1)
+    label_draws = np.concatenate(redrawn, axis=1) - expected[:, None]
+    label_variance = means.of_tables(own * (1 - own), power=2)
+    shares = np.concatenate([np.empty((means.count + 1, 0)), *group.drawn], axis=1)
+    return [
+        Drawn(
+            expected=float(group.recorded[share]),
+            recorded=float(recorded[k]),
+            draws=shares[share],
+            own_draws=own_draws[k],
+            one_standard=float(one_standard[k]),
+            label_variance=float(label_variance[k]),
+            label_draws=label_draws[k].reshape(tables, again),
+            few=few,
+            clustered=clustered,
         )
-        for place, group in enumerate(work.groups)
-        if tables > 1 and work.slicings[place].names
-    )
-
-
-def _opinion(
-    work: Work, place: int, found: list[Drawn], outcomes: Floats, labels: Floats, null: OneStandard
-) -> dict[str, Any]:
-    """Overlap, the second opinion, and the robustness value of one group."""
-    opinion, near, second = work.opinions[place], found[NEAR], found[SECOND]
-    apart = opinion.poor and bool(opinion.comparable.any())
-    return {
-        "overlap": Overlap(
-            comparable=int(opinion.comparable.sum()),
-            others=len(opinion.others),
-            effective_others=opinion.effective_others,
-            poor=opinion.poor,
-            difference=near.difference if apart else None,
-            interval=near.interval if apart else None,
-        ),
-        "second_opinion": SecondOpinion(second.difference, second.interval, disagree(found[FIRST], second)),
-        "robustness_value": opinion.robustness_value(found[FIRST].difference, outcomes, null.own, labels),
-    }
+        for share, k in enumerate([*range(means.count), 0])  # AIPW is about all of the group's rows
+    ]
 
 
 def _effective(weight: Floats) -> float:

@@ -10,6 +10,7 @@ from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
 from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, correlations, design_of, thin
@@ -21,6 +22,9 @@ CORRELATED = 0.7
 MOST_COLUMNS = 60
 """Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
 at a time: each costs two fits."""
+
+MISSING_APART = 0.05
+"""A column that lacks values in a group more often, or less, by this share of its rows is mentioned."""
 
 
 @dataclass(frozen=True)
@@ -96,7 +100,7 @@ def column_moves(
     return list(zip(names, moves, errors[1:], strict=True))
 
 
-def strongest(moves: list[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
+def strongest(moves: Sequence[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
     """The column, among the first `columns` moves, that brings the difference closest to 0, and how far leaving it out
     moves the difference away from there; None where none does by more than its error."""
     away = [(move * np.sign(difference), move, name) for name, move, error in moves[:columns] if abs(move) > error]
@@ -104,3 +108,16 @@ def strongest(moves: list[tuple[str, float, float]], columns: int, difference: f
         return None
     _, move, name = max(away)
     return name, move
+
+
+def missing_values(inputs: pd.DataFrame, group: Rows, others: Rows) -> tuple[str, ...]:
+    """A sentence per column that lacks values in the group clearly more often, or less, than among the others."""
+    said = []
+    for column in inputs.columns[inputs.isna().any()]:
+        absent = inputs[column].isna().to_numpy()
+        own, other = float(absent[group].mean()), float(absent[others].mean())
+        if abs(own - other) >= MISSING_APART:
+            said.append(
+                f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
+            )
+    return tuple(said)

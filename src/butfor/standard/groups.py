@@ -22,8 +22,8 @@ from butfor.names import Names
 from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
-from butfor.standard.members import LEAST_ROWS, NOT_COMPARED
-from butfor.standard.slices import MOST_VALUES, Slice, kept
+from butfor.standard.members import NOT_COMPARED
+from butfor.standard.slices import LEAST_ROWS, MOST_VALUES, Slice, kept
 from butfor.standard.wrong import with_sum
 from butfor.words import NOTHING, Interval, interval_in_words, number, often, p_in_words, points, share
 

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 from scipy import stats
@@ -14,6 +16,8 @@ WIDER = 1.05
 (`python -m benchmarks.coverage --double`)."""
 FEW = 10
 """Labels of either kind: with fewer expected, intervals are quantiles of what was drawn, not normal."""
+REDRAWS = 40
+"""Of a group's labels per drawn table, where quantiles are taken."""
 LEVEL = 0.95
 APART = 2.58
 """Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
@@ -72,44 +76,44 @@ class Drawn:
         return self.difference - margin, self.difference + margin
 
 
-def p_values(groups: list[Drawn]) -> list[tuple[float, float] | None]:
-    """Per group: how often tables drawn by one standard show a difference as large in either direction, and how often
-    any group of theirs shows one as large in standard deviations. Below the smallest that the draws can show: by the
-    normal tail."""
-    draws = min((len(group.draws) for group in groups), default=0)
-    if draws < 2:
+class AtOnce(NamedTuple):
+    """What all groups together say about one: how often tables drawn by one standard show a difference of its own as
+    large, in either direction; how often any group of theirs shows one as large in standard deviations; and bounds that
+    hold for all groups at once in 95 of 100 tables."""
+
+    p: float
+    p_adjusted: float
+    bounds: tuple[float, float]
+
+
+def at_once(groups: list[Drawn]) -> Sequence[AtOnce | None]:
+    """Of each group; None without draws."""
+    if min((len(group.draws) for group in groups), default=0) < 2:
         return [None] * len(groups)
     spread = np.array([max(float(group.null.std(ddof=1)), 1e-12) for group in groups])
     drawn = np.abs(np.array([group.null for group in groups])) / spread[:, None]
     seen = np.array([abs(group.difference) for group in groups]) / spread
     largest = drawn.max(axis=0)
-    found: list[tuple[float, float] | None] = []
-    for own, z in zip(drawn, seen, strict=True):
-        tail = float(2 * stats.norm.sf(z))
-        p = _p(own >= z, tail)
-        adjusted = _p(largest >= z, 1 - (1 - tail) ** len(groups))
-        found.append((p, max(p, adjusted)))
-    return found
-
-
-def bounds(groups: list[Drawn]) -> list[tuple[float, float] | None]:
-    """Per group: bounds that hold for all groups at once in 95 of 100 tables. They are as many standard errors away
-    from the difference as the group furthest off is where labels are drawn again, and no group's own interval is
-    wider."""
-    if min((len(group.draws) for group in groups), default=0) < 2:
-        return [None] * len(groups)
+    # Bounds are as many standard errors away from the difference as the group furthest off is where labels are drawn
+    # again, and no group's own interval is wider.
     off = [(group.draws - group.draws.mean())[:, None] - group.label_draws for group in groups]
     apart = np.broadcast_arrays(*(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off))
     multiplier = float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
-    found: list[tuple[float, float] | None] = []
-    for group in groups:
+    found = []
+    for group, own, z in zip(groups, drawn, seen, strict=True):
+        tail = float(2 * stats.norm.sf(z))
+        p = _p(own >= z, tail)
+        adjusted = _p(largest >= z, 1 - (1 - tail) ** len(groups))
         low, high = group.interval or (group.difference, group.difference)
         margin = multiplier * group.error
-        found.append((min(low, group.difference - margin), max(high, group.difference + margin)))
+        found.append(
+            AtOnce(p, max(p, adjusted), (min(low, group.difference - margin), max(high, group.difference + margin)))
+        )
     return found
 
 
 def _p(as_large: Mask, tail: float) -> float:
+    """By the draws or, below the smallest that they can show, by the normal tail."""
     least = 1 / (1 + len(as_large))
     return float((1 + as_large.sum()) * least) if as_large.any() else min(least, tail)
 

@@ -1,33 +1,54 @@
-"""Who is compared with whom: groups and their others, the reference group, rows that belong together."""
+"""Who is compared with whom: groups and their others, or the reference group."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pandas as pd
 
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, listed, nearest
-from butfor.standard.inputs import Mask, Rows
+from butfor.standard.inference import Drawn
+from butfor.standard.inputs import Floats, Mask, Rows
+from butfor.standard.second_opinion import EVERYBODY, Opinion, Part
+from butfor.standard.slices import LEAST_ROWS, Means
 
-LEAST_ROWS = 30
-"""A smaller group, or fewer others, say too little."""
 NOT_COMPARED = " is not compared: "
 """Between a group and the reason, in the sentences about groups that are left out."""
-MISSING_APART = 0.05
-"""A column that lacks values in a group more often, or less, by this share of its rows is mentioned."""
 
 
-class Group(NamedTuple):
-    """Rows of one group, by position, and those it is compared with: all others, or the reference group's."""
+@dataclass(eq=False)
+class Group:
+    """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
+    what a comparison measures of it, step by step."""
 
     attribute: str
     value: str
     rows: Rows
     others: Rows
     reference: str | None
+    opinion: Opinion | None = None
+    part: Part = EVERYBODY
+    """Of the others, those that models of drawn labels learn from."""
+    means: Means = field(init=False)
+    probabilities: Floats = field(init=False)
+    """Of the favourable label, by the others' standard `[rows]`."""
+    outcomes: Floats = field(init=False)
+    """What AIPW expects `[rows of group and others]`."""
+    recorded: Floats = field(init=False)
+    """Shares of the favourable label by the others' standard: in each of `means`, then by AIPW."""
+    apart: Floats | float = 0.0
+    """How much higher these shares are, on labels without noise, by models of all others than by those of `part`."""
+    moves: Sequence[tuple[str, float, float]] = ()
+    suspect: Floats = field(init=False)
+    """How likely the rows' adverse labels are wrong, before the gap says how many are."""
+    drawn: list[Floats] = field(default_factory=list)
+    """The same shares on drawn tables `[shares × tables]`, some tables at a time."""
+    figures: list[Drawn] = field(init=False)
+    """One per share."""
 
 
 def table_order(X: pd.DataFrame) -> Rows:
@@ -63,6 +84,8 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
                 rows = np.flatnonzero(inside)
                 groups = [group for group in groups if not np.array_equal(group.rows, rows)]
                 groups.append(Group(attribute.name, value, rows, np.flatnonzero(others), compared_with))
+    if not groups:
+        raise TableError(f"No group can be compared. {' '.join(left_out)}")
     return groups, left_out
 
 
@@ -77,11 +100,9 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
     """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
     compared with the combination of all attributes' references."""
     known = {attribute.name: set(map(str, attribute.values)) for attribute in attributes}
-    if isinstance(given, Mapping):
-        found = {str(name): str(group) for name, group in given.items()}
-    else:
-        found = {}
-        for group in [] if given is None else map(str, given if isinstance(given, (list, tuple, set)) else [given]):
+    pairs = list(given.items()) if isinstance(given, Mapping) else []
+    if given is not None and not isinstance(given, Mapping):
+        for group in map(str, given if isinstance(given, (list, tuple, set)) else [given]):
             names = [name for name, groups in known.items() if group in groups]
             if not names:
                 groups = sorted(set().union(*known.values()))
@@ -93,11 +114,9 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
                     f"reference: '{group}' is a group of {listed(names)}; say of which: "
                     f"reference={{'{names[0]}': '{group}'}}."
                 )
-            if found.setdefault(names[0], group) != group:
-                raise SettingError(
-                    f"reference names '{found[names[0]]}' and '{group}', both groups of '{names[0]}'; name one of them."
-                )
-    for name, group in found.items():
+            pairs.append((names[0], group))
+    found: dict[str, str] = {}
+    for name, group in ((str(name), str(group)) for name, group in pairs):
         if name not in known:
             raise SettingError(
                 f"reference: there is no attribute '{name}'. {nearest(name, known, 'The attributes are')}"
@@ -106,26 +125,12 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
             raise SettingError(
                 f"reference: '{name}' has no group '{group}'. {nearest(group, sorted(known[name]), 'The groups are')}"
             )
+        if found.setdefault(name, group) != group:
+            raise SettingError(
+                f"reference names '{found[name]}' and '{group}', both groups of '{name}'; name one of them."
+            )
     whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
     if single and whole not in found and all(name in found for name in single):
         joint = Sensitive.JOINT.join(found[name] for name in single)
         found |= {whole: joint} if joint in known[whole] else {}
     return found
-
-
-def codes_of(attribute: Sensitive) -> Rows:
-    """Each row's group as a number from 0."""
-    return np.unique(attribute.values.astype(str), return_inverse=True)[1].astype(np.int64)
-
-
-def missing_values(inputs: pd.DataFrame, group: Group) -> tuple[str, ...]:
-    """A sentence per column that lacks values in the group clearly more often, or less, than among the others."""
-    said = []
-    for column in inputs.columns[inputs.isna().any()]:
-        absent = inputs[column].isna().to_numpy()
-        own, other = float(absent[group.rows].mean()), float(absent[group.others].mean())
-        if abs(own - other) >= MISSING_APART:
-            said.append(
-                f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
-            )
-    return tuple(said)

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from scipy.optimize import brentq
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Inputs, Rows, beside, thin
+from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, beside, thin
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import folds_of
 
@@ -30,7 +30,7 @@ UNIFORMS = 4_000_000
 
 
 @dataclass(frozen=True, eq=False)
-class OneStandard:
+class CommonStandard:
     """Probabilities of the favourable label `[rows]`: the same for people with the same columns, and, as the recorded
     labels have it, by their own group."""
 
@@ -48,7 +48,7 @@ class OneStandard:
         labels: Floats,
         weight: Floats | None,
         clusters: NDArray[np.int64] | None,
-    ) -> OneStandard:
+    ) -> CommonStandard:
         """`attributes`: the rows' codes by each attribute; the last one, all of them together, is averaged out."""
         whole, rows = attributes[-1], np.arange(len(labels))
         shares = np.bincount(whole, weight) / (len(whole) if weight is None else weight.sum())
@@ -80,18 +80,20 @@ class OneStandard:
 
     def uniforms_of(self, rows: Rows, random_state: int, tables: int) -> Iterator[Floats]:
         """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at a time."""
-        size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else tables
-        for begin in range(0, tables, max(1, size)):
-            some = range(begin, min(begin + size, tables))
-            yield np.array([self.uniforms(seed)[rows] for seed in seeds_of(random_state, some)]).reshape(
-                len(some), len(rows)
-            )
+        size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else max(1, tables)
+        seeds = seeds_of(random_state, tables)
+        for begin in range(0, tables, size):
+            yield np.array([self.uniforms(seed)[rows] for seed in seeds[begin : begin + size]])
+
+    def labels(self, seeds: list[tuple[int, int]]) -> Mask:
+        """Of drawn tables `[tables × rows]`."""
+        return np.array([self.uniforms(seed) < self.everybody for seed in seeds])
 
 
-def seeds_of(random_state: int, tables: range) -> list[tuple[int, int]]:
+def seeds_of(random_state: int, tables: int) -> list[tuple[int, int]]:
     """Of drawn tables. Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would
     follow."""
-    return [(random_state, 1 + k) for k in tables]
+    return [(random_state, 1 + k) for k in range(tables)]
 
 
 def _everybody(inputs: Inputs, members: Floats, first: list[int]) -> Iterator[Inputs]:

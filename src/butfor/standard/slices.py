@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import NamedTuple
 
 import numpy as np
@@ -23,8 +24,9 @@ from butfor.encode import MISSING
 from butfor.errors import plural
 from butfor.standard.inference import WIDER, Drawn
 from butfor.standard.inputs import Floats, Mask, Rows
-from butfor.standard.members import LEAST_ROWS, Group
 
+LEAST_ROWS = 30
+"""A smaller group, slice, or rest, says too little."""
 MOST_VALUES = 1000
 """A column of text with more different values makes no slices."""
 MOST_KEPT = 50
@@ -123,31 +125,51 @@ class Slicing(NamedTuple):
         places[places == NOWHERE] = len(names)
         return cls(names, places, tuple(skipped))
 
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means over a group's rows: all of them, the comparable ones, and those of each slice that has enough of them and
+    leaves out enough. `names`: of the slices; `places [rows × some]`: the means that a row counts in."""
+
+    names: list[tuple[str, str]]
+    places: NDArray[np.int32]
+    weight: Floats
+
     @classmethod
-    def nothing(cls, rows: int) -> Slicing:
-        return cls([], np.empty((rows, 0), np.int32), ())
-
-    def of_group(self, rows: Rows) -> Slicing:
-        """Of these rows alone: slices that enough of them are in, and enough are not."""
-        places = self.places[rows]
-        count = np.bincount(places.ravel(), minlength=len(self.names) + 1)[:-1]
+    def of(cls, slicing: Slicing, rows: Rows, comparable: Mask, weight: Floats) -> Means:
+        places = slicing.places[rows]
+        count = np.bincount(places.ravel(), minlength=len(slicing.names) + 1)[:-1]
         stay = (count >= LEAST_ROWS) & (len(rows) - count >= LEAST_ROWS)
-        to = np.append(np.where(stay, np.cumsum(stay) - 1, stay.sum()), stay.sum()).astype(np.int32)
-        return Slicing([self.names[k] for k in np.flatnonzero(stay)], to[places], self.skipped)
+        nowhere = 2 + int(stay.sum())
+        to = np.append(np.where(stay, 1 + np.cumsum(stay), nowhere), nowhere).astype(np.int32)
+        if not (weight * comparable).any():
+            comparable = np.ones(len(rows), bool)
+        ahead = np.column_stack([np.zeros(len(rows)), np.where(comparable, 1, nowhere)]).astype(np.int32)
+        names = [slicing.names[k] for k in np.flatnonzero(stay)]
+        return cls(names, np.column_stack([ahead, to[places]]), weight)
 
-    def sums(self, values: Floats) -> Floats:
-        """Over the rows of each slice: of `values [rows]` or `[tables × rows]`."""
-        return sums_in(self.places, np.ones(self.places.shape), len(self.names), values)
+    @property
+    def count(self) -> int:
+        return 2 + len(self.names)
 
+    @cached_property
+    def scale(self) -> Floats:
+        """One over the weight of each mean's rows, and 0 for what counts nowhere."""
+        return np.append(1 / self.sums(self.weight), 0.0)
 
-def sums_in(places: NDArray[np.int32], factors: Floats, count: int, values: Floats) -> Floats:
-    """Per place, from 0 to `count`, the sum over rows of factor times value: of `values [rows]` or `[tables × rows]`.
-    `places` and `factors [rows × some]`: where a row counts, and how much; what is to count nowhere is at `count`."""
-    rows, each = places.shape
-    ends = np.arange(0, each * rows + 1, each) if each else np.zeros(rows + 1, np.int32)
-    inside = csr_array((factors.ravel(), places.ravel(), ends), shape=(rows, count + 1))
-    found: Floats = (inside.T @ values.T)[:-1].T
-    return found
+    def of_tables(self, values: Floats, power: int = 1) -> Floats:
+        """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
+        weights = self.scale[self.places] * self.weight[:, None]
+        return self.sums(values, weights**power if power > 1 else weights).T
+
+    def sums(self, values: Floats, factors: Floats | None = None) -> Floats:
+        """Sums of factor times value `[means]` or `[tables × means]`, of values `[rows]` or `[tables × rows]`."""
+        rows, each = self.places.shape
+        factors = np.ones(rows * each) if factors is None else factors.ravel()
+        ends = np.arange(0, each * rows + 1, each)
+        inside = csr_array((factors, self.places.ravel(), ends), shape=(rows, self.count + 1))
+        found: Floats = (inside.T @ values.T)[:-1].T
+        return found
 
 
 def _values(column: pd.Series, dates: bool) -> pd.Series:
@@ -172,19 +194,19 @@ class Found(NamedTuple):
 
 
 def slices_of(
-    group: Group,
-    slicing: Slicing,
-    whole: Drawn,
-    parts: Sequence[Drawn],
+    attribute: str,
+    group: str,
+    means: Means,
+    figures: Sequence[Drawn],
     probabilities: Floats,
     favourable: Mask,
-    weight: Floats,
     uniforms: Iterable[Floats],
 ) -> Found:
-    """Of one group, by the figures of all its rows and of each of its slices. `probabilities`, `favourable` and
-    `weight` are of its rows, and `uniforms`, some `[tables × its rows]` at a time, draw their labels."""
-    weight = weight / weight.sum()
-    mass = slicing.sums(weight)
+    """Of one group, by the figures of all its rows and of each of its slices. `probabilities` and `favourable` are of
+    its rows, and `uniforms`, some `[tables × its rows]` at a time, draw their labels."""
+    whole, parts = figures[0], figures[2 : means.count]
+    weight = means.weight / means.weight.sum()
+    mass = means.sums(weight)[2:]
     differences = np.array([part.difference for part in parts])
     expected = np.array([part.recorded for part in parts]) + differences
     usual = whole.difference / max(whole.recorded + whole.difference, 1e-9)
@@ -194,7 +216,7 @@ def slices_of(
     for some in uniforms:
         noise = (some < likely) - likely
         by_group.append(noise @ weight)
-        by_slice.append(slicing.sums(noise * weight) / mass)
+        by_slice.append(means.sums(noise * weight)[:, 2:] / mass)
     together = whole.draws - np.concatenate(by_group)
     drawn = np.array([part.draws for part in parts]).T - np.concatenate(by_slice)
     drawn = drawn - np.outer(together, expected / max(whole.recorded + whole.difference, 1e-9))
@@ -202,15 +224,16 @@ def slices_of(
     error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
     elsewhere = (whole.difference - mass * differences) / (1 - mass)
     lacking = np.clip(mass * differences / max(whole.difference, 1e-9), 0, 1)
-    found = []
-    for k, (part, count) in enumerate(zip(parts, slicing.sums(np.ones(len(weight))), strict=True)):
+    counts = means.sums(np.ones(len(weight)))[2:]
+    slices = []
+    for k, part in enumerate(parts):
         low, high = part.interval or (np.nan, np.nan)
-        found.append(
+        slices.append(
             Slice(
-                group.attribute,
-                group.value,
-                *slicing.names[k],
-                rows=int(count),
+                attribute,
+                group,
+                *means.names[k],
+                rows=int(counts[k]),
                 recorded=part.recorded,
                 expected=float(expected[k]),
                 difference=float(differences[k]),
@@ -222,18 +245,14 @@ def slices_of(
                 share=float(lacking[k]) if whole.difference > 0 else None,
             )
         )
-    alone = _alone(np.clip(probabilities - whole.centre, CERTAIN, 1 - CERTAIN), favourable, weight, slicing)
-    return Found(found, alone + excess / error, (drawn / error).max(axis=1, initial=-np.inf))
-
-
-def _alone(p: Floats, favourable: Mask, weight: Floats, slicing: Slicing) -> Floats:
-    """How far the labels of each slice speak for a shortfall there, in standard errors: the root of twice the
-    log-likelihood ratio between a share r lost in this slice alone and none lost, at the best r."""
-    best = np.zeros(len(slicing.names))
+    # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between a
+    # share r lost in this slice alone and none lost, at the best r.
+    p = np.clip(probabilities - whole.centre, CERTAIN, 1 - CERTAIN)
+    alone = np.zeros(len(parts))
     for lost in LOST:
         ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
-        best = np.maximum(best, slicing.sums(ratio * weight * len(weight)))
-    return np.sqrt(2 * best)
+        alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[2:])
+    return Found(slices, np.sqrt(2 * alone) + excess / error, (drawn / error).max(axis=1, initial=-np.inf))
 
 
 def in_order(groups: Iterable[Found]) -> tuple[Slice, ...]:
