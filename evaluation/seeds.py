@@ -12,11 +12,11 @@ from typing import Any
 
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
-from butfor.explain import check_finds, logits_without_flips
+from butfor.explain import check_finds
 from butfor.measured import Find
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds
-from butfor.models.learner import Table
+from butfor.models.learner import Table, Training
 from butfor.models.network import MLP, MLPLearner
 from butfor.result.fresh import WORDS, FreshSeeds
 from butfor.train import Trainer
@@ -56,6 +56,6 @@ def over_seeds(
 
 def _judged(trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]) -> list[FreshSeeds]:
     decisions = [int(person.logit > 0) for person in found]
-    base = logits_without_flips(trainer, seeds, range(len(decisions)))
+    base = dict(enumerate(trainer.seed_logits([Training((), seed) for seed in seeds]).T))
     finds = [Find(k, person.positions, decisions[k]) for k, person in enumerate(found)]
     return [fresh for _, fresh in sorted(check_finds(trainer, [seeds], finds, base), key=lambda pair: pair[0])]

@@ -42,7 +42,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
-from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, Strategy, witness
+from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, witness
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, listen
 from butfor.train import Trainer
@@ -100,7 +100,14 @@ def explain_all(
         engine = fitted.chosen_engine(progress)
         fitted.ranking.train_on(engine)
         with single_threaded() as opened:
-            ledger = opened.enter_context(closing(_opened_ledger(fitted, progress))) if fitted.params.ledger else None
+            ledger = None
+            if fitted.params.ledger:
+                if gaps := ledger_gaps(fitted.learner):
+                    raise SettingError(
+                        f"A ledger identifies models by their records, and this model's record lacks {listed(gaps)}; "
+                        "leave the ledger out."
+                    )
+                ledger = opened.enter_context(closing(Ledger(fitted.params.ledger, progress.note)))
             opened.enter_context(progress)
 
             # Whom the question may be asked about, and which labels may be flipped for whom.
@@ -112,25 +119,15 @@ def explain_all(
             # will take.
             audited = np.array([why is None for why in left_out], bool)
             parts: list[Together] = []
-            for at, decision in sorted(_pairs(people, wanted), key=lambda pair: -int(audited[pair[0]].sum())):
-                ours, psi = _asked(people, allowed, at, decision)
+            pairs = _pairs(people, allowed, wanted)
+            for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
                 limits = left_of(stop, time.monotonic() - begun, trained, len(at) / max(1, left))
-                trainer = Trainer(
-                    engine,
-                    fitted.learner,
-                    ours.table,
-                    ours.people,
-                    ledger=ledger,
-                    n_jobs=fitted.params.n_jobs,
-                    progress=progress,
-                    flag=flag.within(limits),
-                )
-                together = Together(
-                    ours, at, [cases[k] for k in at], psi, [left_out[k] for k in at], trainer,
-                    Known(flip_direction(ours.logits)),
-                )  # fmt: skip
+                how: dict[str, Any] = {"ledger": ledger, "n_jobs": fitted.params.n_jobs, "progress": progress}
+                trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=flag.within(limits), **how)
+                why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
+                together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
                 _explain(fitted, together, everyone.people, truth, share, WORLDS * fitted.members * len(short))
@@ -177,34 +174,27 @@ def explain_all(
         return Population(verdicts, run, labels), standards
 
 
-def _pairs(people: Situation, towards: int | None = None) -> list[tuple[NDArray[np.int64], Decision | None]]:
-    """Positions of people who are asked about together: everyone or, with more than two labels, by decision and by the
-    label that flips give, `towards` or the label with the next score."""
+def _pairs(
+    people: Situation, psi: Allowed, towards: int | None = None
+) -> list[tuple[NDArray[np.int64], Situation, Allowed]]:
+    """People who are asked about together, by position, and what ψ allows for them: everyone or, with more than two
+    labels, by decision and by the label that flips give, `towards` or the label with the next score. Rows that have
+    the new label already are not flipped."""
     table = people.table
-    if not table.multiclass:
-        return [(np.arange(len(people.people)), None)]
+    if not table.multiclass or not len(people.people):
+        return [(np.arange(len(people.people)), people, psi)]
     decided, others = people.decisions, people.model.scores(people.people).copy()
     others[np.arange(len(others)), decided] = -np.inf
     asked = np.full(len(decided), False) if towards is None else decided != towards
     new = np.where(asked, -1 if towards is None else towards, others.argmax(axis=1))
-    pairs: list[tuple[NDArray[np.int64], Decision | None]] = []
+    pairs = []
     for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
         at = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
         make = Decision.only if asked[at[0]] else Decision.away_from
-        pairs.append((at, make(*pair, len(table.classes), table.n)))
-    return pairs or [(np.arange(0), None)]
-
-
-def _asked(
-    people: Situation, psi: Allowed, at: NDArray[np.int64], decision: Decision | None
-) -> tuple[Situation, Allowed]:
-    """These people, and what ψ allows for them; rows that have the new label already are not flipped."""
-    if decision is None:
-        return people, psi
-    allowed = psi.of_people(at)
-    return people.of(at).with_decision(decision), replace(
-        allowed, masks=allowed.masks & (decision.new != people.table.codes)
-    )
+        allowed = psi.of_people(at)
+        allowed = replace(allowed, masks=allowed.masks & (table.codes != pair[1]))
+        pairs.append((at, people.of(at).with_decision(make(*pair, len(table.classes), table.n)), allowed))
+    return pairs
 
 
 def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.0) -> Stop | None:
@@ -240,182 +230,156 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
     return None
 
 
-def _opened_ledger(fitted: Fitted, progress: Progress) -> Ledger:
-    if gaps := ledger_gaps(fitted.learner):
-        raise SettingError(
-            f"A ledger identifies models by their records, and this model's record lacks {listed(gaps)}; leave the "
-            "ledger out."
-        )
-    return Ledger(fitted.params.ledger or "", progress.note)
-
-
 # --- people who are audited together ------------------------------------------------------------------
 
 
 def _explain(
     fitted: Fitted, part: Together, X: pd.DataFrame, truth: NDArray[np.int64] | None, share: float | None, later: int
 ) -> None:
-    """Proofs, searches, fresh seeds and side effects, as far as the time allows; the people are rows of the table X.
-    `share`: by how many times all people take longer, if this part announces the time; `later`: trainings after it."""
-    trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
+    """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows; the people are rows of the
+    table X. `share`: by how many times all people take longer, if this part announces the time; `later`: trainings
+    after it."""
+    strategy, ranking, budget, people, psi = fitted.strategy, fitted.ranking, fitted.budget, part.people, part.psi
+    trainer, progress, flag, audited = part.trainer, part.trainer.progress, part.trainer.flag, part.audited
     begun, seconds = time.monotonic(), flag.limits.seconds
-    if len(part.audited) and not flag.interrupted:
-        with suppress(Stopped):
-            brackets = prove(part.people.of(part.audited), part.psi.of_people(part.audited))
-            part.proven = dict(zip(map(int, part.audited), brackets, strict=True)) if brackets else {}
-    if not flag.interrupted:
+
+    def person(number: int, **ranked: Any) -> Person:
+        """A person as a search sees them, at first without a ranking."""
+        return Person(
+            number=number,
+            position=int(part.positions[number]),
+            budget=budget,
+            flippable=int(psi[number].sum()),
+            start=float(part.known.away[number]) * float(people.logits[number]),
+            gains=Gains(part.known, number),
+            known=part.known,
+            members=trainer.members,
+            **ranked,
+        )
+
+    with suppress(Stopped):
+        flag.check()
+        # What is proven replaces a search.
+        if len(audited) and (brackets := prove(people.of(audited), psi.of_people(audited))):
+            part.proven = dict(zip(map(int, audited), brackets, strict=True))
         flag.set_deadline(None if seconds is None else begun + SEARCH_SHARE * seconds)
-        with suppress(Stopped):  # while labels were ranked, before any search
-            _search(fitted, part, share, later)
+        flag.check()
+        searches: dict[Person, Any] = {}
+        for number, bracket in part.proven.items() if strategy.proves else ():
+            beyond = bracket.at_least > min(budget, int(psi[number].sum()))  # no set within the budget, or none at all
+            if beyond or bracket.witness is not None:
+                known = person(number)
+                searches[known] = witness(known, None if beyond else bracket.witness)
+        open_ = np.setdiff1d(audited, [known.number for known in searches])
+        for number in open_[psi.counts[open_] == 0]:  # no label to flip, nothing to rank
+            without_labels = person(int(number))
+            searches[without_labels] = strategy.search(without_labels)
+        open_ = open_[psi.counts[open_] > 0]
+
+        # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
+        sets = 0 if ranking.trial is None or not len(open_) else ranking.trial_sets(len(open_))
+        cost, seconds_each = sets * trainer.members, None
+        if (
+            sets
+            and 2 * cost <= trainer.left
+            and (seconds is None or cost * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4)
+        ):
+            trained, started = trainer.trained, time.perf_counter()
+            progress.phase("trial", cost)
+            part.agreement = figures = ranking.trial(
+                lambda flips: trainer.logits(flips)[:, open_],
+                people.model,
+                people.table,
+                people.people.iloc[open_],
+                psi.of_people(open_),
+                budget,
+            )
+            seconds_each = (time.perf_counter() - started) / max(1, trainer.trained - trained)
+            if figures["poor"]:
+                progress.note(
+                    "Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
+                    f"correlation {figures['spearman']:.2f}). The search uses "
+                    f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions furthest in a trial."
+                )
+        after_round: Callable[[int], None] = lambda left: None  # noqa: E731
+        if progress.listens and share is not None:
+            after_round = _forecast(fitted, part, psi.counts[open_], seconds_each, share, later)
+
+        # Rank the labels, block by block. With a limit of time, those closest to the other decision are first.
+        if seconds is not None:
+            open_ = open_[np.argsort(np.abs(people.logits[open_]), kind="stable")]
+        keys, ranked = person_keys(people.model, people.people), list[Person]()
+        progress.phase("ranking", len(open_), PEOPLE)
+        size = max(1, min(BLOCK, SCORES // people.table.n))
+        for block in (open_[first : first + size] for first in range(0, len(open_), size)):
+            flag.check()
+            asked = (people.model, people.table, people.people.iloc[block])
+            scores = checked_scores(ranking, *asked)
+            predicted = None if ranking.predictions is None else ranking.predictions(*asked)
+            for k, (number, score) in enumerate(zip(map(int, block), scores, strict=True)):
+                allowed = np.flatnonzero(psi[number])
+                order = allowed[np.argsort(-score[allowed], kind="stable")].astype(np.int32)
+                ranked.append(
+                    person(
+                        number,
+                        order=order,
+                        rng=np.random.default_rng([fitted.params.random_state, keys[number]]),
+                        random_order=ranking.is_random,
+                        ranks_again=ranking.score_at is not None,
+                        predicted=None if predicted is None else np.asarray(predicted[k][order], np.float64),
+                        gain_limit=ranking.gain_limit,
+                    )
+                )
+            progress.advance(len(block))
+
+        def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
+            asked = people.people.iloc[[each.number for each in who]]
+            scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, people.table, asked, flips)
+            return scores
+
+        part.searched = [*searches, *ranked]
+        searches |= {each: strategy.search(each) for each in ranked}
+        schedule(searches, strategy, part.known, trainer, psi, rank_again, after_round)
+
     # Everyone who was not reached has an incomplete search.
-    reached = {person.number for person in part.searched}
-    part.searched += [_unranked(fitted, part, int(k)) for k in part.audited if int(k) not in reached]
+    reached = {each.number for each in part.searched}
+    part.searched += [person(int(number)) for number in audited if number not in reached]
     if flag.out_of_time:
-        left = sum(not person.complete for person in part.searched)
+        left = sum(not each.complete for each in part.searched)
         progress.note(f"The time is up: the search for {left} of {len(part.searched)} people is incomplete.")
     flag.set_deadline(None if seconds is None else begun + seconds)
-    if not flag.interrupted:
-        _check_fresh_seeds(fitted, part)
+
+    # Fresh seeds: without flips, and with every find.
+    if fitted.seeds and part.searched and not flag.interrupted:
+        try:
+            progress.phase("fresh seeds", len(fitted.seeds))
+            logits = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
+            without = {each.number: logits[:, each.number] for each in part.searched}
+            for number, own in without.items():
+                part.without_flips[number] = int(changes_decision(own, int(people.predictions[number])).sum())
+            looks = (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
+            part.fresh.update(check_finds(trainer, looks, part.finds, without))
+        except Stopped:
+            if left := sum(find.person not in part.fresh for find in part.finds):
+                progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
+
+    # Side effects: flips also change decisions about other people.
     if not (fitted.params.fresh_seeds and part.finds and len(X) > 1):
         return
-    if not flag.interrupted and not flag.out_of_time:  # flips also change decisions about other people
+    if not flag.interrupted and not flag.out_of_time:
         if part.cases != list(range(len(X))):
             trainer = Trainer(trainer.engine, fitted.learner, trainer.table, X, progress=progress, flag=flag)
-        sets = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
-        progress.phase("side effects", trainer.members * len(sets))
+        tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
+        progress.phase("side effects", trainer.members * len(tried))
         with suppress(Stopped):
-            before, *after = trainer.decisions(sets)
+            before, *after = trainer.decisions(tried)
             for find in part.finds:
-                now, case = after[sets.index(find.flips) - 1], part.cases[find.person]
+                now, case = after[tried.index(find.flips) - 1], part.cases[find.person]
                 changed = int((now != before).sum() - (now != before)[case])
                 right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
                 part.collateral[find.person] = Collateral(len(before) - 1, changed, *right)
     if not part.collateral:
         progress.note("Stopped before side effects on other people were counted; verdicts do not include them.")
-
-
-def _search(fitted: Fitted, part: Together, share: float | None, later: int) -> None:
-    """Search for everyone; what is proven replaces a search. With a limit of time, those closest to the other decision
-    are first."""
-    strategy, ranking, trainer, people = fitted.strategy, fitted.ranking, part.trainer, part.people
-    progress, flag, counts = trainer.progress, trainer.flag, part.psi.counts
-    searches: dict[Person, Any] = {}
-    for number, bracket in part.proven.items() if strategy.proves else ():
-        beyond = bracket.at_least > min(fitted.budget, int(counts[number]))  # no set within the budget, or none at all
-        if beyond or bracket.witness is not None:
-            person = _unranked(fitted, part, number)
-            searches[person] = witness(person, None if beyond else bracket.witness)
-    open_ = np.setdiff1d(part.audited, [person.number for person in searches])
-    for number in open_[counts[open_] == 0]:  # nobody's label to flip: nothing to rank
-        person = _unranked(fitted, part, int(number))
-        searches[person] = strategy.search(person)
-    open_ = open_[counts[open_] > 0]
-
-    # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
-    seconds_each: float | None = None
-    sets = 0 if ranking.trial is None or not len(open_) else ranking.trial_sets(len(open_))
-    if sets and 2 * sets * trainer.members <= trainer.left and _time_for(fitted, trainer, sets):
-        trained, begun = trainer.trained, time.perf_counter()
-        progress.phase("trial", sets * trainer.members)
-        part.agreement = figures = ranking.trial(
-            lambda flips: trainer.logits(flips)[:, open_],
-            people.model,
-            people.table,
-            people.people.iloc[open_],
-            part.psi.of_people(open_),
-            fitted.budget,
-        )
-        seconds_each = (time.perf_counter() - begun) / max(1, trainer.trained - trained)
-        if figures["poor"]:
-            progress.note(
-                "Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
-                f"correlation {figures['spearman']:.2f}). The search uses "
-                f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions furthest in a trial."
-            )
-    after_round: Callable[[int], None] = lambda left: None  # noqa: E731
-    if progress.listens and share is not None:
-        after_round = _forecast(fitted, part, open_, seconds_each, share, later)
-
-    # Rank the labels, block by block.
-    if flag.limits.seconds is not None:
-        open_ = open_[np.argsort(np.abs(people.logits[open_]), kind="stable")]
-    keys = person_keys(people.model, people.people)
-    progress.phase("ranking", len(open_), PEOPLE)
-    size = max(1, min(BLOCK, SCORES // people.table.n))
-    ranked: list[Person] = []
-    for first in range(0, len(open_), size):
-        flag.check()
-        block = open_[first : first + size]
-        asked = (people.model, people.table, people.people.iloc[block])
-        scores = checked_scores(ranking, *asked)
-        predicted = None if ranking.predictions is None else ranking.predictions(*asked)
-        for k, (number, score) in enumerate(zip(block, scores, strict=True)):
-            allowed = np.flatnonzero(part.psi[number])
-            depth = None if ranking.is_random else strategy.depth(len(allowed), fitted.budget)
-            order = allowed[np.argsort(-score[allowed], kind="stable")][:depth]
-            ranked.append(
-                _unranked(
-                    fitted,
-                    part,
-                    int(number),
-                    order=order,
-                    rng=np.random.default_rng([fitted.params.random_state, keys[number]]),
-                    random_order=ranking.is_random,
-                    ranks_again=ranking.score_at is not None,
-                    predicted=None if predicted is None else np.asarray(predicted[k][order], np.float64),
-                    gain_limit=ranking.gain_limit,
-                )
-            )
-        progress.advance(len(block))
-
-    def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
-        asked = people.people.iloc[[person.number for person in who]]
-        scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, people.table, asked, flips)
-        return scores
-
-    part.searched = [*searches, *ranked]
-    searches |= {person: strategy.search(person) for person in ranked}
-    schedule(searches, strategy, part.known, trainer, part.psi, rank_again, after_round)
-
-
-def _unranked(fitted: Fitted, part: Together, number: int, **more: Any) -> Person:
-    """A person as a search sees them, so far without a ranking."""
-    return Person(
-        number=number,
-        position=int(part.positions[number]),
-        budget=fitted.budget,
-        flippable=int(part.psi[number].sum()),
-        start=float(part.known.away[number]) * float(part.people.logits[number]),
-        gains=Gains(part.known, number),
-        known=part.known,
-        members=part.trainer.members,
-        **more,
-    )
-
-
-def _check_fresh_seeds(fitted: Fitted, part: Together) -> None:
-    """Train under fresh seeds, with every find and without flips."""
-    if not fitted.seeds or not part.searched:
-        return
-    trainer, looks = part.trainer, (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
-    try:
-        trainer.progress.phase("fresh seeds", len(fitted.seeds))
-        without = logits_without_flips(trainer, fitted.seeds, [person.number for person in part.searched])
-        for number, logits in without.items():
-            decision = int(part.people.predictions[number])
-            part.without_flips[number] = int(changes_decision(logits, decision).sum())
-        for number, fresh in check_finds(trainer, looks, part.finds, without):
-            part.fresh[number] = fresh
-    except Stopped:
-        left = sum(find.person not in part.fresh for find in part.finds)
-        if left:
-            trainer.progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
-
-
-def logits_without_flips(trainer: Trainer, seeds: Sequence[int], people: Sequence[int]) -> dict[int, Floats]:
-    """Per person, the logit under each fresh seed without flips."""
-    logits = trainer.seed_logits([Training((), seed) for seed in seeds])
-    return {person: logits[:, person] for person in people}
 
 
 def check_finds(
@@ -445,49 +409,45 @@ def check_finds(
         finds = open_
 
 
-# --- how long it will take ----------------------------------------------------------------------------
-
-
-def _time_for(fitted: Fitted, trainer: Trainer, sets: int) -> bool:
-    """Whether a trial with this many sets takes at most a quarter of the search's time."""
-    seconds = trainer.flag.limits.seconds
-    return (
-        seconds is None
-        or sets * trainer.members * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4
-    )
-
-
 def _forecast(
-    fitted: Fitted, part: Together, people: NDArray[np.int64], seconds_each: float | None, share: float, later: int
+    fitted: Fitted, part: Together, counts: NDArray[np.int64], seconds_each: float | None, share: float, later: int
 ) -> Callable[[int], None]:
     """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's,
-    or of one that is timed now. The function returned corrects that by how many searches are left."""
+    or of one that is timed now. The function returned corrects that by how many searches are left. `counts`: the
+    flippable labels of those who are searched for."""
     trainer, progress, limits = part.trainer, part.trainer.progress, part.trainer.flag.limits
+    strategy, budget, members, begun = fitted.strategy.name, fitted.budget, part.trainer.members, time.monotonic()
     if not len(part.audited):
         progress.note(announcement(0, 0.0))
         return lambda left: None
     if seconds_each is None:
         progress.phase("timing one training")
         seconds_each = trainer.seconds_each(fitted.fit_seconds)
-    counts, members, begun = part.psi.of_people(people).counts, trainer.members, time.monotonic()
-    finds = FOUND * len(people) + len(part.audited) - len(people)
-    sets = sum(_usual_sets(fitted.strategy, int(count), fitted.budget, members) for count in counts)
-    searched = (sets + finds) * members
-    fresh = len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds
-    if limits.retrainings is not None:
-        searched = min(searched, limits.retrainings)
-    second = (
-        fitted.strategy.name == "solid" and fitted.budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
-    )
-    rankings = members * (-(-len(people) // BLOCK) + NEAR * len(people) * second / trainer.n_jobs)
+
+    def usual_sets(flippable: int) -> float:
+        """The usual number of flip sets that are trained for a person."""
+        size = min(budget, flippable)
+        if strategy == "solid":  # most are screened by a few members
+            screened = SCREEN / members if members > 2 * SCREEN else 1.0
+            return screened + NEAR * (1 - screened + (1 + (budget >= LEAST_FOR_SECOND)) * max(size - 1, 0).bit_length())
+        if strategy == "guided":  # most are found, or given up, after the fewest attempts
+            alone = min(flippable, FEW if flippable <= FEW else FEW // 10)
+            return alone if budget == 1 else LEAST + FOUND * (min(size, SMALL) if size > 1 else 0)
+        usual = {"singles": max(1, flippable // 10), "attempts": TEN * size, "exhaustive": flippable, "recorded": 1}
+        return usual.get(strategy, size)
+
+    finds = FOUND * len(counts) + len(part.audited) - len(counts)
+    searched = (sum(map(usual_sets, map(int, counts))) + finds) * members
+    searched = searched if limits.retrainings is None else min(searched, limits.retrainings)
+    again = strategy == "solid" and budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
+    rankings = members * (-(-len(counts) // BLOCK) + NEAR * len(counts) * again / trainer.n_jobs)
     by_definition = 0.0 if trainer.bound.by_definition else finds * members / trainer.n_jobs
     search = searched * seconds_each + (RANKING_COST * rankings + by_definition) * fitted.fit_seconds
-    after = fresh * seconds_each
+    after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds) * seconds_each
     if limits.seconds is not None:
         search = min(search, limits.seconds - min(after, limits.seconds))
     rest = after * share + later * seconds_each + search * (share - 1)
-    all_people = round(share * len(part.audited))
-    progress.note(announcement(all_people, search + rest))
+    progress.note(announcement(round(share * len(part.audited)), search + rest))
     progress.expect(search + rest)
 
     def after_round(left: int) -> None:
@@ -496,19 +456,6 @@ def _forecast(
             progress.expect((time.monotonic() - begun) * left / done + rest)
 
     return after_round
-
-
-def _usual_sets(strategy: Strategy, flippable: int, budget: int, members: int) -> float:
-    """The usual number of flip sets that are trained for a person."""
-    size = min(budget, flippable)
-    if strategy.name == "solid":  # most are screened by a few members
-        screened = SCREEN / members if members > 2 * SCREEN else 1.0
-        return screened + NEAR * (1 - screened + (1 + (budget >= LEAST_FOR_SECOND)) * max(size - 1, 0).bit_length())
-    if strategy.name == "guided":  # most are found, or given up, after the fewest attempts
-        alone = min(flippable, FEW if flippable <= FEW else FEW // 10)
-        return alone if budget == 1 else LEAST + FOUND * (min(size, SMALL) if size > 1 else 0)
-    usual = {"singles": max(1, flippable // 10), "attempts": TEN * size, "exhaustive": flippable, "recorded": 1}
-    return usual.get(strategy.name, size)
 
 
 # --- without a search ---------------------------------------------------------------------------------
@@ -529,10 +476,10 @@ def flippable_labels(fitted: Fitted, X: Any, *, sensitive_features: Any = None) 
 def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
     """Lower bounds for each row of X; an error if there is no proof for the model."""
     situation, _ = fitted.people(X, None, sensitive_features)
-    psi, found = flippable(fitted.psi, situation), dict[int, Bracket]()
-    for at, decision in _pairs(situation):
+    found = dict[int, Bracket]()
+    for at, ours, psi in _pairs(situation, flippable(fitted.psi, situation)):
         with single_threaded():
-            proven = prove(*_asked(situation, psi, at, decision))
+            proven = prove(ours, psi)
         if proven is None:
             if fitted.table.decision.has_cut:
                 raise SettingError(

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, Stopped
-from butfor.models.learner import FlipSet
+from butfor.models.learner import FlipSet, Floats
 from butfor.rules import Allowed
 from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
 from butfor.train import Trainer
@@ -83,18 +83,6 @@ def schedule(
                 person.first, person.tried = [*own, *person.working][0], len(person.asked)
         progress.found(sum(person.first is not None for person in people))
 
-    def note(person: Person, flips: FlipSet, members: int | None) -> None:
-        """Note what a person asked for, if it was trained."""
-        if members is None and flips in person.gains:
-            person.asked.append((flips, person.gains[flips]))
-        elif members is not None and flips and not trainer.missing(flips, members):
-            own = trainer.member_logits(flips)[:members, person.number]
-            gain = float(own.mean(dtype=np.float64)) * person.away
-            person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
-            if members >= trainer.members:
-                person.gains.own[flips] = gain
-                known.note(flips, person.number, gain)
-
     def train(tries: Mapping[Person, Try]) -> None:
         """Train the sets of one round as far as trainings are left, and tell everyone."""
         askers: dict[tuple[FlipSet, int | None], list[Person]] = {}
@@ -117,18 +105,22 @@ def schedule(
                     tell(flips, who)
             for person, question in tries.items():
                 for flips in question.sets:
-                    note(person, flips, question.members)
+                    if question.members is None and flips in person.gains:
+                        person.asked.append((flips, person.gains[flips]))
+                    elif question.members and flips and not trainer.missing(flips, question.members):
+                        gain = float(gains_of(person, flips, question.members).mean(dtype=np.float64))
+                        person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
+                        if question.members >= trainer.members:
+                            person.gains.own[flips] = gain
+                            known.note(flips, person.number, gain)
             note_first()
         if short:
             raise Stopped(by_hand=False)
 
-    def answer(person: Person, question: Try) -> Any:
-        """The gains, in the order asked: a number for a set, one per member where members were asked for."""
-        if question.members is not None:
-            own = [trainer.member_logits(f)[: question.members, person.number] * person.away for f in question.sets]
-            return np.array(own, np.float64)
-        gains = [person.gains[flips] for flips in question.sets]
-        return gains[0] if isinstance(question, _One) else gains
+    def gains_of(person: Person, flips: FlipSet, members: int) -> Floats:
+        """The gain of each of the first members."""
+        gains: Floats = trainer.member_logits(flips)[:members, person.number] * np.float32(person.away)
+        return gains
 
     def confirm(claims: Mapping[Person, FlipSet]) -> None:
         progress.phase(CONFIRMATION)
@@ -159,7 +151,12 @@ def schedule(
                 train(tries)
                 trainer.flag.check()
                 for person, question in tries.items():
-                    step(person, answer(person, question))
+                    if question.members is None:
+                        gains: Any = [person.gains[flips] for flips in question.sets]
+                        step(person, gains[0] if isinstance(question, _One) else gains)
+                    else:
+                        own = [gains_of(person, flips, question.members) for flips in question.sets]
+                        step(person, np.array(own, np.float64))
                 pending = {flips for q in questions.values() if isinstance(q, Try) for flips in q.sets}
                 # Sets that may still be confirmed, or asked for.
                 trainer.release(keep={flips for sets in known.working for flips in sets}, again=pending | again)

@@ -18,7 +18,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple
@@ -131,11 +131,10 @@ class Gains(Mapping[FlipSet, float]):
         return sum(1 for _ in self)
 
     def since(self, start: int) -> tuple[list[FlipSet], list[float], int]:
-        """The sets trained from number `start` on, their gains without those that diverged, and the next number."""
-        at = [k for k in range(start, len(self._known.sets)) if self._known.told[k][self._person]]
-        gains = [float(self._known.gains[k][self._person]) for k in at]
-        ended = [(self._known.sets[k], gain) for k, gain in zip(at, gains, strict=True) if not math.isnan(gain)]
-        return [flips for flips, _ in ended], [gain for _, gain in ended], len(self._known.sets)
+        """The sets trained from number `start` on without those that diverged, their gains, and the next number."""
+        sets, gains, told, person = self._known.sets, self._known.gains, self._known.told, self._person
+        at = [k for k in range(start, len(sets)) if told[k][person] and not math.isnan(gains[k][person])]
+        return [sets[k] for k in at], [float(gains[k][person]) for k in at], len(sets)
 
 
 @dataclass(eq=False)
@@ -222,7 +221,7 @@ def algorithm1(person: Person) -> Search:
 def singles(person: Person) -> Search:
     """The protocol for small data: flip the t-th ranked label alone, t up to a tenth of the flippable ones; under a
     random order, a label drawn at each t."""
-    for t in range(_tenth(person.flippable, person.budget)):
+    for t in range(min(person.flippable, max(1, person.flippable // 10))):
         flips = flip_set([person.rng.choice(person.order) if person.random_order else person.order[t]])
         gain = yield flips
         if gain > 0 and (yield Confirm(flips)):
@@ -232,29 +231,20 @@ def singles(person: Person) -> Search:
 
 def attempts(person: Person) -> Search:
     """The protocol for large data: ten sets for each k = 1 … m. The first flips the top k, the others k labels drawn
-    from the top a·k; under a random order, all ten are drawn."""
+    from the top a·k, with the smallest a that allows more than ten choices; under a random order, all ten are drawn."""
     for k in range(1, min(person.budget, person.flippable) + 1):
-        pool = person.order if person.random_order else person.order[: _reach(k)]
-        drawn = [
-            flip_set(person.rng.choice(pool, size=k, replace=False)) for _ in range(TEN - (not person.random_order))
-        ]
-        sets = drawn if person.random_order else [person.best(k), *drawn]
+        a = next(a for a in range(1, TEN + 2) if math.comb(a * k, k) > TEN)
+        pool = person.order if person.random_order else person.order[: a * k]
+        sets = [] if person.random_order else [person.best(k)]
+        sets += [flip_set(person.rng.choice(pool, size=k, replace=False)) for _ in range(TEN - len(sets))]
         for flips, gain in zip(sets, (yield sets), strict=True):
             if gain > 0 and (yield Confirm(flips)):
                 return flips
     return None
 
 
-TEN = 10
-
-
-def _tenth(flippable: int, budget: int) -> int:
-    return max(1, flippable // 10) if flippable else 0
-
-
-def _reach(k: int) -> int:
-    """a·k with the smallest a that allows more than ten choices of k rows."""
-    return k * next(a for a in range(1, TEN + 2) if math.comb(a * k, k) > TEN)
+TEN, TOGETHER = 10, 16
+"""Sets for each k, and labels that are tried side by side, one each."""
 
 
 def exhaustive(person: Person) -> Search:
@@ -265,10 +255,6 @@ def exhaustive(person: Person) -> Search:
             "1, or another strategy."
         )
     return (yield from _one_by_one(person, person.order))
-
-
-TOGETHER = 16
-"""Labels that are tried side by side, one each."""
 
 
 def _one_by_one(person: Person, rows: NDArray[np.int64]) -> Search:
@@ -321,7 +307,7 @@ def guided(person: Person, tries: int | None = None) -> Search:
     if person.budget == 1 or len(person.order) < 2:
         few = person.flippable <= FEW
         return (yield from _one_by_one(person, person.order[: tries or (person.flippable if few else FEW // 10)]))
-    rows = [int(row) for row in person.order[: _candidates(person.budget)]]
+    rows = [int(row) for row in person.order[: max(LEAST_CANDIDATES, REACH * person.budget)]]
     budget = min(person.budget, len(rows))
     believed = person.predicted is not None
     effects = Effects(rows, budget, person.start, None if person.predicted is None else person.predicted[: len(rows)])
@@ -346,7 +332,10 @@ def guided(person: Person, tries: int | None = None) -> Search:
                 stretched = person.start + person.gain_limit * (gain - person.start)
                 if expected + SURE * spread < 0 or (tried == 1 and gain > person.start and stretched < 0):
                     return None
-            flips = effects.new_set(person, budget) or _any_set(person, rows, budget)
+            flips = effects.new_set(person, budget)
+            if flips is None:  # beliefs are too firm to give one: a random one
+                drawn = (flip_set(person.rng.choice(rows, budget, replace=False)) for _ in range(DRAWS))
+                flips = next((flips for flips in drawn if flips not in person.gains), None)
         found = yield from _shrink(person, effects)
         while not (yield Confirm(found)):
             failed += 1
@@ -362,16 +351,6 @@ def guided(person: Person, tries: int | None = None) -> Search:
         else:
             return found
     return None
-
-
-def _candidates(budget: int) -> int:
-    return max(LEAST_CANDIDATES, REACH * budget)
-
-
-def _any_set(person: Person, rows: list[int], budget: int) -> FlipSet | None:
-    """A random new set, if beliefs are too firm to give one."""
-    drawn = (flip_set(person.rng.choice(rows, budget, replace=False)) for _ in range(DRAWS))
-    return next((flips for flips in drawn if flips not in person.gains), None)
 
 
 def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, Any, list[int]]:
@@ -659,22 +638,14 @@ class Strategy:
     name: str
     search: Callable[[Person], Search]
     parameters: Mapping[str, Any] = field(default_factory=dict)
-    shares: bool = True
+    shares: bool = False
     """Whether people are told of models that were trained for others. Published searches look at their own alone."""
     proves: bool = False
-    """Whether proven answers replace the search."""
-    tries_rankings: bool = False
-    """Whether a trial chooses the default ranking."""
+    """Whether proven answers replace the search, and a trial chooses the default ranking."""
     enumerates: bool = False
     """Whether it tries every label alone, if the budget is one."""
-    depth: Callable[[int, int], int] = lambda flippable, budget: flippable
-    """The last rank that it uses, from the number of flippable labels and the budget."""
     own: bool = False
     """Whether it is the user's own."""
-
-    def __reduce__(self) -> tuple[Any, ...]:
-        """Pickled by its name, or by its search."""
-        return as_strategy, (self.name if STRATEGIES.get(self.name) is self else self.search,)
 
     def check(self, members: int) -> None:
         """Raise an error if it cannot audit a model with `members` members."""
@@ -687,7 +658,7 @@ class Strategy:
     def ranking(self, model: Model) -> Ranking:
         """The default ranking: by a trial or, for a published search, the published one or the nearest to it that
         accepts the model."""
-        if self.tries_rankings:
+        if self.proves:
             return RankingMix.of(model)
         return next(ranking for ranking in map(as_ranking, USUAL) if ranking.ranks(model))
 
@@ -695,40 +666,25 @@ class Strategy:
 STRATEGIES: dict[str, Strategy] = {
     strategy.name: strategy
     for strategy in (
-        Strategy(
-            "solid", solid, shares=False, proves=True, tries_rankings=True,
-            depth=lambda flippable, budget: min(flippable, REACH * budget),
-        ),
-        Strategy(
-            "guided", guided, proves=True, tries_rankings=True, enumerates=True,
-            depth=lambda flippable, budget: min(flippable, max(FEW, _candidates(budget))),
-        ),
-        Strategy("algorithm1", algorithm1, shares=False, depth=min),
-        Strategy(
-            "singles", singles, shares=False, depth=_tenth,
-        ),
-        Strategy(
-            "attempts", attempts, shares=False,
-            depth=lambda flippable, budget: min(flippable, max(map(_reach, range(1, budget + 1)))),
-        ),
-        Strategy(
-            "exhaustive", exhaustive, shares=False, enumerates=True
-        ),
+        Strategy("solid", solid, proves=True),
+        Strategy("guided", guided, shares=True, proves=True, enumerates=True),
+        Strategy("algorithm1", algorithm1),
+        Strategy("singles", singles),
+        Strategy("attempts", attempts),
+        Strategy("exhaustive", exhaustive, enumerates=True),
     )
-}  # fmt: skip
+}
 
 
 def as_strategy(given: Any) -> Strategy:
     """A strategy by its name, or of a search of one's own: a generator function of a person."""
     if isinstance(given, Strategy):
         return given
-    function = given.func if isinstance(given, partial) else given
+    function, parameters = (given.func, given.keywords) if isinstance(given, partial) else (given, {})
     if inspect.isgeneratorfunction(function):
-        parameters = given.keywords if isinstance(given, partial) else {}
-        ours = next((s for s in STRATEGIES.values() if s.search is function), None)
-        if ours is not None:
-            return Strategy(**{**vars(ours), "search": given, "parameters": parameters})
-        return Strategy(str(getattr(function, "__name__", "own")), given, parameters, own=True)
+        own = Strategy(str(getattr(function, "__name__", "own")), given, parameters, shares=True, own=True)
+        ours = next((each for each in STRATEGIES.values() if each.search is function), None)
+        return own if ours is None else replace(ours, search=given, parameters=parameters)
     if not isinstance(given, str):
         raise SettingError(
             f"strategy={given!r} is neither a name nor a search: give a generator function of a person, or one of "
@@ -748,7 +704,7 @@ def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:
                 return flips
         return None
 
-    return Strategy("recorded", again, shares=False, depth=lambda flippable, budget: 0)
+    return Strategy("recorded", again)
 
 
 def budget_in_labels(budget: float, n: int) -> int:
