@@ -31,6 +31,7 @@ from butfor.models.joblib_engine import JoblibEngine
 from butfor.models.learner import Training
 from butfor.models.named import model_named
 from butfor.prove import Bracket
+from butfor.rank.mix import RankingMix
 from butfor.search import STRATEGIES
 from butfor.stopping import max_retrainings
 
@@ -124,7 +125,7 @@ def refute(datasets: Sequence[str], models: Sequence[str], people: int, retraini
             budget = max([proven[k].at_least for k in cases], default=1)
             audit.fitted_ = replace(audit.fitted_, budget=min(budget, audit.table_.n // 4))
             started = time.perf_counter()
-            searched = audit.with_search(None, UNKNOWING)
+            searched = audit.with_search(RankingMix.of(audit.model_), UNKNOWING)
             population = explain(searched, data.X_test, cases=cases, stop=max_retrainings(retrainings))
             sizes = {v.case: len(v.positions) for v in population.found if v.case is not None}
             yield {

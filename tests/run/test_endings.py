@@ -235,17 +235,6 @@ def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
     assert len(population.eligible) == len(eligible_cases(audit.fitted_, data.X_test.iloc[:4])) > 0
 
 
-def test_ctrl_c_between_the_search_and_the_fresh_seeds_keeps_what_was_found(monkeypatch):
-    audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=2)
-    whole = audit.explain_all(data.X_test, cases=range(8))
-
-    monkeypatch.setattr(explain, "_check_fresh_seeds", lambda *given: press())
-    stopped = audit.explain_all(data.X_test, cases=range(8))
-    assert stopped.interrupted
-    assert [v.positions for v in stopped.found] == [v.positions for v in whole.found]
-    assert whole.found
-
-
 def test_a_limit_of_time_changes_nothing_but_the_order(monkeypatch):
     """The trial that chooses who leads is held with the same people."""
     asked: list[list[int]] = []

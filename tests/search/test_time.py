@@ -1,13 +1,12 @@
-"""A search with a clock: it stops in time, keeps what is done, and says what is left."""
+"""A search with a limit or Ctrl-C: it stops, keeps what is done, and says what is left."""
 
 import time
 
 import pytest
 
 import butfor
-from butfor.cli import main
-from butfor.cli.options import seconds_in
 from butfor.errors import SettingError, Stopped
+from butfor.explain import eligible_cases
 from butfor.progress import Progress
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
 from conftest import fitted, press
@@ -35,6 +34,9 @@ class Listening(Progress):
 
 def test_limits_join_and_a_deadline_ends_work():
     assert max_seconds(600) | max_retrainings(50) | max_seconds(60) == Stop(60, 50)
+    for refused in (lambda: max_seconds(float("inf")), lambda: max_seconds(0), lambda: max_retrainings(0)):
+        with pytest.raises(SettingError, match="max_"):
+            refused()
     flag = StopFlag(max_retrainings(50))
     flag.check()
     flag.set_deadline(time.monotonic() - 1)
@@ -45,10 +47,10 @@ def test_limits_join_and_a_deadline_ends_work():
     assert flag.out_of_time  # it was
 
 
-class Slow(butfor.Engine):
-    """An engine that takes its time and notes about whom it was asked."""
+class Tiring(butfor.Engine):
+    """An engine whose second call takes longer than anybody waits."""
 
-    name = "slow"
+    name, calls = "tiring", 0
 
     def accepts(self, learner):
         return True
@@ -57,33 +59,29 @@ class Slow(butfor.Engine):
         inner = butfor.FusedEngine().bind(learner, table, people)
 
         def train(trainings, advance=None):
-            for _ in trainings:
-                time.sleep(0.08)
-                if advance:
-                    advance(1)
-            return inner(trainings)
+            self.calls += 1
+            time.sleep(1.2 if self.calls == 2 else 0.0)
+            return inner(trainings, advance)
 
         return train
 
 
 @pytest.mark.parametrize(("members", "protocol"), [(1, "algorithm1"), (2, "solid")])
-def test_the_search_stops_in_time_and_keeps_what_is_done(members, protocol):
+def test_a_limit_of_time_keeps_what_is_done(members, protocol):
     settings = {"members": members, "budget": 3, "phi": "everyone", "fresh_seeds": 3, "strategy": protocol}
-    whole, data = fitted("salary", **settings)
-    audit, data = fitted("salary", engine=Slow(), **settings)
-    population = audit.explain_all(data.X_test, stop=max_seconds(1.5), progress=(heard := Listening()))
-    assert population.run.out_of_time
-    assert not population.interrupted
+    audit, data = fitted("salary", engine=Tiring(), **settings)
+    population = audit.explain_all(data.X_test, stop=max_seconds(1), progress=(heard := Listening()))
+    assert (population.run.out_of_time, population.interrupted) == (True, False)
     assert not all(v.complete for v in population)
     assert any("The time is up" in line for line in heard.notes)
-    complete = whole.explain_all(data.X_test, stop=max_seconds(600))
+    complete = fitted("salary", **settings)[0].explain_all(data.X_test, stop=max_seconds(600))
     assert not complete.run.out_of_time
     assert all(v.complete for v in complete)
     assert {v.case for v in population.found} <= {v.case for v in complete.found}
     assert all(v.solidity == "not checked" for v in population.found if v.fresh is None)
 
 
-def test_with_a_limit_those_nearest_to_the_other_decision_come_first():
+def test_with_a_limit_those_nearest_to_the_other_decision_come_first_and_the_trial_leaves_enough():
     asked = []
 
     def listening(person):
@@ -95,19 +93,11 @@ def test_with_a_limit_those_nearest_to_the_other_decision_come_first():
     distances = [abs(population[person].logit) for person in asked[: len(population)]]
     assert distances == sorted(distances)
     assert len(distances) == len(population) > 2
-
-
-@pytest.mark.parametrize(("given", "seconds"), [("90", 90), ("90s", 90), ("1.5 m", 90), ("10m", 600), ("2h", 7200)])
-def test_times_are_read_in_their_unit(given, seconds):
-    assert seconds_in(given) == seconds
-
-
-@pytest.mark.parametrize("given", ["0", "-3", "ten", "5 d", "nan", ""])
-def test_times_that_are_none(capsys, given):
-    assert main(["audit", "salary", "--max-seconds", given, "--quiet"]) == 2
-    assert "--max-seconds" in capsys.readouterr().err
-    with pytest.raises(SettingError, match="max_seconds"):
-        max_seconds(float("inf"))
+    audit, data = fitted("german", 200, strategy="guided")
+    cases = eligible_cases(audit.fitted_, data.X_test, 10)
+    few = audit.explain_all(data.X_test, cases=cases, stop=max_retrainings(20))
+    assert (few.run.retrainings, few.run.agreement) == (20, None)
+    assert sum(v.attempts for v in few) >= 10
 
 
 def test_ctrl_c_among_fresh_seeds_and_side_effects_keeps_the_finds():
