@@ -523,7 +523,7 @@ class LabelAudit(BaseEstimator):
             labels=labels,
             hide=hide,
             file_column=file_column,
-            seed=random_state,
+            random_state=random_state,
         )
         return self._review
 

@@ -9,8 +9,7 @@ from butfor import LabelAudit
 from butfor.errors import TableError
 from butfor.result.reviewed import Evidence, chance
 from butfor.review.answers import Outcome
-from butfor.review.controls import CALIPER, likelihoods, matched
-from butfor.review.tasks import simulated_power
+from butfor.review.tasks import CALIPER, likelihoods, matched, simulated_power
 from recorded import LABELS, PLANTED, TABLE, key_with
 
 NAMES = ("refused", "granted")

@@ -9,7 +9,8 @@ from typing import Any
 import pandas as pd
 import pytest
 
-from butfor.review.reviewer_page import question, reviewer_page
+from butfor.review.reviewer import reviewer_page
+from butfor.review.tasks import question
 from recorded import answered, key_of, run
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("browser")]
@@ -22,7 +23,7 @@ LABELS = ("no", "yes")
 def small(folder: Path, name: str = "review.html", ids: str = "abcd", labels: tuple[str, ...] = LABELS) -> Path:
     frame = pd.DataFrame({"income": [10, 20, 30, 40], "note": ["", None, EVIL, "long " * 2000]}, index=list(ids))
     path = folder / name
-    path.write_text(reviewer_page(frame, question("deny", labels), labels, "cannot tell"), encoding="utf-8")
+    path.write_text(reviewer_page(frame, question("deny", labels), labels), encoding="utf-8")
     return path
 
 

@@ -12,9 +12,8 @@ from sklearn.linear_model import LogisticRegression
 
 from butfor import LabelAudit, Population
 from butfor.review.answers import read_answers
-from butfor.review.reviewer_page import question, reviewer_page
-from butfor.review.tasks import review_of
-from butfor.review.write import write_review
+from butfor.review.reviewer import reviewer_page, write_review
+from butfor.review.tasks import question, review_of
 from recorded import LABELS, TABLE, key_of, key_with
 
 EVIL = "</script><img src=x onerror=document.title='run'><!--<script>"
@@ -42,7 +41,7 @@ def data_of(page: str) -> dict:
 
 
 def page_of(frame: pd.DataFrame, labels=("no", "yes")) -> str:
-    return reviewer_page(frame, question("deny", labels), labels, "cannot tell")
+    return reviewer_page(frame, question("deny", labels), labels)
 
 
 @pytest.mark.parametrize(
@@ -142,7 +141,7 @@ def test_values_are_as_the_table_has_them():
 def test_whatever_the_table_holds_is_text(tmp_path):
     odd = [EVIL, "a\u2028b\u2029c", "\ud800", "\0\x1b[31m", "&amp;'\"\\", "x" * 100_000, "{{ 7 * 7 }}{% raw %}"]
     frame = pd.DataFrame({EVIL: odd}, dtype=object, index=pd.Index([f"{EVIL}{k}" for k in range(len(odd))], name="id"))
-    page = reviewer_page(frame, question(EVIL, [EVIL, "no"]), [EVIL, "no"], "cannot tell")
+    page = reviewer_page(frame, question(EVIL, [EVIL, "no"]), [EVIL, "no"])
     parts, plain = Parts(page), Parts(page_of(frame[[]]))
     assert [tag for tag, _ in parts.tags] == [tag for tag, _ in plain.tags]
     data = data_of(page)

@@ -13,11 +13,9 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor import load_dataset
-from butfor.data.table import load_table
 from butfor.errors import TableError
-from butfor.measured import run_of
 from butfor.result.population import Population
-from butfor.review.tasks import _rounded, rows_of
+from butfor.review.tasks import _rounded
 from recorded import audited, changed, fill_in, key_of, run, wronged
 
 
@@ -164,7 +162,7 @@ def test_with_a_file_column_reviewers_look_at_the_file_and_all_say_that_it_is_no
     record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings, "--cases", "0:3", *options)
     given = ("--out", tmp_path / "tasks", "--labels", 70, "--anyway")
     code, _, err = run(capsys, "review", record, *given, "--file-column", "flie")
-    assert (code, "--file-column: there is no column 'flie'. Did you mean 'file'?" in err) == (2, True)
+    assert (code, "--file-column 'flie': there is no such column. Did you mean 'file'?" in err) == (2, True)
     assert run(capsys, "review", record, *given, "--file-column", "file")[0] == 0
     shown, rows = pd.read_csv(tmp_path / "tasks" / "tasks.csv"), {}
     for task in key_of(tmp_path / "tasks"):
@@ -219,19 +217,6 @@ def test_columns_named_like_ours_keep_apart(tmp_path, capsys):
     assert {"id (of the table)", "label (of the table)"} < set(header)
 
 
-def test_a_review_knows_the_groups_beside_rows_of_which_some_were_set_aside(tmp_path):
-    rng = np.random.default_rng(0)
-    sex, x = rng.choice(["a", "b"], 180), rng.normal(size=180)
-    pd.DataFrame({"x": x, "sex": sex, "y": np.where(x > 0, "yes", "no")}).to_csv(tmp_path / "t.csv", index=False)
-    data = load_table(tmp_path / "t.csv", label="y", sensitive="sex", drop=["sex"])
-    audit = butfor.LabelAudit(butfor.MLP((2,), max_epochs=2), members=1, fresh_seeds=0)
-    audit.fit(data.X_train, data.y_train, sensitive_features=data.groups["train"])
-    found = rows_of(run_of(audit.fitted_))
-    table, groups = found.table, found.sensitive.values
-    assert table.set_aside
-    assert list(groups) == list(audit.fitted_.sensitive.values) == [sex[row] for row in table.X.index]
-
-
 def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path, capsys):
     from_python = changed(german_file, tmp_path / "python.json", lambda r: r["run"]["data"].update(table=None))
     away = changed(german_file, tmp_path / "away.json", lambda r: r["run"]["data"].update(sha256="0"))
@@ -239,11 +224,11 @@ def test_bad_reviews_get_one_sentence(german_file, salary_file, tasks, tmp_path,
         ((german_file,), "--out FOLDER"),
         ((german_file, "--out", tasks), "exists and may belong"),
         ((german_file, "--out", tmp_path / "new", "--key", tmp_path / "new" / "key.json"), "must not see it"),
-        ((german_file, "--out", tmp_path / "new", "--hide", "colour"), "there is no column 'colour'"),
+        ((german_file, "--out", tmp_path / "new", "--hide", "colour"), "--hide 'colour': there is no such column"),
         ((german_file, "--out", tmp_path / "new", "--labels", 0), "--labels 0"),
         (
             (german_file, "--out", tmp_path / "new", "--labels", 9000),
-            "must be from 1 to 59: so many labels of 'sex = female' are left",
+            "--labels 9000 must be from 1 to 59, the labels of sex = female that are left",
         ),
         ((german_file, "--answers", tasks / "tasks.csv", "--labels", 3), "--labels says what to review"),
         ((german_file, "--out", german_file.parent), "is the folder of a file that this command reads"),

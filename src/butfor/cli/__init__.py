@@ -28,7 +28,8 @@ SMALLER = (
     "use a smaller network (--set hidden=16) or fewer processes (--set n-jobs=1)."
 )
 OPTIONS = {"reference": "reference", "cluster": "cluster", "sample_weight": "weight", "max_epochs": "epochs"}
-OPTIONS |= {name: name for name in (*(str(option.name) for option in (*audit.params, *standard.params)), *SETTINGS)}
+OPTIONS |= {str(option.name): str(option.name) for each in (audit, standard, review) for option in each.params}
+OPTIONS |= {name: name for name in SETTINGS}
 """How options and settings are called, by the names of Python's parameters."""
 
 

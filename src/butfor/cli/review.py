@@ -105,8 +105,8 @@ def review(
     from butfor.review.answers import key_for, read_answers, read_key
     from butfor.review.close import close_review, write_after
     from butfor.review.rebuild import load_rows
+    from butfor.review.reviewer import write_review
     from butfor.review.tasks import review_of
-    from butfor.review.write import write_review
 
     audit = Population.from_json(file)
     if key is not None and key.resolve() == file.resolve():
@@ -117,7 +117,7 @@ def review(
     if not answers:
         if out is None:
             raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them back.")
-        choice["hide"], choice["seed"] = opt.names_in(choice["hide"]), choice.pop("random_state") or 0
+        choice["hide"], choice["random_state"] = opt.names_in(choice["hide"]), choice["random_state"] or 0
         with as_recorded("The record's tasks cannot be made"):
             tasks = review_of(audit, **choice)
         refused = tasks.hopeless and not anyway

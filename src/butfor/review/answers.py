@@ -22,8 +22,8 @@ from butfor.files import harmless, text_of
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum
 from butfor.result.reviewed import Evidence
+from butfor.review.reviewer import key_of
 from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
-from butfor.review.write import key_of
 
 COLUMNS = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
 SEPARATORS = ",;\t"

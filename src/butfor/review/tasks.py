@@ -1,7 +1,9 @@
-"""The tasks of a review: adverse labels of a group, their controls (see `review.controls`), and clear cases.
+"""The tasks of a review: adverse labels of a group, their controls, and clear cases.
 
-Tasks show the row's values and nothing that tells one kind from another. The key does, and the reviewer must not see
-it.
+A label's control is an adverse label of another group that is as likely to be favourable. Likely by two models at once,
+so that a reviewer who only follows the columns changes both alike; both models are asked about rows that they have not
+learned from. Tasks show the row's values and nothing that tells one kind from another. The key does, and the reviewer
+must not see it.
 """
 
 from __future__ import annotations
@@ -9,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
 from math import floor, isfinite, log10
 from numbers import Integral
@@ -17,26 +19,29 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from scipy.spatial import cKDTree
 
 from butfor.columns import DATES
 from butfor.data.dates import as_dates
+from butfor.data.labels import EQUALS
 from butfor.data.read import read_file
 from butfor.data.sensitive import Sensitive
-from butfor.errors import ReplayError, SettingError, TableError, as_recorded, listed, nearest
+from butfor.errors import SettingError, TableError, nearest
 from butfor.fit import Fitted
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
+from butfor.report.text import short
 from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
 from butfor.result.reviewed import chance, guesses, several
-from butfor.result.run import Run
-from butfor.review.controls import likelihoods, matched
 from butfor.review.rebuild import load_rows, protected
-from butfor.review.reviewer_page import question
 from butfor.standard.groups import GroupStandard
-from butfor.standard.inputs import Floats, Mask
+from butfor.standard.inputs import Floats, Mask, design_of
+from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.model import TwoModels
+from butfor.standard.second_opinion import FOLDS, folds_of
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table."""
@@ -50,8 +55,12 @@ UNDOUBTED = 0.1
 """A clear case has at most this doubt by the standard of those whom the group is compared with."""
 LEAST_CLEAR = 20
 """Clear cases are a fifth of the tasks, or this many where there are."""
+CALIPER = 0.05
+"""A label and its control differ by at most this in each of the two probabilities."""
 ERRS, LIKELY, SIMULATED = 0.1, 0.8, 500
 """The reviewer for whom the power is simulated errs so often; the power to aim for; simulated reviews."""
+MOST_NAMED, LONGEST = 5, 80
+"""The most labels that the question names, and the most characters of a name."""
 
 
 @dataclass(frozen=True)
@@ -156,45 +165,51 @@ class Review:
         return self.power < LIKELY and self.would_do is None
 
 
-@dataclass(frozen=True, eq=False)
-class ReviewRows:
-    """The training rows and their groups, the labels' names and which are adverse, the identity of the audit, and the
-    positions of labels reviewed before."""
+@dataclass(frozen=True, eq=False, kw_only=True)
+class Material:
+    """What tasks are made of: the training rows and their groups, the labels to review in order, and the comparison of
+    groups. `audit` is its identity. `flip_counts`: per label, the people whose flip set includes it. `answered`:
+    positions of labels that were reviewed before. `files`: the name of each row's file, if reviewers look at it."""
 
     table: Table
     sensitive: Sensitive
     label_names: tuple[str, ...]
     adverse: tuple[str, ...]
+    labels: Sequence[TrainingLabel]
+    comparisons: Sequence[GroupStandard]
     audit: str
-    answered: Collection[int] = ()
+    flip_counts: Counter[int]
+    answered: Collection[int]
     files: pd.Series | None = None
-    """The name of each row's original file, if reviewers look at it."""
 
 
 def review_tasks(
     fitted: Fitted,
-    values: Sequence[TrainingLabel],
-    comparisons: Iterable[GroupStandard],
+    to_review: Sequence[TrainingLabel],
+    comparisons: Sequence[GroupStandard],
     population: Population | None = None,
     *,
     file_column: Any = None,
     **choice: Any,
 ) -> Review:
-    """The tasks of an audit in Python; `review_of` makes those of a record."""
+    """The tasks of an audit in Python."""
     if population is not None and population.run.data.sha256 != fitted.data_hash:
         raise SettingError(
             "The population belongs to another table: give the one that explain_all of this audit returned."
         )
-    rows = ReviewRows(
-        fitted.table,
-        fitted.sensitive,
-        fitted.label_names,
-        fitted.adverse_names,
-        fitted.data_hash if population is None else checksum(population.to_dict()),
+    material = Material(
+        table=fitted.table,
+        sensitive=fitted.sensitive,
+        label_names=fitted.label_names,
+        adverse=fitted.adverse_names,
+        labels=to_review,
+        comparisons=comparisons,
+        audit=fitted.data_hash if population is None else checksum(population.to_dict()),
+        flip_counts=population.flip_counts if population else Counter(),
         answered=fitted.answered,
-        files=None if file_column is None else files_in(fitted.table.X, file_column),
+        files=None if file_column is None else _files(fitted.table.X, file_column),
     )
-    return make_review(values, comparisons, rows, population.flip_counts if population else Counter(), **choice)
+    return make_review(material, **choice)
 
 
 def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
@@ -204,92 +219,89 @@ def review_of(population: Population, *, file_column: str | None = None, **choic
             "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
             "be compared. Audit more people, or name a protected attribute with larger groups."
         )
-    rows = rows_of(population.run, checksum(population.to_dict()), file_column)
-    return make_review(population.labels, population.standards, rows, population.flip_counts, **choice)
-
-
-def rows_of(run: Run, audit: str = "", file_column: str | None = None) -> ReviewRows:
-    """The training rows of a run and their groups. `audit`: the record's checksum."""
+    run = population.run
     table, data = load_rows(run)
-    with as_recorded("The record's run block does not give its training rows"):
-        X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
-        sensitive = Sensitive.of(protected(run, X, data), X, run.sensitive_bands or None)
+    X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
+    groups = protected(run, X, data)
+    if groups is None:
+        raise SettingError("The record does not include the protected attribute: make the tasks in Python.")
+    sensitive = Sensitive.of(groups, X, run.sensitive_bands or None)
     files = None
     if file_column is not None:
         whole = table.X.rename_axis(run.data.identifier)
         if file_column not in (*whole.columns, run.data.identifier) and run.data.label is not None:
             whole = read_file(str(run.data.table))  # the column was not learned from
             whole = whole if run.data.identifier is None else whole.set_index(run.data.identifier)
-        files = files_in(whole, file_column).loc[table.X.index]
-    answered = run.reviewed.answered if run.reviewed else ()
-    sensitive = replace(sensitive, values=sensitive.values[kept])
-    return ReviewRows(table, sensitive, run.label_names, run.adverse, audit, answered, files)
+        files = _files(whole, file_column).loc[table.X.index]
+    material = Material(
+        table=table,
+        sensitive=replace(sensitive, values=sensitive.values[kept]),
+        label_names=run.label_names,
+        adverse=run.adverse,
+        labels=population.labels,
+        comparisons=population.standards,
+        audit=checksum(population.to_dict()),
+        flip_counts=population.flip_counts,
+        answered=run.reviewed.answered if run.reviewed else (),
+        files=files,
+    )
+    return make_review(material, **choice)
 
 
-def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
+def _files(X: pd.DataFrame, column: Any) -> pd.Series:
     """A column of the table, or the names of its rows, by which original files are found."""
     if column not in X.columns and column != X.index.name:
         known = [*X.columns, *filter(None, [X.index.name])]
-        raise TableError(f"--file-column: there is no column '{column}'. {nearest(column, known, 'The table has')}")
+        raise TableError(f"file_column={column!r}: there is no such column. {nearest(column, known, 'The table has')}")
     return X[column] if column in X.columns else X.index.to_series()
 
 
 def make_review(
-    values: Sequence[TrainingLabel],
-    comparisons: Iterable[GroupStandard],
-    rows: ReviewRows,
-    people: Counter[int],
-    *,
-    labels: int | None = None,
-    hide: Sequence[str] = (),
-    seed: int = 0,
+    material: Material, *, labels: int | None = None, hide: Sequence[str] = (), random_state: int = 0
 ) -> Review:
     """The tasks: the first `labels` of those to review, their controls, and clear cases. `hide` names columns not to
-    show, besides the protected ones. `people`: how many people's flip sets include each label."""
-    if not rows.adverse:
+    show, besides the protected ones."""
+    table, label_names, adverse = material.table, material.label_names, material.adverse
+    attribute, groups = material.sensitive.name, material.sensitive.values.astype(str)
+    if not adverse:
         raise SettingError(
             "A review compares the adverse labels of two groups: name the adverse label (--adverse; in Python "
             "fit(adverse=…)) and audit again."
         )
-    if CANNOT_TELL in rows.label_names:
+    if CANNOT_TELL in label_names:
         raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
-    rng, table, groups = np.random.default_rng(check_random_state(seed)), rows.table, rows.sensitive.values.astype(str)
-    recorded = np.array(rows.label_names, dtype=object)[table.codes]
     hide = [hide] if isinstance(hide, str) else hide
     if unknown := [name for name in hide if name not in map(str, table.X.columns)]:
         known = nearest(unknown[0], table.X.columns, "The table has")
-        raise TableError(f"--hide: there is no column {listed(unknown)}. {known}")
-    unseen = {*hide, *map(str, rows.sensitive.columns)}
-    shown = table.X.drop(columns=[column for column in table.X.columns if str(column) in unseen])
+        raise TableError(f"hide={unknown[0]!r}: there is no such column. {known}")
+    unseen = {*hide, *map(str, material.sensitive.columns)}
+    shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
     if not shown.shape[1]:
-        raise SettingError("--hide leaves no column to show.")
-    seen = set[int]()
-    for k, each in enumerate(values):
-        twice = each.position in seen
-        seen.add(each.position)
-        if twice or not (0 <= each.position < table.n and recorded[each.position] == each.label):
-            why = "occurs twice" if twice else f"has no label '{each.label}' in the table"
-            raise ReplayError(f"Invalid record: labels[{k}], training row {each.position}, {why}.")
+        raise SettingError("hide leaves no column to show.")
+    rng = np.random.default_rng(check_random_state(random_state))
 
     # Whose labels: of the groups that fall short, the most likely wrong first.
-    compared_with = under_review(comparisons, rows.sensitive.name, groups)
-    values = [each for each in values if str(each.group) in compared_with]
-    if not values:
+    compared_with = under_review(material.comparisons, attribute, groups)
+    reviewable = [label for label in material.labels if str(label.group) in compared_with]
+    if not reviewable:
         raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
-    labels = how_many_to_review(values) if labels is None else labels
-    if not isinstance(labels, Integral) or isinstance(labels, bool) or not 1 <= labels <= len(values):
-        names = listed(f"{rows.sensitive.name} = {name}" for name in compared_with)
-        raise SettingError(f"--labels {labels} must be from 1 to {len(values)}: so many labels of {names} are left.")
+    labels = how_many_to_review(reviewable) if labels is None else labels
+    if not isinstance(labels, Integral) or isinstance(labels, bool) or not 1 <= labels <= len(reviewable):
+        left = " or ".join(f"{attribute} = {group}" for group in compared_with)
+        raise SettingError(f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are left.")
 
     # Their controls: of those whom the groups are compared with.
-    favourable = ~np.isin(recorded, rows.adverse)
-    references = set(compared_with.values())
-    others = ~np.isin(groups, list(compared_with)) if "" in references else np.isin(groups, list(references))
-    free = ~np.isin(np.arange(table.n), list(rows.answered))
+    references = set(compared_with.values()) - {""}
+    others = ~np.isin(groups, list(compared_with))
+    if "" not in compared_with.values():
+        others = np.isin(groups, list(references))
+    recorded = np.array(label_names, dtype=object)[table.codes]
+    favourable = ~np.isin(recorded, adverse)
+    free = ~np.isin(np.arange(table.n), list(material.answered))
     with single_threaded():
-        likely, favoured = likelihoods(table.X.drop(columns=list(rows.sensitive.columns)), favourable, others)
-    candidates, order = np.flatnonzero(others & ~favourable & free), [each.position for each in values]
-    chosen = {each.position: each for each in values[: int(labels)]}
+        likely, favoured = likelihoods(table.X.drop(columns=list(material.sensitive.columns)), favourable, others)
+    candidates, order = np.flatnonzero(others & ~favourable & free), [label.position for label in reviewable]
+    chosen = {label.position: label for label in reviewable[: int(labels)]}
     controls = matched(likely, list(chosen), candidates)
 
     # Clear cases of both labels, a quarter as many as these.
@@ -300,60 +312,94 @@ def make_review(
         undoubted = np.setdiff1d(np.flatnonzero(free & side & (doubt <= UNDOUBTED)), taken)
         clear += rng.permutation(undoubted)[:half].tolist()
 
+    # The tasks in shuffled order, and the key. Ids have four digits or more: they do not look like row numbers.
     kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL) | dict.fromkeys(clear, CLEAR)
-    tasks = [
-        Task(
-            id="",
-            position=at,
-            row=plain(table.X.index[at]),
-            label=str(recorded[at]),
-            kind=kinds[at],
-            control=controls.get(at),
-            favoured=bool(favoured[at]),
-            people=people[at],
-            doubt=chosen[at].doubt if at in chosen else round(float(doubt[at]), 4),
-            wrong=chosen[at].wrong if at in chosen else None,
-        )
-        for at in rng.permutation(list(kinds)).tolist()
-    ]
-    name, by = rows.sensitive.name, list(references - {""})
+    positions = rng.permutation(list(kinds)).tolist()
     key = Key(
-        audit_sha256=rows.audit,
-        seed=int(seed),
-        label_names=rows.label_names,
-        adverse=rows.adverse,
-        group=" or ".join(f"{name} = {group}" for group in compared_with),
-        others=f"{name} = {by[0]}" if by else "other groups",
-        file_column=None if rows.files is None else str(rows.files.name),
-        tasks=tuple(tasks),
+        audit_sha256=material.audit,
+        seed=int(random_state),
+        label_names=label_names,
+        adverse=adverse,
+        group=" or ".join(f"{attribute} = {group}" for group in compared_with),
+        others=f"{attribute} = {min(references)}" if references else "other groups",
+        file_column=None if material.files is None else str(material.files.name),
+        tasks=tuple(
+            Task(
+                id="",
+                position=position,
+                row=plain(table.X.index[position]),
+                label=str(recorded[position]),
+                kind=kinds[position],
+                control=controls.get(position),
+                favoured=bool(favoured[position]),
+                people=material.flip_counts[position],
+                doubt=chosen[position].doubt if position in chosen else round(float(doubt[position]), 4),
+                wrong=chosen[position].wrong if position in chosen else None,
+            )
+            for position in positions
+        ),
     )
-    # Ids have four digits or more, so that row numbers are not taken for them.
-    code, numbers = key.code, 1000 + rng.choice(9 * max(1000, 10 * len(tasks)), size=len(tasks), replace=False)
-    key = replace(key, tasks=tuple(replace(t, id=f"{code}-{k}") for t, k in zip(tasks, numbers, strict=True)))
+    code, numbers = key.code, 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
+    ids = [f"{code}-{number}" for number in numbers]
+    key = replace(key, tasks=tuple(replace(task, id=name) for task, name in zip(key.tasks, ids, strict=True)))
 
-    positions = [task.position for task in tasks]
+    # What the reviewer sees.
     shown = shown.iloc[positions].apply(_rounded)
-    shown = shown.assign(
-        **{column: as_dates(shown[column]) for column in table.X.attrs.get(DATES, ()) if column in shown}
-    )
-    if rows.files is not None and rows.files.name not in shown:
-        shown.insert(0, rows.files.name, rows.files.iloc[positions].to_numpy())
-    shown.index = pd.Index([task.id for task in key.tasks], name=ID)
-
-    # The power, and with how many labels it would do.
-    def power(count: int) -> float:
-        pairs = controls if count == labels else matched(likely, order[:count], candidates)
-        wrong = np.array([values[k].wrong or 0.0 for k in range(count) if order[k] in pairs])
-        own, other = (favoured[[*some]] for some in (([at for at in order[:count] if at in pairs]), pairs.values()))
-        return simulated_power(wrong, own, other, len(clear))
-
-    own, would_do = power(int(labels)), None
-    if own < LIKELY:
-        steps = [count for count in (*range(20, 200, 20), *range(200, 1001, 100)) if count < len(values)]
-        would_do = next((count for count in [*steps, len(values)] if power(count) >= LIKELY), None)
+    dates = [column for column in table.X.attrs.get(DATES, ()) if column in shown]
+    shown = shown.assign(**{column: as_dates(shown[column]) for column in dates})
+    if material.files is not None and material.files.name not in shown:
+        shown.insert(0, material.files.name, material.files.iloc[positions].to_numpy())
+    shown.index = pd.Index(ids, name=ID)
     column = table.y.name if isinstance(table.y.name, str) else None
-    asked = question(column, rows.label_names, rows.adverse)
-    return Review(key, shown, tuple(chosen.values()), asked, own, would_do)
+
+    # How likely the review shows something, and with how many labels it would.
+    def power(count: int) -> float:
+        pairs = matched(likely, order[:count], candidates)
+        ours = [label for label in reviewable[:count] if label.position in pairs]
+        wrong = np.array([label.wrong or 0.0 for label in ours])
+        own = favoured[[label.position for label in ours]]
+        return simulated_power(wrong, own, favoured[list(pairs.values())], len(clear))
+
+    likely_shown, would_do = power(int(labels)), None
+    if likely_shown < LIKELY:
+        steps = [count for count in (*range(20, 200, 20), *range(200, 1001, 100)) if count < len(reviewable)]
+        would_do = next((count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None)
+    asked = question(column, label_names, adverse)
+    return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do)
+
+
+def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask, seed: int = 0) -> tuple[Floats, Mask]:
+    """Each row's probability of the favourable label `[rows × 2]`: by a logistic regression of all rows, and by the
+    standard of the rows `others`. And whom that standard favours when it has learned from all of them: a reviewer who
+    follows it agrees with the controls' labels more often than with others. X has no protected column."""
+    model, folds, labels = TwoModels.of(X), folds_of(len(X), None, seed), favourable.astype(np.float64)
+    found = np.empty((len(X), 2))
+    for fold in range(FOLDS):
+        ask, learn = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        fitted = fit_logistic(design_of(model.inputs, learn), labels[None, learn])
+        found[ask, 0] = predict_logistic(model.inputs[ask], fitted)[0]
+        learn = learn[others[learn]]
+        found[ask, 1] = model.predict(learn, ask, labels[None, learn], None)[0]
+    learn = np.flatnonzero(others)
+    return found, model.predict(learn, np.arange(len(X)), labels[None, learn], None)[0] > 0.5
+
+
+def matched(likely: Floats, labels: Sequence[int], candidates: Sequence[int]) -> dict[int, int]:
+    """Label to control, by position; the nearest pairs first, and each control used once. A label without one is left
+    out."""
+    controls: dict[int, int] = {}
+    nearest = np.arange(1, min(len(labels), len(candidates)) + 1)
+    if not len(nearest):
+        return controls
+    tree = cKDTree(likely[candidates])
+    distance, place = tree.query(likely[labels], nearest, p=np.inf, distance_upper_bound=CALIPER)
+    used = set[int]()
+    for pair in np.argsort(distance, axis=None, kind="stable")[: np.isfinite(distance).sum()]:
+        label, control = labels[pair // len(nearest)], int(candidates[place.flat[pair]])
+        if label not in controls and control not in used:
+            controls[label] = control
+            used.add(control)
+    return controls
 
 
 def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
@@ -370,6 +416,19 @@ def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
         ]  # fmt: skip
         found += chance(strata) <= LEVEL and not guesses(int(rng.binomial(clear, ERRS)), clear)
     return found / SIMULATED
+
+
+def question(column: str | None, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
+    """The question in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column`: the label's, if it
+    has a name. `adverse`: the labels that people would rather not have, if known."""
+    known = {label: "unfavourable" if label in adverse else "favourable" for label in labels if adverse}
+    values = [short(label.removeprefix(f"{column}{EQUALS}"), LONGEST) for label in labels]
+    told = [f"{value} ({known[label]})" if known else value for label, value in zip(labels, values, strict=True)]
+    choice = (
+        f"{', '.join(told[:-1])} or {told[-1]}?" if len(labels) <= MOST_NAMED else f"which of {len(labels)} labels?"
+    )
+    name = short(column or "", LONGEST)
+    return f"{name}: {choice}" if name else choice[0].upper() + choice[1:]
 
 
 def _rounded(values: pd.Series) -> pd.Series:
