@@ -1,4 +1,4 @@
-"""README is short, its example is run as it stands, and the answer that it shows is given."""
+"""README is short, its example gives the answer shown; CONTRIBUTING's parts work in an audit."""
 
 import re
 from pathlib import Path
@@ -20,3 +20,12 @@ def test_the_example_in_python_prints_the_find_that_is_shown(capsys):
     assert names["verdict"].status == "found"
     assert names["audit"].learner_.name == "LogisticRegression"
     assert capsys.readouterr().out.split() == shown.split()
+
+
+def test_the_parts_that_contributing_shows_work_in_an_audit(capsys):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names: dict = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), names)
+    assert capsys.readouterr().out.count(" training labels (") == 3
+    files = re.findall(r"`(\w+)\.py`", text[text.index("## The method") : text.index("## Where things live")])
+    assert all((ROOT / "src" / "butfor" / f"{name}.py").exists() for name in files)
