@@ -145,7 +145,7 @@ def changed(verdict, **changes):
         counted = base is not None and changes.get("fresh", verdict.fresh) is None
         changes["without_flips"] = round(base * seeds) if counted else None
         settings["fresh_seeds"] = seeds
-    return replace(verdict, run=replace(run, **settings), **changes)
+    return replace(verdict, measured=replace(verdict.measured, **changes), run=replace(run, **settings))
 
 
 @pytest.fixture(scope="module")

@@ -325,7 +325,7 @@ class LabelAudit(BaseEstimator):
         frame = as_person(person, self._require_fit().table.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
         answer = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
-        return replace(answer[0], case=None)
+        return replace(answer[0], measured=replace(answer[0].measured, case=None))
 
     def explain_all(
         self,

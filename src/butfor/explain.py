@@ -34,10 +34,10 @@ from butfor.prove import Bracket, prove
 from butfor.rank import checked_scores
 from butfor.rank.mix import leader_words
 from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
-from butfor.result.groups import Performance
-from butfor.result.labels import TrainingLabel
 from butfor.result.population import Population
-from butfor.result.run import RecordedStandards, StopLimits, agreement_of
+from butfor.result.record import plain
+from butfor.result.reviewed import TrainingLabel
+from butfor.result.run import Agreement, Performance, RecordedStandards, StopLimits
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
@@ -156,7 +156,7 @@ def explain_all(
             retrainings=sum(trainer.trained for trainer in trainers),
             recalled=sum(trainer.recalled for trainer in trainers),
             confirmations=sum(trainer.confirmations for trainer in trainers),
-            agreement=agreement_of(parts[0].agreement),
+            agreement=Agreement(**plain(trial)) if (trial := parts[0].agreement) else None,
             interrupted=interrupted,
             out_of_time=out_of_time,
             groups=fitted.sensitive.combinations_of(everyone.people),
@@ -170,7 +170,7 @@ def explain_all(
             one_standard=tuple(changed),
         )
         persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards)}
-        verdicts = [Verdict.of(persons[case], run, fitted.table) for case in cases]
+        verdicts = [Verdict(persons[case], run, fitted.table) for case in cases]
         return Population(verdicts, run, labels), standards
 
 

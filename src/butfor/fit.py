@@ -42,7 +42,7 @@ from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
-from butfor.result.record import AFTER, BEFORE, DOUBT
+from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.rules import Mask, Rule, Situation, as_phi, as_psi, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.standard.compare import compare

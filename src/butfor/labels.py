@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.fit import Fitted
-from butfor.result.labels import MOST_RECORDED, TrainingLabel
 from butfor.result.record import plain
+from butfor.result.reviewed import MOST_RECORDED, TrainingLabel
 from butfor.standard.groups import GroupStandard, Standards
 
 

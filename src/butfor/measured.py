@@ -21,9 +21,9 @@ from butfor.models.learner import FlipSet
 from butfor.prove import Bracket
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
-from butfor.result import person as result
+from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
-from butfor.result.record import builtins_of, plain
+from butfor.result.record import Cell, plain
 from butfor.result.run import Data, Run, SeedRanges
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
 from butfor.rules import Allowed, Situation
@@ -202,7 +202,7 @@ def _course(strategy: Strategy, known: Known, search: Person) -> dict[str, Any]:
     }
 
 
-def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str, result.Cell]:
+def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str, Cell]:
     """A row; every value keeps its column's type, and days are dates again."""
     row = table.iloc[[position]].astype(object).iloc[0]
     return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
@@ -235,14 +235,14 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         label_names=tuple(fitted.label_names),
         adverse=fitted.adverse_names,
         reference=fitted.reference,
-        learner=builtins_of(fitted.learner.record()),
+        learner=plain(fitted.learner.record()),
         learner_name=fitted.learner.name,
         seeded=fitted.seeded,
         budget=fitted.budget,
         rank=fitted.ranking.name,
-        rank_parameters=builtins_of(parameters(fitted.ranking)),
+        rank_parameters=plain(parameters(fitted.ranking)),
         strategy=fitted.strategy.name,
-        strategy_parameters=builtins_of(dict(fitted.strategy.parameters)),
+        strategy_parameters=plain(fitted.strategy.parameters),
         phi=fitted.phi.text,
         psi=fitted.psi.text,
         members=fitted.members,

@@ -33,8 +33,8 @@ from butfor.fit import Fitted
 from butfor.models.learner import FlipSet, Floats, Table, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
-from butfor.result.labels import ChangedDecision
 from butfor.result.record import plain
+from butfor.result.reviewed import ChangedDecision
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.rules import Situation
 from butfor.standard.groups import GroupStandard, Standards

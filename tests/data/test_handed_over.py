@@ -22,7 +22,7 @@ def test_a_row_of_one_keeps_its_values():
     for audit in (fitted(), fitted(PLAIN.astype({"age": "int8"}))):
         for age, own in ((40.9, True), (300, False)):
             verdict = audit.explain(pd.Series({"age": age, "own": own, "sex": "f"}))
-            assert verdict.person["age"] == age
+            assert verdict.values["age"] == age
             table = pd.DataFrame({"age": [age], "own": [own], "sex": ["f"]})
             assert verdict.logit == pytest.approx(audit.explain(table).logit)
 

@@ -106,8 +106,8 @@ def test_the_margin_is_kept_by_no_shorter_prefix(german):
     assert audit.fitted_.strategy.name == "solid"
     kept = [v for v in population.found if v.clearance >= MARGIN]
     assert kept
-    assert any(len(v.positions) < v.budget for v in kept)
-    assert all(len(v.positions) <= v.budget for v in population.found)
+    assert any(len(v.positions) < v.run.budget for v in kept)
+    assert all(len(v.positions) <= v.run.budget for v in population.found)
     cases = [v.case for v in kept[:3]]
     loose = audit.with_search(strategy=partial(solid, margin=1.0)).explain_all(data.X_test, cases=cases)
     for wide, narrow in zip(loose, kept[:3], strict=True):

@@ -429,7 +429,7 @@ def test_rows_set_aside_are_told_and_come_back_in_the_dataset():
     population = audit.explain_all(X[360:])
     verdict = population.found[0]
     assert "of 270 training labels" in verdict.sentence
-    assert verdict.training_rows == 270
+    assert verdict.run.data.training_rows == 270
     D, labels = verdict.dataset()
     assert D.equals(X[:360])
     changed = np.flatnonzero((labels != y[:360]).to_numpy())

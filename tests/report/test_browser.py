@@ -11,10 +11,9 @@ import pytest
 
 from butfor.report import page as pages
 from butfor.result.fresh import Collateral, FreshSeeds
-from butfor.result.person import Flip
 from butfor.result.population import Population
 from butfor.result.run import Data, Run
-from butfor.result.verdict import Verdict
+from butfor.result.verdict import Flip, Person, Verdict
 
 RUN = Run(
     butfor="0.1.0",
@@ -39,7 +38,7 @@ def verdict(case: int, status: str) -> Verdict:
     found = status == "found"
     values = {"sex": ("f", "m")[case % 2], "income <€>": 1000 + case}
     eligible = status != "not_eligible"
-    return Verdict(
+    person = Person(
         case=case,
         row=f"A-{900 - case}",
         group=values["sex"],
@@ -57,8 +56,8 @@ def verdict(case: int, status: str) -> Verdict:
         fresh=(SOLID if case % 2 else LEANING) if found else None,
         without_flips=9 if eligible and not found else None,
         collateral=Collateral(29, 4, 0.7, 0.71) if found else None,
-        run=RUN,
     )
+    return Verdict(person, RUN)
 
 
 @pytest.fixture(scope="module")

@@ -28,12 +28,10 @@ from butfor.report.public import Public, refuse_other_files, tens
 from butfor.report.summary import comparison
 from butfor.report.text import differs, short, shown, without_middle
 from butfor.result.fresh import LEAST, USUAL, WORDS, Collateral, FreshSeeds
-from butfor.result.groups import GroupRates, Performance
-from butfor.result.person import Flip
 from butfor.result.population import Population
 from butfor.result.record import checksum
-from butfor.result.run import Agreement, Data, RecordedStandards, Run
-from butfor.result.verdict import Verdict
+from butfor.result.run import Agreement, Data, GroupRates, Performance, RecordedStandards, Run
+from butfor.result.verdict import Flip, Person, Verdict
 from butfor.result.words import RANKINGS, SOLIDITY, STRATEGIES
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard
@@ -93,7 +91,7 @@ def values(k: int, columns: int = 4) -> dict[str, Any]:
 def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns: int = 4, **changes: Any) -> Verdict:
     rows = range(case or 0, (case or 0) + flips) if status == "found" else range(0)
     search = {"attempts": 2, "first_size": len(rows), "closest_logit": -0.1, "course": ((1, -0.3), (2, -0.1))}
-    made = Verdict(
+    made = Person(
         case=case,
         row=1000 + (case or 0),
         group=values(case or 0)["sex"],
@@ -103,10 +101,9 @@ def verdict(case: int | None, status: str = "found", *, flips: int = 1, columns:
         eligible=status != "not_eligible",
         flip_set=tuple(Flip(r, 5 * r, "bad credit", values(r + 1, columns)) for r in rows),
         counterfactual_logit=0.2 if rows else None,
-        run=RUN,
         **({} if status == "not_eligible" else search),
     )
-    return changed(made, **changes)
+    return changed(Verdict(made, RUN), **changes)
 
 
 def population() -> Population:
@@ -571,7 +568,7 @@ def test_text_from_tables_is_escaped(nasty):
     base = verdict(1, flips=2)
     names = {"command": nasty, "label_names": (nasty, f"{nasty} "), "phi": nasty}
     odd = {
-        "person": base.person.rename({"age": nasty}).replace("male", nasty),
+        "person": pd.Series(base.values).rename({"age": nasty}).replace("male", nasty),
         "group": nasty,
         "row": nasty,
         "pulls": {"sex": 0.5, nasty: -0.2, "(bias)": 0.1},
@@ -930,9 +927,10 @@ def test_audits_verdicts_and_populations_have_a_notebook_form_and_a_frame(loans)
     assert len(people.to_frame()) == 6
     for v in people:
         beside = v.to_frame()
-        assert list(beside.iloc[:, 0].dropna()) == list(v.person)
+        assert list(beside.iloc[:, 0].dropna()) == list(v.values.values())
         assert beside.shape[1] == 1 + len(v.positions)
-    nasty = changed(people[0], group="<script>alert(1)</script>", person=people[0].person.rename({"income": "<b>"}))
+    odd = pd.Series(people[0].values).rename({"income": "<b>"})
+    nasty = changed(people[0], group="<script>alert(1)</script>", person=odd)
     assert "<script" not in Population([nasty], people.run)._repr_html_()
 
 

@@ -44,7 +44,7 @@ def controlled():
 
 def test_seed_counts_are_those_of_retraining_by_hand(controlled):
     audit, data, population = controlled
-    X = audit.model_.encoder.transform(data.X_test)
+    X = audit.model_.encoded(data.X_test)
     networks = {}
     for verdict in population.eligible:
         with_, without = [], []
@@ -64,7 +64,7 @@ def test_seed_counts_are_those_of_retraining_by_hand(controlled):
 
 def test_collateral_is_counted_on_the_other_people(controlled):
     audit, data, population = controlled
-    X = audit.model_.encoder.transform(data.X_test)
+    X = audit.model_.encoded(data.X_test)
     before = audit.model_.network.predict(X)
     for verdict in population.found:
         after = train(audit.model_.network.recipe, audit.model_.rows, verdict.positions).predict(X)

@@ -1,12 +1,11 @@
 """Groups: their names, direct dependence, and what is proven about them."""
 
-from dataclasses import replace
-
 import pandas as pd
 import pytest
 
 import butfor
 from butfor.data.sensitive import Sensitive
+from conftest import changed
 
 
 def test_groups_that_would_share_a_name_are_refused():
@@ -59,7 +58,7 @@ def test_only_proofs_say_that_no_set_exists():
     proven = audit.explain_all(people, sensitive_features=data.X_test["sex"], cases=range(20))
     assert any(v.status == "proven_none" for v in proven)
     searched = butfor.Population(
-        [replace(v, at_least=None, proof=None) if v.status == "proven_none" else v for v in proven], proven.run
+        [changed(v, at_least=None, proof=None) if v.status == "proven_none" else v for v in proven], proven.run
     )
     none = sum(v.status == "proven_none" for v in proven)
     assert f"for {none} people no set within the budget works" in proven.proven

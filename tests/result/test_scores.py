@@ -5,15 +5,7 @@ import math
 import pytest
 
 from butfor.decide import DecisionFacts
-from butfor.result.threshold import (
-    alike_sentence,
-    course,
-    cut_sentence,
-    score,
-    share_in_words,
-    shown,
-    what_moved,
-)
+from butfor.result.words import alike_sentence, course, cut_sentence, score, share_in_words, shown, what_moved
 
 
 @pytest.mark.parametrize("probability", [0.001, 0.26, 0.8, 0.999])

@@ -17,8 +17,8 @@ from butfor.cli import main
 from butfor.errors import SettingError, TableError
 from butfor.models.named import model_named
 from butfor.report.page import review_page
-from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
+from butfor.result.reviewed import worth_a_review
 from butfor.words import percent
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, of_kind, run
 
@@ -63,7 +63,7 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
     corrected = pd.read_csv(after / "corrected.csv", index_col="row")["label"]
     assert corrected.index.tolist() == recorded.index.tolist()
     assert set(corrected.index[corrected != recorded]) == {task["row"] for task in wrong}
-    reviewed = Population.from_json(after / "review.json").reviewed
+    reviewed = Population.from_json(after / "review.json").run.reviewed
     encoder = butfor.TableEncoder("onehot", dtype="float64").fit(data.X_train)
     rows, people = encoder.transform(data.X_train), encoder.transform(data.X_test)
     model = model_named("logistic")
@@ -107,10 +107,10 @@ def test_a_second_round_starts_from_the_corrected_table_and_asks_nothing_twice(c
     code, out, _ = run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")
     assert code == 0, out
     assert "With 12 of 600 labels corrected" in out
-    both = Population.from_json(tmp_path / "after" / "review.json").reviewed
+    both = Population.from_json(tmp_path / "after" / "review.json").run.reviewed
     assert len(both.corrected) == 22
     assert set(both.answered) == first | {task["position"] for task in second}
-    first_round = Population.from_json(record).reviewed
+    first_round = Population.from_json(record).run.reviewed
     assert both.before == first_round.after
     assert both.accuracy[0] == pytest.approx(first_round.accuracy[1]), "the model of the corrected table"
     for group, rates in both.rates.items():
@@ -167,7 +167,7 @@ def test_a_network_is_trained_anew_under_its_members_and_fresh_seeds(tmp_path, c
     assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", 40, "--anyway")[0] == 0
     filled = fill_in(tmp_path / "tasks", answered(tmp_path / "tasks", 40))
     assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
-    reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
+    reviewed = Population.from_json(tmp_path / "after" / "review.json").run.reviewed
     assert reviewed.seeded
     assert reviewed.changed
     assert {person.fresh.seeds for person in reviewed.changed} == {5}
@@ -203,7 +203,7 @@ def test_a_careless_reviewer_corrects_nothing_unless_told_otherwise(german_file,
     if kind == "at random":
         code, out, _ = run(capsys, *given, "--anyway")
         assert code == 0
-        reviewed = Population.from_json(tmp_path / "after" / "review.json").reviewed
+        reviewed = Population.from_json(tmp_path / "after" / "review.json").run.reviewed
         assert out.startswith("These answers show nothing")
         page = (tmp_path / "after" / "review.html").read_text()
         assert "<h1>These answers show nothing: the reviewer changed" in page

@@ -134,7 +134,9 @@ def test_no_limit_is_a_usage_error(german_file, capsys):
 
 def test_one_decision_of_forty_is_more_than_two_percent(german_file):
     audit = Population.from_json(german_file)
-    people = [replace(verdict, switch_changes=k == 0) for k, verdict in enumerate(audit)]
+    people = [
+        replace(verdict, measured=replace(verdict.measured, switch_changes=k == 0)) for k, verdict in enumerate(audit)
+    ]
     population = Population(people, audit.run)
     assert len(population) == 40
     assert [check_shares(population, max_switch=limit)[0].code for limit in (0.02, 0.025, 0.03)] == [1, 0, 0]

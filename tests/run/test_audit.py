@@ -19,7 +19,7 @@ from butfor.nets import train_one as train
 from butfor.result.fresh import wilson
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
-from conftest import fitted, odd_table, press
+from conftest import changed, fitted, odd_table, press
 
 
 def found_cases(population: Population) -> set[int]:
@@ -232,7 +232,7 @@ def test_records_survive_json_and_replay_from_it_alone(salary, tmp_path):
 
 def test_a_changed_record_does_not_replay(salary_population):
     verdict = salary_population[4]
-    other_row = (verdict.positions[0] + 1) % verdict.training_rows
+    other_row = (verdict.positions[0] + 1) % verdict.run.data.training_rows
     record = verdict.to_dict()
     record["people"][0]["flip_set"][0]["position"] = other_row
     from butfor.review.replay import replay
@@ -419,7 +419,7 @@ def test_a_replay_names_flips_that_psi_does_not_allow(salary, salary_population)
     assert butfor.replay(verdict)
     allowed = flippable_labels(audit.fitted_, data.X_test.iloc[[verdict.case]])[0]
     outside = int(np.flatnonzero(~allowed)[0])
-    bent = replace(verdict, flip_set=(replace(verdict.flip_set[0], position=outside),))
+    bent = changed(verdict, flip_set=(replace(verdict.flip_set[0], position=outside),))
     assert any(f"position {outside}" in line and "does not allow" in line for line in butfor.replay(bent).differs)
 
 

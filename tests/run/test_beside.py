@@ -166,7 +166,7 @@ def test_dates_are_days_for_the_model_and_dates_for_people():
     assert logits[0] == logits[1] == logits[2]
     audit, notes = fitted(as_text), Notes()
     verdict = audit.explain(as_text.iloc[3])
-    assert verdict.person["on"] == "2021-03-07"
+    assert verdict.values["on"] == "2021-03-07"
     assert butfor.replay(verdict)
     found = compared(TABLE.assign(on=days), draws=2, progress=notes)
     assert "Column 'on' holds dates: they count as days since 1970-01-01." in notes.lines

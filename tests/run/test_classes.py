@@ -91,7 +91,7 @@ def test_every_find_is_what_plain_scikit_learn_says(name, which):
     assert population.found
     for v in population.found:
         X, y = v.dataset()
-        person = v.person.to_frame().T.astype(X.dtypes)
+        person = pd.Series(v.values, dtype=object).to_frame().T.astype(X.dtypes)
         changed = np.flatnonzero(y.to_numpy() != TABLES[name][0]()[1].loc[y.index].to_numpy())
         assert len(changed) == len(v.positions) <= audit.fitted_.budget
         assert {str(each) for each in y.iloc[changed]} == {v.new_label} != {v.prediction}
@@ -214,7 +214,8 @@ def test_any_classifier_can_be_asked(model):
     assert population.found
     for v in population.found:
         D = v.dataset()
-        assert model.fit(*D).predict(v.person.to_frame().T.astype(D[0].dtypes))[0] == v.counterfactual_prediction
+        person = pd.Series(v.values, dtype=object).to_frame().T.astype(D[0].dtypes)
+        assert model.fit(*D).predict(person)[0] == v.counterfactual_prediction
     if isinstance(model[-1], (SVC, LogisticRegression)):
         with pytest.raises(SettingError, match="There is no proof for"):
             audit.brackets(X.iloc[:3])

@@ -15,7 +15,7 @@ from butfor.explain import flippable_labels
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
-from butfor.result.schema import read_record
+from butfor.result.record import opened
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
 from butfor.worlds import FlipTrial, draw_world
@@ -213,7 +213,7 @@ def test_who_gains_who_loses_and_what_is_said_of_them():
 def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path):
     (one,) = population.one_standard
     population.to_json(tmp_path / "audit.json")
-    record = read_record(tmp_path / "audit.json")
+    record = Population.from_json(tmp_path / "audit.json")
     assert record.run.one_standard == (one,)
     assert [group.name for group in population.standards] == ["group = a", "group = b"]
     page = population_page(population).replace("\N{NO-BREAK SPACE}", " ").replace("<span>", "").replace("</span>", "")
@@ -237,7 +237,7 @@ def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path)
     bent = json.loads((tmp_path / "audit.json").read_text())
     bent["run"]["one_standard"][0]["changed"] = "nobody"
     with pytest.raises(ReplayError, match="one_standard"):
-        read_record(json.dumps(bent), allow_changes=True)
+        Population.from_json(opened(json.dumps(bent), allow_changes=True))
 
 
 def test_every_flip_carries_its_doubt_and_replays(audit, population):

@@ -73,7 +73,7 @@ def test_guided_finds_more_than_algorithm_1_and_sets_that_are_minimal():
     assert len(population.found) > len(plain.found)
     verdict = next(v for v in population.found if len(v.positions) > 1)
     assert verdict.minimal
-    assert len(verdict.positions) <= verdict.first_size <= verdict.budget
+    assert len(verdict.positions) <= verdict.first_size <= verdict.run.budget
     network, rows, x = audit.model_.network, audit.model_.rows, audit.model_.encoded(data.X_test.iloc[[verdict.case]])
     for left_out in verdict.positions:
         fewer = tuple(row for row in verdict.positions if row != left_out)

@@ -51,7 +51,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     from butfor.models.named import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.report.public import Public, refuse_other_files
-    from butfor.result.groups import MAJORITY
+    from butfor.result.run import MAJORITY
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
 
     begun, notes = time.monotonic(), list[str]()

@@ -39,8 +39,8 @@ def print_verdict(verdict: Verdict) -> None:
 
 def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
-    from butfor.result.groups import MAJORITY
-    from butfor.result.labels import worth_a_review
+    from butfor.result.reviewed import worth_a_review
+    from butfor.result.run import MAJORITY
 
     run, (*summary, hinge) = population.run, population.summary
     answer = [

@@ -30,15 +30,15 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     FILE is the audit.json of 'butfor audit'. Everything in it that can be computed again without a search is compared,
     and its checksum. Exit code 1 if anything disagrees."""
     from butfor.models.named import model_named
-    from butfor.result.schema import read_record
-    from butfor.result.verdict import Verdict
+    from butfor.result.population import Population
+    from butfor.result.record import opened
     from butfor.review.rebuild import with_moved_files
     from butfor.review.replay import replay_all
 
-    opened = read_record(file, allow_changes=True)
+    record = opened(file, allow_changes=True)
     given = None if model is None else model_named(model)
-    run = with_moved_files(opened.run, **places)
-    people = [Verdict.of(person, run) for person in opened.people]
+    audit = Population.from_json(record)
+    people = audit.with_run(data=with_moved_files(audit.run, **places).data)
     if not people:
         say("This record holds no verdicts to retrain; replay the audit's own.")
     outcomes = []
@@ -54,8 +54,8 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
         agree = [outcome.agrees for outcome in outcomes if outcome.found is found]
         if agree:
             say(f"{sum(agree)} of {len(agree)} {what} agree{remark}.")
-    say(opened.sentence)
-    return 0 if all(outcomes) and opened.unchanged else 1
+    say(record.sentence)
+    return 0 if all(outcomes) and record.unchanged else 1
 
 
 @command()
@@ -100,8 +100,8 @@ def review(
     from butfor.files import results_folder
     from butfor.models.named import model_named
     from butfor.progress import ConsoleProgress
-    from butfor.result.labels import worth_a_review
     from butfor.result.population import Population
+    from butfor.result.reviewed import worth_a_review
     from butfor.review.answers import key_for, read_answers, read_key
     from butfor.review.close import close_review, write_after
     from butfor.review.rebuild import load_rows
@@ -148,7 +148,7 @@ def review(
         given = None if model is None else model_named(model)
         after, tables = close_review(audit, outcome, training, data, given, ConsoleProgress())
         written = write_after(after, tables, out)
-    for line in after.reviewed.lines if after.reviewed else ():
+    for line in after.run.reviewed.lines if after.run.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.labels):
@@ -175,7 +175,8 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     kept, 1 if one is broken, 4 if the data cannot tell.
     """
     from butfor.result.population import Population
-    from butfor.result.schema import read_comparison
+    from butfor.result.record import opened
+    from butfor.result.run import RecordedStandards
     from butfor.review.gate import check_gaps, check_shares, code_of, points_in, share_in
 
     shares = {n: share_in(text, f"--{opt.dashed(n)}") for n, text in limits.items() if text is not None}
@@ -183,8 +184,9 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
         raise SettingError("Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%.")
     if without and max_gap is None:
         raise SettingError("--except goes with --max-gap.")
-    standards, record = read_comparison(file)
-    audit = None if record is None else Population.of(record)
+    record = opened(file)
+    audit = None if "groups" in record.content else Population.from_json(record)
+    standards = RecordedStandards.from_file(record) if audit is None else audit.run.standard
     if shares and audit is None:
         name = opt.dashed(next(iter(shares)))
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")

@@ -17,9 +17,8 @@ from markupsafe import Markup, escape
 from butfor.errors import plural
 from butfor.files import save
 from butfor.report.text import short, without_middle
-from butfor.result.labels import TrainingLabel, expected_wrong
-from butfor.result.population import Population
-from butfor.result.tables import ALL
+from butfor.result.population import ALL, Population
+from butfor.result.reviewed import TrainingLabel, expected_wrong
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import BINS, GroupStandard

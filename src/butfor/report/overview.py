@@ -17,9 +17,9 @@ from butfor.report.people import LISTED, MOST_IN_WORLDS, People, sides_of
 from butfor.report.summary import LONGEST, marked, method_facts, settle
 from butfor.report.text import short, shown
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED
-from butfor.result.labels import expectation, how_many_to_review, worth_a_review
 from butfor.result.population import Population
 from butfor.result.record import checksum
+from butfor.result.reviewed import expectation, how_many_to_review, worth_a_review
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard
 from butfor.words import points
@@ -127,7 +127,7 @@ def _shortcomings(p: Population) -> list[str]:
     below = [i for i in impacts(p) if i.below] if p.verdicts else []
     ratios = [f"Impact ratio of {i.attribute} = {i.group}: {i.ratio:.2f}, below four fifths." for i in below]
     gaps = [c.sentence(p.run.favourable) for c in p.standards if c.short]
-    return [*ratios, *gaps, *p.concerns, *p.run.remarks]
+    return [*ratios, *gaps, *(concern.sentence for concern in p.run.concerns), *p.run.remarks]
 
 
 # --- what it shows, and what to do ------------------------------------------------------------------

@@ -33,9 +33,9 @@ from butfor.report import charts, overview, people, summary
 from butfor.report.groups import explaining, labels_table, rate, slices_table
 from butfor.report.text import short, shown
 from butfor.result.fresh import LEAST
-from butfor.result.labels import worth_a_review
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, as_json, builtins_of
+from butfor.result.reviewed import worth_a_review
 from butfor.result.run import Data, Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
@@ -151,7 +151,7 @@ def standard_record(found: Standards) -> str:
 
 def review_page(population: Population) -> str:
     """The page about a review: before and after, side by side."""
-    r, names = population.reviewed, [" or ".join(side) for side in population.run.sides]
+    r, names = population.run.reviewed, [" or ".join(side) for side in population.run.sides]
     assert r is not None
     run = population.run
     changed = []

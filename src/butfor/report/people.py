@@ -138,7 +138,7 @@ def _cells(v: Verdict, people: People) -> list[str]:
         ", ".join(sure),
         _worlds_in_words(people.in_worlds.get(v.case, [])),
         str(v.at_most or ""),
-        v.measured,
+        v.measured_before,
         v.measured_after or ("" if v.found else v.closest),
     )
 

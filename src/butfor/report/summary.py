@@ -111,8 +111,8 @@ def _given(v: Verdict) -> dict[str, Any]:
     """The values of the placeholders in `result.words`."""
     one, fresh, members = len(v.positions) == 1, v.fresh, v.run.members
     mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
-    rest = f"of the {v.training_rows} labels it learned from"
-    none = f"No change of up to {v.budget} {rest} was found that changes it."
+    rest = f"of the {v.run.data.training_rows} labels it learned from"
+    none = f"No change of up to {v.run.budget} {rest} was found that changes it."
     return {
         "who": short(v.who, 80),
         "prediction": v.prediction,
@@ -120,7 +120,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         "sentence": v.sentence,
         "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
         + (f"'{v.new_label}'" if v.new_label else "the other way"),
-        "budget": f"up to {v.budget} {rest}",
+        "budget": f"up to {v.run.budget} {rest}",
         "tried": none if v.attempts else f"No flip set was tried: {v.reason}",
         "them": "this label" if one else "these labels",
         "rows": f"training row{'s' * (not one)} {', '.join(shown(flip.row) for flip in v.flip_set)}",
@@ -129,7 +129,7 @@ def _given(v: Verdict) -> dict[str, Any]:
         if fresh
         else "",
         "settle": settle(fresh.would_do if fresh else None),
-        "sensitive": v.sensitive,
+        "sensitive": v.run.sensitive,
         "reason": v.reason,
         "model": mean if members > 1 else "the seed included, training",
         "rest": "" if v.complete else ", and above all the rest of this interrupted search",

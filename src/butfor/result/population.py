@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import math
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, overload
+from statistics import median
+from typing import Any, overload
 
 import pandas as pd
 
@@ -16,21 +19,26 @@ from butfor.decide import decides_one
 from butfor.errors import plural
 from butfor.files import save
 from butfor.pages import pages
-from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS
-from butfor.result.groups import Performance
-from butfor.result.labels import TrainingLabel
-from butfor.result.record import as_json, record_of
-from butfor.result.reviewed import Reviewed
-from butfor.result.run import Run
-from butfor.result.tables import ALL, distance_table, group_shares, keystone_table, people_frame
-from butfor.result.verdict import ONE_LABEL, Verdict
+from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
+from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, opened
+from butfor.result.reviewed import TrainingLabel
+from butfor.result.run import Performance, Run
+from butfor.result.verdict import ONE_LABEL, Record, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import GroupStandard
 from butfor.words import percent
 
-if TYPE_CHECKING:
-    from butfor.result.schema import Record
-
+ALL = "everyone"
+PEOPLE_COLUMNS = (
+    *("case", "row", "group", "status", "prediction", "switch_changes", "logit", "score", "cut"),
+    *("counterfactual_prediction", "counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flips"),
+    *("at_least", "proof", "flipped_rows", "doubted", "minimal", "solidity", "distance", "hold", "base", "close_call"),
+    *("attempts", "flippable", "closest_logit", "shared", "complete"),
+)
+GROUP_COLUMNS = (
+    *("people", "eligible", "found", "share", "low", "high", "solid", "share_solid", "solid_low", "solid_high"),
+    *("close_calls", "switch_changes", "median_margin"),
+)
 SMALL_GROUP = 10
 """Shares of smaller groups say little."""
 RARE = 0.05
@@ -182,7 +190,7 @@ class Population(Sequence[Verdict]):
     @property
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
-        reasons = Counter((v.left_out, v.prediction) for v in self if not v.eligible)
+        reasons = Counter((v.left_out or "rule", v.prediction) for v in self if not v.eligible)
         parts = [f"Audited: {len(self.eligible)} of {plural(len(self), 'person')}"]
         parts += [f"{n} got '{decision}'" for (why, decision), n in reasons.most_common() if why == "decision"]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))
@@ -243,11 +251,6 @@ class Population(Sequence[Verdict]):
         return f"Proven: {'; '.join(said)}." if said else ""
 
     @property
-    def concerns(self) -> list[str]:
-        """Concerns about the table and the model's accuracy, a sentence each."""
-        return [concern.sentence for concern in self.run.concerns]
-
-    @property
     def warnings(self) -> list[str]:
         """Warnings about small groups."""
         groups = (group for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP)
@@ -259,35 +262,79 @@ class Population(Sequence[Verdict]):
 
     # --- tables -------------------------------------------------------------------------------------
 
-    def distance_curve(self) -> pd.DataFrame:
-        """The share of decisions that k labels change, for every k up to the budget: per group and for everyone, with
-        its 95 % (Wilson) interval. It counts solid sets or, if none was tested under fresh seeds, all found sets."""
-        groups = {ALL: self.eligible}
-        groups |= {group_name(group): [v for v in self.eligible if v.group == group] for group in self.groups}
-        return distance_table(groups, self.run.budget, self.checked)
-
     @property
     def groups(self) -> list[Any]:
         return in_order((v.group for v in self.verdicts), self.run.sensitive_bands)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
-        return people_frame(self.verdicts)
+        rows = []
+        for v in self.verdicts:
+            other: dict[str, Any] = {"flips": v.at_most, "flipped_rows": in_one_cell(flip.row for flip in v.flip_set)}
+            other |= dict(zip(("score", "counterfactual_score"), v.scores, strict=True))
+            rows.append([other[c] if c in other else getattr(v, c) for c in PEOPLE_COLUMNS])
+        whole = dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
+        return pd.DataFrame(rows, columns=list(PEOPLE_COLUMNS)).astype(whole)
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
         """Per protected group: people, eligible, found, the share found and its 95 % (Wilson) interval, the same for
         solid finds (missing if finds were not tested under fresh seeds), close calls (likewise), and the median
-        distance of eligible people from the decision boundary."""
-        by_group = {group: [v for v in self.verdicts if v.group == group] for group in self.groups}
-        rows = [group_shares(people, self.run, self.checked) for people in by_group.values()]
-        columns = list(group_shares([], self.run, self.checked))
-        return pd.DataFrame(rows, index=pd.Index(self.groups, name=self.run.sensitive), columns=columns)
+        distance of eligible people from the decision boundary.
+
+        People whose search was stopped before it found anything might have been found: intervals reach as far up as if
+        all of them were."""
+        rows = []
+        for group in self.groups:
+            people = [v for v in self.verdicts if v.group == group]
+            asked = [v for v in people if v.eligible]
+            n, stopped = len(asked), sum(v.unfinished for v in asked)
+            found, solid = sum(v.found for v in asked), sum(v.solidity == SOLID for v in asked)
+            tested = not self.run.seeded or any(v.base is not None for v in asked) or not asked
+            sure = (solid / (n or math.nan), *wilson(solid, n, stopped)) if self.checked else (math.nan,) * 3
+            close = sum(bool(v.close_call) for v in asked) if tested else math.nan
+            switched = sum(bool(v.switch_changes) for v in people)
+            margin = median(abs(v.logit) for v in asked) if asked else math.nan
+            shares = found / (n or math.nan), *wilson(found, n, stopped)
+            rows.append((len(people), n, found, *shares, solid, *sure, close, switched, margin))
+        index = pd.Index(self.groups, name=self.run.sensitive)
+        return pd.DataFrame(rows, index=index, columns=list(GROUP_COLUMNS))
+
+    def distance_curve(self) -> pd.DataFrame:
+        """The share of decisions that k labels change, for every k up to the budget: per group and for everyone, with
+        its 95 % (Wilson) interval. It counts solid sets or, if none was tested under fresh seeds, all found sets."""
+        groups, rows = {ALL: self.eligible}, []
+        for group in self.groups:
+            name = f"{ALL} (group)" if str(group) == ALL else str(group)
+            groups[name] = [v for v in self.eligible if v.group == group]
+        for name, people in groups.items():
+            sizes = [v.distance if self.checked else v.at_most for v in people]
+            stopped, n = sum(v.unfinished for v in people), len(people)
+            for k in range(1, self.run.budget + 1) if people else ():
+                turned = sum(size is not None and size <= k for size in sizes)
+                rows.append((name, k, n, turned / n, *wilson(turned, n, stopped)))
+        return pd.DataFrame(rows, columns=["group", "labels", "people", "share", "low", "high"])
 
     @cached_property
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets include them: the labels to review first."""
-        return keystone_table(self.found, list(self.verdicts[0].flips.columns) if self.verdicts else [])
+        ours = ("row", "people", "cases")
+
+        def renamed(column: Any) -> Any:
+            return f"{column} (of the table)" if column in ours else column
+
+        cases: dict[int, list[str]] = {}
+        for v in self.found:
+            for position in v.positions:
+                cases.setdefault(position, []).append(str(v.case))
+        if not cases:
+            columns = list(self.verdicts[0].flips.columns) if self.verdicts else []
+            return pd.DataFrame(columns=["people", "cases", *map(renamed, columns)]).rename_axis("row")
+        positions = pd.Index([position for v in self.found for position in v.positions])
+        frame = pd.concat([v.flips for v in self.found])[~positions.duplicated()].rename(columns=renamed)
+        frame.insert(0, "people", list(map(len, cases.values())))
+        frame.insert(1, "cases", list(map(" ".join, cases.values())))
+        return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     @property
     def flip_counts(self) -> Counter[int]:
@@ -300,11 +347,6 @@ class Population(Sequence[Verdict]):
     def performance(self) -> Performance | None:
         """Accuracy and rates per group; None if labels are unknown."""
         return self.run.performance
-
-    @property
-    def reviewed(self) -> Reviewed | None:
-        """What a review changed, if there was one."""
-        return self.run.reviewed
 
     @property
     def standards(self) -> tuple[GroupStandard, ...]:
@@ -320,22 +362,19 @@ class Population(Sequence[Verdict]):
 
     def to_dict(self) -> dict[str, Any]:
         """The record: the settings, and per person the measurements and the status."""
-        return record_of(self.run, [v.to_line() for v in self.verdicts], self.labels)
+        people = [v.to_line() for v in self.verdicts]
+        record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(self.run), "people": people}
+        return record | ({"labels": builtins_of(self.labels)} if self.labels else {})
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
         return save(as_json(self.to_dict()), path)
 
     @classmethod
-    def from_json(cls, text: str | Path | dict[str, Any]) -> Population:
+    def from_json(cls, text: str | Path | Mapping[str, Any] | Opened) -> Population:
         """Read a population from JSON text or from a file. One that was changed since is refused."""
-        from butfor.result.schema import read_record  # needs msgspec, which audits do without
-
-        return cls.of(read_record(text))
-
-    @classmethod
-    def of(cls, record: Record) -> Population:
-        return cls([Verdict.of(person, record.run) for person in record.people], record.run, record.labels)
+        record = (text if isinstance(text, Opened) else opened(text)).read(Record)
+        return cls([Verdict(person, record.run) for person in record.people], record.run, record.labels)
 
     from_dict = from_json
 
@@ -352,6 +391,8 @@ class Population(Sequence[Verdict]):
         return pages().population_fragment(self)
 
 
-def group_name(group: Any) -> str:
-    """A group's name, different from that of everyone."""
-    return f"{ALL} (group)" if str(group) == ALL else str(group)
+def in_one_cell(labels: Iterable[Any]) -> str:
+    """Ids separated by spaces or, if one contains a space, as a JSON list."""
+    texts = [str(label) for label in labels]
+    simple = all(text and not any(map(str.isspace, text)) and text[0] != "[" for text in texts)
+    return " ".join(texts) if simple else json.dumps(texts, ensure_ascii=False)

@@ -1,47 +1,61 @@
-"""Records: the content of a file, its checksum, and values as JSON."""
+"""Records: dataclasses as JSON with a checksum. msgspec writes them, reads them, and names the first fault.
+
+    {"schema_version": 6, "run": settings, "people": [measurements and status of each], "labels": [labels to review],
+     "checksum": "sha256:…"}
+
+A file must be JSON of this version, with fields of these types, and with the right checksum. Whether it is
+true is for `replay`, which trains again. Audits do without msgspec until they are written.
+"""
 
 from __future__ import annotations
 
 import hashlib
 import json
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import fields, is_dataclass
-from typing import Any
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypeVar
 
 import numpy as np
 import pandas as pd
 
+from butfor.errors import ReplayError
+
+T = TypeVar("T")
+Cell = str | int | float | bool | None
+"""A value of a table, as JSON knows it."""
 SCHEMA_VERSION = 6
-BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 CHECKSUM = "checksum"
-SUMMARY = ("status", "solidity", "decision_before", "decision_after")
-"""What a person's line says for readers without this library; everything else in it was measured."""
 LISTS = ("people", "labels")
 """Lists of a record, written one line per entry."""
+NAME_ONE = "Name a JSON file that butfor wrote."
 
 
-class Whole:
-    """Base of dataclasses whose every field is written, defaults too."""
+# --- written ------------------------------------------------------------------------------------------
+
+
+def plain(value: Any) -> Any:
+    """A value as JSON; NaN and infinity become null."""
+    if isinstance(value, Mapping):
+        return {str(name): plain(item) for name, item in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [plain(item) for item in value]
+    if value is pd.NA or value is pd.NaT:
+        return None
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not math.isfinite(value):
+        return None
+    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
 
 
 def builtins_of(value: Any) -> Any:
-    """A value as JSON. Fields at their default are left out, unless the dataclass is `Whole`."""
-    if is_dataclass(value) and not isinstance(value, type):
-        pairs = ((field, getattr(value, field.name)) for field in fields(value))
-        whole = isinstance(value, Whole)
-        return {field.name: builtins_of(item) for field, item in pairs if whole or item != field.default}
-    if isinstance(value, Mapping):
-        return {str(name): builtins_of(item) for name, item in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [builtins_of(item) for item in value]
-    return plain(value)
+    """Dataclasses as JSON."""
+    import msgspec
 
-
-def record_of(run: Whole, people: list[dict[str, Any]], labels: Sequence[Any] = ()) -> dict[str, Any]:
-    """The content of a file: the run, its people, and the labels to review."""
-    record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(run), "people": people}
-    return record | {"labels": builtins_of(labels)} if labels else record
+    return msgspec.json.decode(msgspec.json.encode(value, enc_hook=plain))
 
 
 def checksum(record: Mapping[str, Any]) -> str:
@@ -52,7 +66,6 @@ def checksum(record: Mapping[str, Any]) -> str:
 
 
 def with_checksum(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The record with its checksum."""
     return {**record, CHECKSUM: checksum(record)}
 
 
@@ -67,20 +80,91 @@ def as_json(record: dict[str, Any]) -> str:
     return f"{text}\n}}\n"
 
 
-def plain(value: Any) -> Any:
-    """A value as JSON; NaN and infinity become null."""
-    if value is pd.NA or value is pd.NaT:
-        return None
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not math.isfinite(value):
-        return None
-    return value if isinstance(value, (str, int, float, bool, type(None))) else str(value)
-
-
 def brief(value: Any) -> str:
     """A value as short JSON, for a message."""
     if isinstance(value, (list, tuple, dict)):
         return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
     text = ascii(value) if isinstance(value, str) else json.dumps(value, default=str)
     return text if len(text) <= 60 else f"{text[:57]}…{text[0] if isinstance(value, str) else ''}"
+
+
+# --- read ---------------------------------------------------------------------------------------------
+
+
+def within(thing: Any, **bounds: tuple[int, int]) -> None:
+    """Checks fields of a dataclass that is made from a record."""
+    for name, (low, high) in bounds.items():
+        value = getattr(thing, name)
+        if value is not None and not low <= value <= high:
+            raise ValueError(f".{name} is {value}, but must be from {low} to {high}")
+
+
+@dataclass(frozen=True)
+class Opened:
+    """The content of a file of this version, and where it comes from. `unchanged`: whether its checksum agrees."""
+
+    content: dict[str, Any]
+    where: str
+    unchanged: bool
+
+    @property
+    def sentence(self) -> str:
+        if self.unchanged:
+            return f"The checksum of {self.where} agrees."
+        return f"{self.where} was changed since butfor wrote it: its checksum DISAGREES."
+
+    def read(self, kind: type[T], content: dict[str, Any] | None = None) -> T:
+        """The content, or a part of it, as a dataclass; an error names the first field that is wrong."""
+        import msgspec
+
+        content = self.content if content is None else content
+        try:
+            return msgspec.convert(content, kind)
+        except msgspec.ValidationError as error:
+            message, _, path = str(error).replace("`", "").partition(" - at $")
+            message = message.replace("Expected", " must be").replace(", got", ", not")
+            message = re.sub(r"Object missing required field (\w+)", r".\1 is missing", message)
+            raise ReplayError(f"Invalid record: {(path + message).lstrip('. ')}.") from None
+
+
+def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Opened:
+    """JSON text, a file, or a decoded object. Text that was changed since it was written is refused, unless
+    `allow_changes`: for a reader that trains everything again."""
+    import msgspec
+
+    where, content = "The record", source
+    if not isinstance(source, Mapping):
+        where = "The text"
+        try:
+            if isinstance(source, Path) or not source.lstrip().startswith(("{", "[")):
+                where = f"'{source}'"
+                if Path(source).exists() and not Path(source).is_file():
+                    raise ReplayError(f"{where} is not a file. {NAME_ONE}")
+                source = Path(source).read_text(encoding="utf-8-sig")
+            content = msgspec.json.decode(source)
+        except RecursionError:
+            raise ReplayError(f"{where} nests too deeply to be a record. {NAME_ONE}") from None
+        except msgspec.DecodeError as error:
+            raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from error
+        except (OSError, ValueError) as error:  # also a null byte in a name, half a character
+            raise ReplayError(f"{where} cannot be read ({error}). {NAME_ONE}") from error
+    if not isinstance(content, dict) or "schema_version" not in content:
+        raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
+    if content.get("redacted"):
+        raise ReplayError(
+            f"{where} was written with --public: it has nothing to train, review or gate with. "
+            "Name the full record of the same audit."
+        )
+    version = content["schema_version"]
+    if version != SCHEMA_VERSION or isinstance(version, (bool, float)):
+        raise ReplayError(
+            f"{where} has schema_version {str(version)[:20]}, and this version of butfor reads {SCHEMA_VERSION}: run "
+            "the audit again, or install the version that wrote it."
+        )
+    unchanged = content.get(CHECKSUM) == checksum(content)
+    if not (unchanged or allow_changes or isinstance(source, Mapping)):
+        raise ReplayError(
+            f"{where} was changed since butfor wrote it: its checksum is not that of its content. Take the file as it "
+            "was written, or run the audit again; 'butfor replay' says what differs."
+        )
+    return Opened(content, where, unchanged)

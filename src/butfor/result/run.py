@@ -2,22 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.data.check import Concern
 from butfor.decide import USUAL, DecisionFacts
+from butfor.machine import LARGEST_SEED
 from butfor.names import Names
-from butfor.result.groups import Performance
-from butfor.result.person import Cell
-from butfor.result.record import Whole, builtins_of
+from butfor.result.record import Cell, Opened, within
 from butfor.result.reviewed import Reviewed
-from butfor.result.threshold import alike_sentence, cut_sentence, score, shown_at
+from butfor.result.words import alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import Compared, Standards
 from butfor.standard.slices import kept
-from butfor.words import signed
+from butfor.words import percent, signed
 
 LOADING = (
     *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
@@ -27,7 +30,7 @@ LOADING = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class Data(Whole):
+class Data:
     """The table and its origin."""
 
     table: str | None
@@ -61,6 +64,9 @@ class Data(Whole):
         given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
         return cls(**given, **known)
 
+    def __post_init__(self) -> None:
+        within(self, training_rows=(1, 2**31), split_seed=(0, LARGEST_SEED))
+
     @property
     def loading(self) -> dict[str, Any]:
         """The arguments with which `load_table` loads it again."""
@@ -73,7 +79,7 @@ class Data(Whole):
 
 
 @dataclass(frozen=True)
-class SeedRanges(Whole):
+class SeedRanges:
     """First and last seed of the members, and of the fresh seeds."""
 
     members: tuple[int, int]
@@ -81,13 +87,13 @@ class SeedRanges(Whole):
 
 
 @dataclass(frozen=True)
-class StopLimits(Whole):
+class StopLimits:
     seconds: float | None = None
     retrainings: int | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
-class Agreement(Whole):
+class Agreement:
     """A trial of rankings before the search: how well predicted and measured effects of single `flips` agree, and which
     ranking moved the decisions about some `people` furthest."""
 
@@ -101,7 +107,7 @@ class Agreement(Whole):
 
 
 @dataclass(frozen=True, repr=False)
-class RecordedStandards(Compared, Whole):
+class RecordedStandards(Compared):
     """The comparison of groups, without doubts per row."""
 
     notes: tuple[str, ...] = ()
@@ -111,9 +117,115 @@ class RecordedStandards(Compared, Whole):
         known = {each.name: getattr(found, each.name) for each in fields(Compared)} | {"parts": kept(found.parts)}
         return cls(**known, notes=tuple(found.notes()))
 
+    @classmethod
+    def from_file(cls, file: Opened) -> Self:
+        """From the standard.json of `butfor standard`, which names some fields otherwise."""
+        names = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
+        return file.read(cls, {names.get(name, name): value for name, value in file.content.items()})
+
+
+MAJORITY = "majority"
+Codes = NDArray[np.int64]
+Mask = NDArray[np.bool_]
+
+
+@dataclass(frozen=True)
+class GroupRates:
+    """Of a group's people, the share labelled `positive`, the share decided so, and error rates: of all, of those
+    labelled negative, of those labelled positive. None if there are no such people, or no label is `positive`."""
+
+    group: str
+    people: int
+    base_rate: float | None
+    selection_rate: float | None
+    error_rate: float | None
+    false_positive_rate: float | None
+    false_negative_rate: float | None
+
+
+@dataclass(frozen=True)
+class Performance:
+    """Accuracy on the `people` whose labels are known, the accuracy of always predicting the `commonest` training
+    label, and each group's rates."""
+
+    people: int
+    accuracy: float
+    majority: float
+    positive: str
+    sensitive: str
+    by_group: tuple[GroupRates, ...]
+    commonest: str = ""
+
+    @classmethod
+    def of(
+        cls,
+        groups: pd.Series,
+        truth: Codes,
+        decided: Codes,
+        commonest: int,
+        names: Sequence[str],
+        sides: Callable[[Codes], Mask],
+        positive: str | None,
+        order: Sequence[Any],
+    ) -> Performance:
+        """From people's groups, their labels and decisions by number, the commonest training label and the labels'
+        names. `sides` says which labels count as `positive`, if any. `order`: the order of the groups."""
+
+        def share(hits: Mask) -> float | None:
+            return float(hits.mean()) if len(hits) else None
+
+        rates = []
+        for group in map(str, order):
+            ours = (groups.astype(str) == group).to_numpy()
+            label, said, wrong = sides(truth)[ours], sides(decided)[ours], (truth != decided)[ours]
+            errors = share(wrong), share(said[~label]), share(~said[label])
+            known = (
+                (share(label), share(said), *errors) if positive is not None else (None, None, errors[0], None, None)
+            )
+            rates.append(GroupRates(group, int(ours.sum()), *known))
+        return cls(
+            people=len(truth),
+            accuracy=float((truth == decided).mean()),
+            majority=float((truth == commonest).mean()),
+            positive=positive or "",
+            sensitive=str(groups.name),
+            by_group=tuple(rates),
+            commonest=names[commonest],
+        )
+
+    @property
+    def rates(self) -> pd.DataFrame:
+        """One row per group."""
+        return (
+            pd.DataFrame([asdict(each) for each in self.by_group])
+            .set_index("group")
+            .rename_axis(self.sensitive)
+            .astype(float)
+            .astype({"people": int})
+        )
+
+    @property
+    def sentence(self) -> str:
+        return (
+            f"Accuracy: {percent(self.accuracy)} on {self.people} test people (always predicting '{self.commonest}': "
+            f"{percent(self.majority)})."
+        )
+
+    @property
+    def concern(self) -> Concern | None:
+        """A warning if the model is no better than the commonest label."""
+        if self.accuracy > self.majority:
+            return None
+        return Concern(
+            MAJORITY,
+            (),
+            f"The model is no more accurate ({percent(self.accuracy)}) than always predicting '{self.commonest}' "
+            f"({percent(self.majority)}), so what changes its decisions says little about the labels.",
+        )
+
 
 @dataclass(frozen=True, kw_only=True)
-class Run(Whole):
+class Run:
     """Every reader needs the fields without a default."""
 
     butfor: str
@@ -173,6 +285,12 @@ class Run(Whole):
     reviewed: Reviewed | None = None
     names: Names = field(default_factory=Names)
     """The reader's words for people, groups, labels and columns."""
+
+    def __post_init__(self) -> None:
+        seeds = {"fresh_seeds": (0, 2**31), "random_state": (0, LARGEST_SEED)}
+        within(self, members=(1, 2**31), budget=(1, 2**31), **seeds)
+        if len(set(self.label_names)) < max(2, len(self.label_names)):
+            raise ValueError(".label_names must name at least two labels, each once")
 
     @property
     def lost(self) -> set[str]:
@@ -258,8 +376,3 @@ class Run(Whole):
             return ""
         other = next(name for name in self.label_names if name != self.favourable)
         return alike_sentence(self.decision, self.favourable, other, bool(self.command))
-
-
-def agreement_of(figures: dict[str, Any] | None) -> Agreement | None:
-    """From the figures of a ranking's trial."""
-    return None if figures is None else Agreement(**builtins_of(figures))

@@ -6,6 +6,7 @@ with this budget, found nothing. "Proven none" does not mean fair either: no set
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields
 from pathlib import Path
 from typing import Any
@@ -17,27 +18,127 @@ from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
 from butfor.models.learner import Table
 from butfor.pages import pages
-from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID
-from butfor.result.person import Person
-from butfor.result.record import AFTER, BEFORE, DOUBT, SUMMARY, as_json, builtins_of, record_of
+from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID, Collateral, FreshSeeds
+from butfor.result.record import SCHEMA_VERSION, Cell, as_json, builtins_of, opened, within
+from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
-from butfor.result.threshold import course, shown_at, what_moved
-from butfor.result.words import base_sentence
+from butfor.result.words import base_sentence, course, shown_at, what_moved
 from butfor.words import percent, signed
 
+BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
 """Proofs by the search itself."""
 NOT_FAIR = "This does not show that the decision is fair."
 
 
-@dataclass(frozen=True, kw_only=True, repr=False)
-class Verdict(Person):
-    """The answer about one person. `print` shows it in a sentence or two."""
+@dataclass(frozen=True)
+class Flip:
+    """A training row whose label is flipped: position, name in the index, label before, values and, if groups were
+    compared, the probability of the other label by the other groups' standard."""
 
+    position: int
+    row: Cell
+    label: str
+    values: dict[str, Cell]
+    doubt: float | None = None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Person:
+    """What was measured about one person. A record holds exactly this, everything else is computed from it: to record a
+    new quantity, add a field."""
+
+    case: int | None
+    """The person's position in the given table; None for a person given alone."""
+    row: Cell
+    """The person's name in the index; in the embedded sets, the position in the source file."""
+    group: Cell
+    values: dict[str, Cell]
+    logit: float
+    score: float | None = None
+    """With a threshold: the probability of the favourable label or, without probabilities, the decision function."""
+    cut: float | None = None
+    """With a threshold: the lowest score with a favourable decision. The logit is measured from here."""
+    flippable: int
+    """The number of training labels that ψ allows to flip for this person."""
+    eligible: bool = True
+    """Whether φ admits this person."""
+    left_out: str | None = None
+    """Why φ does not: the "decision" is not the audited one, a "switch" of the protected attribute changes it, or the
+    "rule" says so."""
+    attempts: int = 0
+    """Flip sets tried for this person, up to the success."""
+    failed: int = 0
+    """Attempts whose training failed or diverged."""
+    complete: bool = True
+    """False if the search was stopped before its strategy was through."""
+    shared: bool = False
+    """Found with a model that was trained for somebody else."""
+    first_size: int = 0
+    """Flips in the first set that worked, before it was shrunk."""
+    closest_logit: float | None = None
+    """The logit nearest to the other decision that any tried model gave."""
+    course: tuple[tuple[int, float], ...] = ()
+    """Per attempt: how many labels were flipped, and the person's logit."""
+    flip_set: tuple[Flip, ...] = ()
+    counterfactual_logit: float | None = None
+    counterfactual_score: float | None = None
+    counterfactual_cut: float | None = None
+    """If places are limited, flips may move the score, the cut, or both."""
+    minimal: bool = False
+    """Whether no flip can be left out: every set with one flip fewer was trained and does not change the decision."""
+    fresh: FreshSeeds | None = None
+    """The find under fresh seeds; None if it was not tested, or if seeds change nothing."""
+    without_flips: int | None = None
+    """Without a find: how many fresh seeds change the decision on the unchanged data."""
+    clearance: float | None = None
+    """How far the flips move the members of an ensemble: their mean gain, in standard deviations of one member."""
+    collateral: Collateral | None = None
+    """The flips' effect on the other test people."""
+    at_least: int | None = None
+    """Proven, by `proof`: no allowed set of fewer labels changes the decision. Above `flippable`: no set does."""
+    proof: str | None = None
+    switch_changes: bool | None = None
+    """Whether the decision changes when the protected attribute alone is switched; None if unknown."""
+    decision: str | None = None
+    """With more than two labels: the decision. The logit is the margin of another decision over it."""
+    new_label: str | None = None
+    """With more than two labels: the label that flips give."""
+    new_decision: str | None = None
+    """With more than two labels: the decision after the flips."""
+    pulls: dict[str, float] | None = None
+    """Each column's pull on this person's logit, by the local linear model; None without one."""
+
+    def __post_init__(self) -> None:
+        within(self, case=(0, 2**53))
+
+
+@dataclass(frozen=True)
+class Record:
+    """The content of an audit's file."""
+
+    schema_version: int
+    run: Run
+    people: list[Person]
+    labels: list[TrainingLabel] = field(default_factory=list)
+    checksum: str = ""
+
+
+@dataclass(frozen=True, repr=False)
+class Verdict:
+    """The answer about one person: what was `measured`, and the run. Every measurement is an attribute too, such as
+    `case`, `row`, `group` and `logit`. `print` shows the answer in a sentence or two."""
+
+    measured: Person
     run: Run
     """The settings of the audit, shared by all its verdicts."""
     training: Table | None = field(default=None, compare=False)
     """The training rows; None if the verdict was read from a file."""
+
+    def __getattr__(self, name: str) -> Any:
+        if name.startswith("__") or "measured" not in self.__dict__:
+            raise AttributeError(name)
+        return getattr(self.measured, name)
 
     def __repr__(self) -> str:
         return " ".join(part for part in (self.sentence, self.belief) if part)
@@ -57,7 +158,7 @@ class Verdict(Person):
             return "not_eligible"
         if self.found:
             return "found"
-        none = self.at_least is not None and self.at_least > min(self.budget, self.flippable)
+        none = self.at_least is not None and self.at_least > min(self.run.budget, self.flippable)
         return "proven_none" if none else "not_found"
 
     @property
@@ -65,8 +166,9 @@ class Verdict(Person):
         return bool(self.flip_set)
 
     @property
-    def person(self) -> pd.Series:
-        return pd.Series(self.values, dtype=object)
+    def unfinished(self) -> bool:
+        """Whether the search was stopped before it found anything."""
+        return not self.complete and not self.found
 
     @property
     def positions(self) -> tuple[int, ...]:
@@ -77,8 +179,8 @@ class Verdict(Person):
     def flips(self) -> pd.DataFrame:
         """The flipped training rows: label before and after, doubt if groups were compared, then the columns."""
         rows = [{BEFORE: f.label, AFTER: self.label_after(f.label), DOUBT: f.doubt, **f.values} for f in self.flip_set]
-        index = pd.Index([f.row for f in self.flip_set])
         doubt = [] if self.doubted is None else [DOUBT]
+        index = pd.Index([f.row for f in self.flip_set])
         return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *doubt, *self.values])
 
     @property
@@ -88,15 +190,13 @@ class Verdict(Person):
         return sum(doubt > 0.5 for doubt in known) if known else None
 
     @property
-    def doubt_sentence(self) -> str:
-        if self.doubted is None:
-            return ""
-        count, of = self.doubted, len(self.flip_set)
-        said = f"{plural(count, f'of these {of} labels is', f'of these {of} labels are')} doubtful"
-        said = said if count else f"none of these {of} labels is doubtful"
-        if of == 1:
-            said = f"this label is {'' if count else 'not '}doubtful"
-        return f"By the other groups' standard, {said}."
+    def label_names(self) -> tuple[str, str]:
+        """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
+        give."""
+        if self.decision is not None and self.new_label is not None:
+            return self.decision, self.new_label
+        first, second = self.run.label_names
+        return first, second
 
     def label_after(self, label: str) -> str:
         """The label after a flip."""
@@ -110,33 +210,54 @@ class Verdict(Person):
     def counterfactual_prediction(self) -> str | None:
         return self.new_decision or (self.label_names[int(not decides_one(self.logit))] if self.found else None)
 
-    @property
-    def label_names(self) -> tuple[str, str]:
-        """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
-        give."""
-        if self.decision is not None and self.new_label is not None:
-            return self.decision, self.new_label
-        first, second = self.run.label_names
-        return first, second
-
-    # --- the run ------------------------------------------------------------------------------------
+    # --- how far to believe it ----------------------------------------------------------------------
 
     @property
-    def sensitive(self) -> str:
-        return self.run.sensitive
+    def at_most(self) -> int | None:
+        """An upper bound on the number of labels: the size of the set found."""
+        return len(self.flip_set) or None
 
     @property
-    def training_rows(self) -> int:
-        return self.run.data.training_rows
+    def exact(self) -> bool:
+        """Whether it is proven that no smaller set changes the decision."""
+        return self.found and self.at_least == self.at_most
 
     @property
-    def budget(self) -> int:
-        return self.run.budget
+    def solidity(self) -> str | None:
+        """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a
+        find."""
+        if not self.found:
+            return None
+        if self.fresh:
+            return self.fresh.word
+        return NOT_CHECKED if self.run.seeded else SOLID
 
     @property
-    def unfinished(self) -> bool:
-        """Whether the search was stopped before it found anything."""
-        return not self.complete and not self.found
+    def distance(self) -> int | None:
+        """The size of the solid set that was found; None without one."""
+        return self.at_most if self.solidity == SOLID else None
+
+    @property
+    def hold(self) -> float | None:
+        """The share of fresh seeds that change the decision with the flips."""
+        return self.fresh.hold if self.fresh else None
+
+    @property
+    def base(self) -> float | None:
+        """The share of fresh seeds that change the decision on the unchanged data."""
+        return self.base_counts[0] / self.base_counts[1] if self.base_counts else None
+
+    @property
+    def base_counts(self) -> tuple[int, int] | None:
+        """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
+        if self.fresh:
+            return self.fresh.without_flips, self.fresh.seeds
+        return None if self.without_flips is None else (self.without_flips, self.run.fresh_seeds)
+
+    @property
+    def close_call(self) -> bool | None:
+        """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
+        return None if self.base is None else self.base > CLOSE
 
     # --- scores -------------------------------------------------------------------------------------
 
@@ -158,7 +279,7 @@ class Verdict(Person):
         return f"margin {signed(self.logit)}{end}"
 
     @property
-    def measured(self) -> str:
+    def measured_before(self) -> str:
         """The score or margin as text."""
         return self.run.measured(self.logit) if self.score is None else shown_at(self.score, self.cut)
 
@@ -188,72 +309,40 @@ class Verdict(Person):
         if not self.run.cut_moves or None in known:
             return ""
         probabilities = self.run.threshold is not None and self.run.threshold.probability is not None
-        return what_moved(*(each or 0.0 for each in known), probabilities=probabilities)
-
-    # --- how far to believe it ----------------------------------------------------------------------
-
-    @property
-    def at_most(self) -> int | None:
-        """An upper bound on the number of labels: the size of the set found."""
-        return len(self.flip_set) or None
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is proven that no smaller set changes the decision."""
-        return self.found and self.at_least == self.at_most
-
-    @property
-    def solidity(self) -> str | None:
-        """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a
-        find."""
-        if not self.found:
-            return None
-        if self.fresh:
-            return self.fresh.word
-        return NOT_CHECKED if self.run.seeded else SOLID
-
-    @property
-    def hold(self) -> float | None:
-        """The share of fresh seeds that change the decision with the flips."""
-        return self.fresh.hold if self.fresh else None
-
-    @property
-    def base(self) -> float | None:
-        """The share of fresh seeds that change the decision on the unchanged data."""
-        return self.base_counts[0] / self.base_counts[1] if self.base_counts else None
-
-    @property
-    def base_counts(self) -> tuple[int, int] | None:
-        """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
-        if self.fresh:
-            return self.fresh.without_flips, self.fresh.seeds
-        return None if self.without_flips is None else (self.without_flips, self.run.fresh_seeds)
-
-    @property
-    def distance(self) -> int | None:
-        """The size of the solid set that was found; None without one."""
-        return self.at_most if self.solidity == SOLID else None
-
-    @property
-    def close_call(self) -> bool | None:
-        """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
-        return None if self.base is None else self.base > CLOSE
+        return what_moved(*known, probabilities=probabilities)
 
     # --- in words -----------------------------------------------------------------------------------
 
     @property
-    def belief(self) -> str:
-        """What fresh seeds say about a find, in a sentence; empty without one."""
-        if self.fresh:
-            return self.fresh.sentence
-        if self.solidity == SOLID:
-            return "Solid: this model has no seed."
-        return "Not checked under fresh seeds." if self.found else ""
-
-    @property
-    def base_sentence(self) -> str:
-        """A sentence if the decision is a close call; empty if not."""
-        return f"A close call: {base_sentence(*self.base_counts)}." if self.close_call and self.base_counts else ""
+    def sentence(self) -> str:
+        """The answer in one sentence, after one on a close call."""
+        close = f"A close call: {base_sentence(*self.base_counts)}. " if self.close_call and self.base_counts else ""
+        who, n, budget = self.who, self.run.data.training_rows, self.run.budget
+        if None not in (self.case, self.row) and str(self.row) != str(self.case):
+            who += f" ({self.run.data.identifier or 'row'} {self.row})"
+        if self.status == "found":
+            k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
+            fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""
+            return (
+                f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) turns '{self.prediction}' into "
+                f"'{self.counterfactual_prediction}' for {who} ({self.course_in_words}{mean}, confirmed by retraining)."
+                f"{fewest}{' ' * bool(self.moved)}{self.moved}"
+            )
+        if self.status == "not_eligible":
+            return f"{close}{who[0].upper()}{who[1:]} was not audited: {self.reason}"
+        if self.status == "proven_none":
+            never = self.at_least is not None and self.at_least > self.flippable
+            takes = "all of them together cannot" if never else f"it takes at least {self.at_least}"
+            return (
+                f"{close}Proven: flipping up to {budget} of the {self.flippable} labels allowed cannot change "
+                f"'{self.prediction}' for {who} ({self.course_in_words}); {takes} ({self.proof}). {NOT_FAIR}"
+            )
+        closest = "" if self.closest_logit is None else f", the closest {self.closest}"
+        return (
+            f"{close}No counterfactual dataset found for {who}: '{self.prediction}' stays ({self.course_in_words}) "
+            f"after {plural(self.attempts, 'attempt')} at flipping up to {budget} of {n} training labels{closest}. "
+            f"{self.reason}"
+        ).strip()
 
     @property
     def who(self) -> str:
@@ -263,19 +352,12 @@ class Verdict(Person):
         return "this person" if self.row is None else f"the person of row {self.row}"
 
     @property
-    def _named(self) -> str:
-        """ "person 36 (row 541)"."""
-        if None in (self.case, self.row) or str(self.row) == str(self.case):
-            return self.who
-        return f"{self.who} ({self.run.data.identifier or 'row'} {self.row})"
-
-    @property
     def reason(self) -> str:
         """Why nothing was found, in a sentence; empty for a find."""
         if self.found:
             return ""
         if not self.eligible:
-            already, name = " already" * (self.prediction == self.run.towards), self.sensitive
+            already, name = " already" * (self.prediction == self.run.towards), self.run.sensitive
             return {
                 "decision": f"the decision is '{self.prediction}'{already}.",
                 "switch": f"the decision changes when {name} alone is switched, so the model uses it directly.",
@@ -289,36 +371,24 @@ class Verdict(Person):
         return f"{failed}{NOT_FAIR}"
 
     @property
-    def sentence(self) -> str:
-        """The answer in one sentence, after one on a close call."""
-        return " ".join(filter(None, (self.base_sentence, self._answer)))
+    def belief(self) -> str:
+        """What fresh seeds say about a find, in a sentence; empty without one."""
+        if self.fresh:
+            return self.fresh.sentence
+        if self.solidity == SOLID:
+            return "Solid: this model has no seed."
+        return "Not checked under fresh seeds." if self.found else ""
 
     @property
-    def _answer(self) -> str:
-        who, n = self._named, self.training_rows
-        if self.status == "found":
-            k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
-            fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""
-            return (
-                f"Flipping {k} of {n} training labels ({percent(k / n)}) turns '{self.prediction}' into "
-                f"'{self.counterfactual_prediction}' for {who} ({self.course_in_words}{mean}, confirmed by retraining)."
-                f"{fewest}{' ' * bool(self.moved)}{self.moved}"
-            )
-        if self.status == "not_eligible":
-            return f"{who[0].upper()}{who[1:]} was not audited: {self.reason}"
-        if self.status == "proven_none":
-            never = self.at_least is not None and self.at_least > self.flippable
-            takes = "all of them together cannot" if never else f"it takes at least {self.at_least}"
-            return (
-                f"Proven: flipping up to {self.budget} of the {self.flippable} labels allowed cannot change "
-                f"'{self.prediction}' for {who} ({self.course_in_words}); {takes} ({self.proof}). {NOT_FAIR}"
-            )
-        closest = "" if self.closest_logit is None else f", the closest {self.closest}"
-        return (
-            f"No counterfactual dataset found for {who}: '{self.prediction}' stays ({self.course_in_words}) after "
-            f"{plural(self.attempts, 'attempt')} at flipping up to {self.budget} of {n} training "
-            f"labels{closest}. {self.reason}"
-        ).strip()
+    def doubt_sentence(self) -> str:
+        if self.doubted is None:
+            return ""
+        count, of = self.doubted, len(self.flip_set)
+        said = plural(count, f"of these {of} labels is", f"of these {of} labels are")
+        said = f"{said if count else f'none of these {of} labels is'} doubtful"
+        if of == 1:
+            said = f"this label is {'' if count else 'not '}doubtful"
+        return f"By the other groups' standard, {said}."
 
     # --- tables -------------------------------------------------------------------------------------
 
@@ -340,11 +410,9 @@ class Verdict(Person):
 
     def to_frame(self) -> pd.DataFrame:
         """The person beside the flipped training rows, a column each, in the table's own units."""
-        name = f"person {self.case}" if self.case is not None else "person"
-        if not self.found:
-            return self.person.to_frame(name)
+        person = pd.Series(self.values, dtype=object).to_frame("person" if self.case is None else f"person {self.case}")
         rows = self.flips.T.set_axis([f"training row {flip.row}" for flip in self.flip_set], axis=1)
-        return self.person.to_frame(name).join(rows, how="right")
+        return person.join(rows, how="right") if self.found else person
 
     def local_weights(self) -> pd.DataFrame:
         """Per column, the person's value and its pull on the logit, the strongest first. With the row "(bias)" the
@@ -355,44 +423,38 @@ class Verdict(Person):
                 "There is no local linear model of this decision: networks with ReLU, logistic regression and ridge "
                 "classifiers have one."
             )
-        frame = pd.DataFrame(
-            {"value": [self.values.get(c) for c in self.pulls], "pull": list(self.pulls.values())},
-            index=pd.Index(list(self.pulls), name="column"),
-        )
+        values = {"value": [self.values.get(c) for c in self.pulls], "pull": list(self.pulls.values())}
+        frame = pd.DataFrame(values, index=pd.Index(list(self.pulls), name="column"))
         return frame.sort_values("pull", key=abs, ascending=False, kind="stable")
 
     # --- files and pages ----------------------------------------------------------------------------
 
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the measurements."""
-        said = (self.status, self.solidity, self.prediction, self.counterfactual_prediction)
-        words = dict(zip(SUMMARY, said, strict=True))
-        measured = ((each, getattr(self, each.name)) for each in fields(Person))
-        return words | {each.name: builtins_of(value) for each, value in measured if value != each.default}
+        said = {
+            "status": self.status,
+            "solidity": self.solidity,
+            "decision_before": self.prediction,
+            "decision_after": self.counterfactual_prediction,
+        }
+        usual = {each.name: each.default for each in fields(Person)}
+        return said | {n: v for n, v in builtins_of(self.measured).items() if getattr(self.measured, n) != usual[n]}
 
     def to_dict(self) -> dict[str, Any]:
         """The record, from which the verdict can be read and replayed."""
-        return record_of(self.run, [self.to_line()])
+        return {"schema_version": SCHEMA_VERSION, "run": builtins_of(self.run), "people": [self.to_line()]}
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
         return save(as_json(self.to_dict()), path)
 
     @classmethod
-    def of(cls, person: Person, run: Run, training: Table | None = None) -> Verdict:
-        """The verdict from the measurements."""
-        known = {each.name: getattr(person, each.name) for each in fields(Person)}
-        return cls(**known, run=run, training=training)
-
-    @classmethod
-    def from_json(cls, text: str | Path | dict[str, Any]) -> Verdict:
+    def from_json(cls, text: str | Path | Mapping[str, Any]) -> Verdict:
         """Read a verdict from JSON text or from a file. One that was changed since is refused."""
-        from butfor.result.schema import read_record  # needs msgspec, which audits do without
-
-        record = read_record(text)
+        record = opened(text).read(Record)
         if len(record.people) != 1:
             raise ReplayError("This is the record of many people; read it with Population.from_json.")
-        return cls.of(record.people[0], record.run)
+        return cls(record.people[0], record.run)
 
     from_dict = from_json
 

@@ -1,4 +1,4 @@
-"""Every status in words: its name and meaning, what it shows and does not show, what to do about it.
+"""Every status in words: its name and meaning, what it shows and does not show, what to do about it; scores and cuts.
 
 Pages, notebooks and the terminal take their sentences from here. `code` and **bold** are marked as in Markdown.
 Placeholders: {who}, {them} (this label, these labels), {rows}, {counts} (fresh seeds with and without the flips),
@@ -8,12 +8,16 @@ Placeholders: {who}, {them} (this label, these labels), {rows}, {counts} (fresh 
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass, replace
 
+from butfor.decide import FEWEST, USUAL, DecisionFacts
 from butfor.errors import plural
-from butfor.result.fresh import FIRST_LOOK, LEAST, USUAL
+from butfor.result.fresh import FIRST_LOOK, LEAST
+from butfor.result.fresh import USUAL as USUAL_SEEDS
+from butfor.words import percent
 
-ENOUGH = f"`--fresh-seeds {USUAL}`"
+ENOUGH = f"`--fresh-seeds {USUAL_SEEDS}`"
 """The option to use if finds were not tested under fresh seeds."""
 CHANGED = "that with {them} flipped and everything else kept, {model} gives the other decision: it was retrained."
 BLIND_REVIEW = (
@@ -107,7 +111,7 @@ SOLIDITY = {
         "●",
         "Solid",
         meaning="with the flips, at least 9 in 10 models decide differently, by the one-sided 95 % bound (all of "
-        f"{FIRST_LOOK} fresh seeds, or {USUAL - 1} of {USUAL}), and fewer than half do without them",
+        f"{FIRST_LOOK} fresh seeds, or {USUAL_SEEDS - 1} of {USUAL_SEEDS}), and fewer than half do without them",
         shows="that the decision hinges on {them} under any seed tried: {counts}.",
         steps=(BLIND_REVIEW, CORRECT, KEYSTONES),
         many="**Have a person look at the solid findings.** These decisions hinge on a few labels, right or wrong; "
@@ -234,3 +238,99 @@ RANKINGS = {
     "leaves": "by how often the model's trees put the person and each training row into one leaf",
     "gradient": "by the derivative of this decision with respect to each training label",
 }
+
+
+# --- scores and cuts ----------------------------------------------------------------------------------
+
+MOST_DIGITS = 6
+CLIP = 1e-15
+
+
+def cut_sentence(facts: DecisionFacts, favourable: str) -> str:
+    """Where the cut is and how many people get the favourable decision; empty if nothing is known."""
+    decided = f"Decided '{favourable}'"
+    share = ""
+    if facts.people >= FEWEST:
+        share = f": {percent(facts.favoured / facts.people)} of {facts.people} people"
+    if not facts.cut:
+        return f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)." if share else ""
+    at = "" if facts.probability is None else f"at a probability of {shown(facts.probability)[0]} or more"
+    if facts.share is not None:
+        tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
+        best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
+        return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
+    own = ", the model's own threshold" if facts.given is None else ""
+    return f"{decided} {at}{own}{share}."
+
+
+def alike_sentence(facts: DecisionFacts, favourable: str, other: str, command: bool) -> str:
+    """That everybody, or nearly everybody, gets the same decision, and which threshold decides as often as the training
+    labels do. `command`: whether the reader typed one."""
+    share, now = share_in_words(facts.recorded), facts.favoured / facts.people
+    option = f"`--threshold 'top {share}%'`" if command else f'`threshold="top {share}%"`'
+    about = f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
+    return (
+        f"{'This' if facts.given is None else f'At {facts.given} this'} model decides "
+        f"'{favourable if facts.favoured else other}' about {about} people. Of the training labels, {share} % are "
+        f"'{favourable}': "
+        + (
+            f"try {option}."
+            if now in (0, 1) or facts.recorded < now
+            else "audit more people, or set a stricter threshold."
+        )
+    )
+
+
+def score(logit: float, cut: float, towards: bool) -> float:
+    """The score at a logit that is measured from the `cut`. `towards`: whether logits above 0 mean the favourable
+    label."""
+    at = (logit if towards else -logit) + log_odds(cut)
+    return 1 / (1 + math.exp(-at)) if at >= 0 else math.exp(at) / (1 + math.exp(at))
+
+
+def log_odds(probability: float) -> float:
+    inside = min(max(probability, CLIP), 1 - CLIP)
+    return math.log(inside) - math.log1p(-inside)
+
+
+def shown(*scores: float) -> list[str]:
+    """Scores with at least two decimals, and as many as it takes to tell different ones apart."""
+    different = len({round(each, MOST_DIGITS) for each in scores})
+    for digits in range(2, MOST_DIGITS):
+        texts = [f"{each:.{digits}f}" for each in scores]
+        if len(set(texts)) == different:
+            return texts
+    return [f"{each:.{MOST_DIGITS}f}" for each in scores]
+
+
+def shown_at(score: float, cut: float | None) -> str:
+    """A score with enough digits to differ from the cut."""
+    return shown(score, score if cut is None else cut)[0]
+
+
+def course(before: float, after: float | None, cut: float | None, cut_after: float | None = None) -> str:
+    """ "score 0.74 → 0.83, cut 0.80", "cut 0.80 → 0.78" if it moves; without a cut (one half), "score 0.44 → 0.53"."""
+    known = [each for each in (before, USUAL if cut is None else cut, after, cut_after) if each is not None]
+    text = dict(zip(known, shown(*known), strict=True))
+    scores = text[before] if after is None else f"{text[before]} → {text[after]}"
+    if cut is None:
+        return f"score {scores}"
+    moved = "" if cut_after is None or text[cut_after] == text[cut] else f" → {text[cut_after]}"
+    return f"score {scores}, cut {text[cut]}{moved}"
+
+
+def what_moved(before: float, after: float, cut: float, cut_after: float, *, probabilities: bool) -> str:
+    """How much of a change comes from the score and how much from the cut, by how far each moved: in log-odds if scores
+    are `probabilities`."""
+    scale = log_odds if probabilities else float
+    ours, cuts = scale(after) - scale(before), scale(cut_after) - scale(cut)
+    share = min(1.0, max(0.0, ours / (ours - cuts))) if ours != cuts else 1.0
+    return f"Of the change, {percent(share)} comes from the score and {percent(1 - share)} from the cut."
+
+
+def share_in_words(share: float) -> str:
+    """A share in per cent, without the sign: whole, or to two digits close to 0 or 100 %."""
+    edge = 100 * min(share, 1 - share)
+    digits = 0 if edge >= 10 or edge <= 0 else 1 - math.floor(math.log10(edge))
+    text = f"{100 * share:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import plural
-from butfor.result.person import Cell
+from butfor.result.record import Cell, within
 from butfor.words import share
 
 SPREAD = (5, 95)
@@ -32,6 +32,9 @@ class World:
     turned: int
     rates: dict[str, float]
     accuracy: float | None = None
+
+    def __post_init__(self) -> None:
+        within(self, seed=(0, 2**53))
 
 
 @dataclass(frozen=True)

@@ -23,10 +23,9 @@ from butfor.fit import Fitted, with_params
 from butfor.machine import single_threaded
 from butfor.measured import run_of
 from butfor.progress import Progress
-from butfor.result.person import Person
 from butfor.result.record import brief, builtins_of, plain
 from butfor.result.run import Run
-from butfor.result.verdict import ENUMERATION, ONE_LABEL, Verdict
+from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.review.rebuild import GROUPS, fitted_again, load_rows, lost_of
 from butfor.search import recorded
@@ -299,7 +298,7 @@ def _worlds_differ(recorded: OneStandard, now: OneStandard) -> tuple[str, ...]:
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
     """The result in a sentence."""
-    course, after = f"'{now.prediction}' at {now.run.measure} {now.measured}", now.counterfactual_logit
+    course, after = f"'{now.prediction}' at {now.run.measure} {now.measured_before}", now.counterfactual_logit
     if recorded.found:
         reached = f" at {now.measured_after}" if now.measured_after else ""
         after = now.closest_logit if after is None else after

@@ -32,10 +32,9 @@ from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
 from butfor.report.text import short
-from butfor.result.labels import LEVEL, TrainingLabel, expectation, how_many_to_review
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.result.reviewed import chance, guesses, several
+from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review, several
 from butfor.review.rebuild import load_rows, protected
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import Floats, Mask, design_of
