@@ -28,9 +28,8 @@ from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.machine import available_cores, single_threaded
-from butfor.models.cluster_engine import DaskEngine
-from butfor.models.engines import engine_named
-from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.cluster import ClusterEngine, DaskWorkers
+from butfor.models.engines import OwnFit, engine_named
 from butfor.models.learner import Bound, Engine, Floats, Table, Training
 from butfor.models.network import MLPLearner
 
@@ -44,12 +43,12 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
     learner = MLPLearner(network(data.setup), TableEncoder("embed", data.setup.numeric))
     table = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
     with _dask(workers) as client, single_threaded():
-        cluster = DaskEngine(client, device or "auto")
+        cluster = ClusterEngine(workers=DaskWorkers(client))
         pairs: list[tuple[Engine, Engine]]
         if device:
             pairs = [(engine_named("stacked", device), cluster)]
         else:
-            pairs = [(engine_named("fused", n_jobs=workers), cluster), (JoblibEngine(workers), cluster.own_fit)]
+            pairs = [(engine_named("fused", n_jobs=workers), cluster), (OwnFit(workers), cluster.own_fit)]
         for local, far in pairs:
             here, there = (each.bind(learner, table, data.X_test) for each in (local, far))
             count = _count_for(seconds, here, table.n)

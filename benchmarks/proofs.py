@@ -26,8 +26,8 @@ from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
+from butfor.models.engines import OwnFit
 from butfor.models.estimators import PartitionEnsemble
-from butfor.models.joblib_engine import JoblibEngine
 from butfor.models.learner import Training
 from butfor.models.named import model_named
 from butfor.prove import Bracket
@@ -44,7 +44,7 @@ def confirmed(audit: LabelAudit, X: pd.DataFrame, brackets: Sequence[Bracket]) -
     """Whether each set that a proof names turns the decision about its row of X when the model's own `fit` trains on
     it; True where it names none."""
     sets = list(dict.fromkeys(b.witness for b in brackets if b.witness))
-    logits = JoblibEngine().bind(audit.learner_, audit.table_, X)([Training(flips) for flips in sets])
+    logits = OwnFit().bind(audit.learner_, audit.table_, X)([Training(flips) for flips in sets])
     before = audit.model_.logits(X) > 0
     return [
         b.witness is None or bool((logits[sets.index(b.witness), k] > 0) != before[k]) for k, b in enumerate(brackets)

@@ -16,12 +16,13 @@ from hypothesis import strategies as st
 from sklearn.linear_model import SGDClassifier
 
 import butfor
-from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
+from butfor import MLP, Table, TableEncoder
 from butfor import ledger as module
 from butfor.errors import SettingError
 from butfor.ledger import TABLE, Ledger
+from butfor.models.engines import OwnFit
 from butfor.models.learner import Training
-from butfor.models.network import MLPLearner
+from butfor.models.network import FusedEngine, MLPLearner
 from butfor.progress import Progress
 from conftest import fitted
 
@@ -80,7 +81,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
         {"learner": MLPLearner(MLP(), TableEncoder("embed"))},
         {"table": Table(X, 1 - table.y, table.validation)},
         {"people": X[:1] + 1},
-        {"engine": JoblibEngine()},
+        {"engine": OwnFit()},
         {"engine": elsewhere},
     ):
         pages.add(Ledger.page(**same | changed))

@@ -392,7 +392,7 @@ def check_finds(
     most = sum(map(len, looks))
     for seeds in filter(len, looks):
         sets, open_ = list(dict.fromkeys(find.flips for find in finds)), list[Find]()
-        step = max(1, 4 * trainer.bound.at_once // len(seeds))
+        step = max(1, 4 * trainer.bound.width // len(seeds))
         trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
         for first in range(0, len(sets), step):
             some = sets[first : first + step]

@@ -23,7 +23,7 @@ from butfor.data.sensitive import Cuts, Sensitive
 from butfor.decide import USUAL, Decision, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import check_random_state, check_whole
-from butfor.models.engines import check_engine, choose_engine, own_fit_engine
+from butfor.models.engines import check_engine, choose_engine, fit_ensemble, own_fit_engine
 from butfor.models.ensemble import (
     FRESH_FROM,
     Ensemble,
@@ -487,7 +487,7 @@ def _train(params: SimpleNamespace, learner: Learner, table: Table, progress: Pr
     progress.phase("the other members", members - 1)
     started = time.perf_counter()
     trains = own_fit_engine(params.engine, params.n_jobs)
-    model = ensemble.fit_beside(first, table, trains, progress.advance)
+    model = fit_ensemble(ensemble, first, table, trains, progress.advance)
     each = (time.perf_counter() - started) / (members - 1)
     return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may include imports
 

@@ -269,7 +269,6 @@ def _confirm_rest(
         }
 
     with suppress(Stopped), trainer.flag.grace():
-        trainer.expect_confirmations(len(claims()))
         while left := claims():
             one_by_one = trainer.flag.interrupted
             for some in [{person: flips} for person, flips in left.items()] if one_by_one else [left]:

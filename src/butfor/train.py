@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from butfor.ledger import Ledger
 from butfor.models.engines import own_fit_engine
 from butfor.models.ensemble import mean_answers, member_seeds, single_learner
-from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
+from butfor.models.learner import PIECE, Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
 from butfor.progress import Progress
 from butfor.stopping import StopFlag
 
@@ -22,8 +22,6 @@ PATIENCE = 15.0
 """A first training that takes longer, in seconds, is not repeated to measure its time."""
 COMPILED = 10
 """A first training that takes this many times as long as the model's own `fit` was mostly compiling."""
-PIECE = 64
-"""Trainings between two looks at what is done, more if the engine is wider: a stop or a crash loses no more."""
 
 
 class Trainer:
@@ -161,11 +159,6 @@ class Trainer:
         self._confirmed.update((flips, mean_answers(answers)) for flips, answers in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
 
-    def expect_confirmations(self, flip_sets: int) -> None:
-        """Announce the number of sets to confirm, a few at a time: starting processes may pay for all of them but not
-        for a few."""
-        self._by_definition.expect(flip_sets * self.members)
-
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self._confirmed[flips])
 
@@ -195,7 +188,7 @@ class Trainer:
                 self.bound([Training(())])
                 times.append(time.perf_counter() - started)
             # A second process may still have been cold: no engine is slower than the model's own `fit`.
-            self._seconds = min(times[-1], by_definition or times[-1]) / min(self.bound.at_once, self.n_jobs)
+            self._seconds = min(times[-1], by_definition or times[-1]) / min(self.bound.width, self.n_jobs)
         return self._seconds
 
     _seconds: float | None = None
@@ -215,7 +208,6 @@ class Trainer:
             self._advance(len(recalled))
             yield recalled
         missing = [training for training in trainings if training not in recalled]
-        self.bound.expect(len(missing))
         size = max(PIECE, self.bound.width)
         for chunk, logits in self.bound.pieces(missing, self._advance, size) if missing else ():
             answers = dict(zip(missing[chunk.start : chunk.stop], logits, strict=True))

@@ -203,7 +203,7 @@ def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tup
             yield world, trainer.on(table).ensemble_answers([world.trainings])[0]
         return
     each = max((len(world.trainings) for world in worlds), default=1)
-    step = max(1, trainer.bound.at_once // each)
+    step = max(1, trainer.bound.width // each)
     for first in range(0, len(worlds), step):
         some = worlds[first : first + step]
         yield from zip(some, trainer.ensemble_answers([world.trainings for world in some]), strict=True)

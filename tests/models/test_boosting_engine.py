@@ -15,8 +15,7 @@ from butfor import LabelAudit
 from butfor.decide import Decision
 from butfor.models import boosting_engine
 from butfor.models.boosting_engine import BoostingEngine
-from butfor.models.engines import choose_engine
-from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.engines import OwnFit, choose_engine
 from butfor.models.learner import Table, Training
 from butfor.models.sklearn import SklearnLearner
 
@@ -51,7 +50,7 @@ def answers(engine, learner, table):
 def test_answers_are_those_of_the_own_fit(settings, cut):
     table, learner = made_table(), SklearnLearner(HistGradientBoostingClassifier(**SMALL | settings))
     table = replace(table, decision=cut)
-    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(2), JoblibEngine(1)))
+    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(2), OwnFit(1)))
     assert name == "boosting"
     assert len(np.unique(own[:, 0])) > 1
     np.testing.assert_array_equal(ours, own)
@@ -62,7 +61,7 @@ def test_a_table_of_numbers_and_a_pipeline_whose_steps_see_no_label(before):
     table = made_table()
     table = replace(table, X=table.X.drop(columns="town"))
     learner = SklearnLearner(make_pipeline(*before, HistGradientBoostingClassifier(**SMALL)))
-    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(1), JoblibEngine(1)))
+    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(1), OwnFit(1)))
     assert name == "boosting"
     np.testing.assert_array_equal(ours, own)
 

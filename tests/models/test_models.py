@@ -38,6 +38,7 @@ from butfor.errors import LearnerError, SettingError, TableError
 from butfor.explain import eligible_cases
 from butfor.measured import run_of
 from butfor.models import describe, linear_engine
+from butfor.models.engines import OwnFit, own_fit
 from butfor.models.learner import Bound, Table, Training
 from butfor.models.learners import as_learner, learner_of
 from butfor.models.linear_engine import LinearEngine
@@ -320,7 +321,7 @@ def test_a_flip_set_whose_training_diverges_has_no_answer():
         Fragile(), budget=1, strategy="exhaustive", psi="everything", members=1, fresh_seeds=0, engine="joblib"
     )
     audit.fit(numeric[:50], y[:50], sensitive_features=few)
-    train = butfor.JoblibEngine(1).bind(audit.learner_, audit.table_, numeric[ROWS:])
+    train = OwnFit(1).bind(audit.learner_, audit.table_, numeric[ROWS:])
     answers = train([Training((2,)), Training((3,))])
     assert np.isnan(answers[0]).all()
     assert np.isfinite(answers[1]).all()
@@ -550,10 +551,9 @@ def test_rankings_measure_where_the_model_does_not_say_what_it_sees():
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
-def test_joblibs_own_configuration_is_honoured(backend, monkeypatch):
-    monkeypatch.setattr("butfor.models.workers.MOST_SECONDS", 0.05)
+def test_joblibs_own_configuration_is_honoured(backend):
     audit, people = fitted_model(RandomForestClassifier(2, random_state=0))
-    engine = butfor.JoblibEngine(1)
+    engine = OwnFit(1)
     trainings = [Training((row,), seed) for row in range(30) for seed in (None, 5)]
     alone = engine.bind(audit.learner_, audit.table_, people)(trainings)
     done = []
@@ -587,26 +587,23 @@ class _Own(butfor.Learner, butfor.Model):
 
 
 @pytest.mark.parametrize(
-    ("micros", "calls", "expected", "here"),
+    ("micros", "calls", "here"),
     [
-        (None, [7], 0, [True]),
-        (None, [8], 0, [False]),
-        (None, [4, 3, 4], 0, [True, True, False]),
-        (None, [4, 4], 8, [False, False]),
-        (1e4, [300], 0, [True]),
-        (2e6, [5, 1, 2], 0, [True, True, False]),
+        (None, [7], [True]),
+        (None, [8], [False]),
+        (None, [4, 3, 4], [True, True, False]),
+        (1e4, [300], [True]),
+        (2e6, [5, 1, 2], [True, True, False]),
     ],
 )
-def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, expected, here):
+def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, here):
     X, y = loans()
-    bound = butfor.JoblibEngine(2).bind(_Own(micros), Table(X[:ROWS], y[:ROWS]), X[:1])
-    bound.expect(expected)
+    bound = OwnFit(2).bind(_Own(micros), Table(X[:ROWS], y[:ROWS]), X[:1])
     in_this = [set(bound([Training((), None)] * size).ravel()) == {os.getpid() % 2**20} for size in calls]
     assert in_this == here
 
 
 def test_a_worker_encodes_a_table_once(monkeypatch):
-    from butfor.models import joblib_engine as engine
     from butfor.models.network import MLPLearner
 
     X, y = loans()
@@ -615,7 +612,7 @@ def test_a_worker_encodes_a_table_once(monkeypatch):
     encoded = []
     transform = TableEncoder.transform
     monkeypatch.setattr(TableEncoder, "transform", lambda self, X: encoded.append(len(X)) or transform(self, X))
-    engine.run(engine.answer, (learner, table, X[ROWS:]), [Training((), seed) for seed in range(5)])
+    own_fit(learner, (table, X[ROWS:]))[0]([Training((), seed) for seed in range(5)])
     assert sorted(encoded) == sorted([ROWS, len(X) - ROWS, len(X) - ROWS])  # training rows, validation rows, people
 
 
@@ -626,7 +623,7 @@ def test_jobs_are_not_dropped():
     assert choose_engine("joblib", learner, 4).n_jobs == 4
     assert choose_engine("auto", learner, 3).n_jobs == 3
     with pytest.raises(SettingError, match="n_jobs=0"):
-        butfor.JoblibEngine(0)
+        OwnFit(0)
 
 
 @pytest.mark.parametrize(
@@ -807,7 +804,7 @@ def test_keystones_are_rows_not_names():
 def test_nothing_is_trained_for_an_announcement_that_nobody_hears():
     counted = []
 
-    class Counting(butfor.JoblibEngine):
+    class Counting(OwnFit):
         def bind(self, *given):
             train = super().bind(*given)
             return lambda trainings, advance=None: (counted.extend(trainings), train(trainings, advance))[1]
@@ -1135,6 +1132,7 @@ def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
         import numpy as np, pandas as pd
         from sklearn.linear_model import LogisticRegression
         import butfor
+        from butfor.models.engines import OwnFit
         from butfor import Training
 
         class Own(LogisticRegression):
@@ -1145,7 +1143,7 @@ def test_a_script_of_ones_own_can_be_spread_over_processes(tmp_path):
             X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
             y = pd.Series((X["a"] > 0).astype(int))
             audit = butfor.LabelAudit(Own(), budget=1).fit(X, y, sensitive_features=rng.choice(["p", "q"], 60))
-            train = butfor.JoblibEngine(2).bind(audit.learner_, audit.table_, X)
+            train = OwnFit(2).bind(audit.learner_, audit.table_, X)
             print(train([Training((k,)) for k in range(20)]).shape)
         """)
     )
@@ -1166,7 +1164,7 @@ def test_the_rows_set_aside_are_set_aside_again_on_replay():
 def test_settings_of_the_wrong_kind_get_a_sentence():
     X, y = loans()
     for wrong in (
-        {"engine": 5}, {"engine": butfor.JoblibEngine}, {"rank": type("R", (), {"score": None})}, {"strategy": []},
+        {"engine": 5}, {"engine": OwnFit}, {"rank": type("R", (), {"score": None})}, {"strategy": []},
         {"fresh_seeds": None}, {"n_jobs": "2"}, {"random_state": None}, {"phi": butfor.rules.stable_under_switch},
     ):  # fmt: skip
         with pytest.raises(SettingError):

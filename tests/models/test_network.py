@@ -67,7 +67,7 @@ def test_stops_reach_the_engine(monkeypatch):
     asked = []
     monkeypatch.setattr(stopping, "check", lambda: asked.append(1))
     rows = network.Rows(X, Y, X, Y)
-    butfor.FusedEngine(1).fit_many(butfor.MLP(max_epochs=2).recipe(), rows, [()], X)
+    network.FusedEngine(1).fit_many(butfor.MLP(max_epochs=2).recipe(), rows, [()], X)
     assert asked
 
 

@@ -23,7 +23,7 @@ from sklearn.linear_model import LogisticRegression
 data = butfor.load_dataset("salary")
 fitted = butfor.LabelAudit(LogisticRegression(), engine="stacked")
 fitted.fit(data.X_train, data.y_train, sensitive_features="Sex")
-for wish in (lambda: butfor.MLP, lambda: butfor.FusedEngine, lambda: fitted.explain_all(data.X_test)):
+for wish in (lambda: butfor.MLP, lambda: fitted.explain_all(data.X_test)):
     try:
         wish()
     except butfor.errors.EngineError as error:

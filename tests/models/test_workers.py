@@ -24,6 +24,14 @@ def test_minus_one_like_none_is_all_cores():
     assert check_n_jobs(3) == 3
 
 
+@pytest.mark.parametrize(
+    "engine", ["local:0", "local:x", "local:-1", "local:²", "local", "local:99999999999", "tcp://here", "nowhere", ""]
+)
+def test_an_engine_that_cannot_be_is_refused_in_a_sentence(engine):
+    with pytest.raises(SettingError, match=rf"^engine='{engine}'|^There is no engine '{engine}'"):
+        check_engine(engine)
+
+
 @pytest.mark.parametrize("random_state", [-1, 2**32, 0.5, True, "x", None])
 def test_a_seed_that_cannot_be_is_refused_in_a_sentence(random_state):
     with pytest.raises(SettingError, match=rf"^random_state={random_state!r} must be a whole number from 0"):
@@ -33,6 +41,7 @@ def test_a_seed_that_cannot_be_is_refused_in_a_sentence(random_state):
 TRAININGS = """
 import butfor, numpy as np
 from sklearn.tree import DecisionTreeClassifier
+from butfor.models.engines import OwnFit
 from butfor.models.learners import as_learner
 from butfor.models.learner import Training
 
@@ -44,7 +53,7 @@ class Slow(DecisionTreeClassifier):
 
 data = butfor.load_dataset("salary")
 table = butfor.Table(data.X_train, data.y_train)
-bound = butfor.JoblibEngine(2).bind(as_learner(Slow(random_state=0)), table, data.X_test)
+bound = OwnFit(2).bind(as_learner(Slow(random_state=0)), table, data.X_test)
 bound([Training((), seed) for seed in range(20)], lambda count: print(count, flush=True))
 bound([Training((), seed) for seed in range(100_000)])
 """

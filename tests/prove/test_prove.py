@@ -18,6 +18,7 @@ from sklearn.preprocessing import StandardScaler
 import butfor
 from benchmarks.proofs import confirmed
 from butfor.errors import SettingError, TableError
+from butfor.models.engines import OwnFit
 from butfor.models.estimators import PartitionEnsemble, part_of
 from butfor.models.learner import Training
 from butfor.result.population import Population
@@ -296,8 +297,6 @@ def test_a_training_on_one_class_alone_is_no_answer_and_no_error():
     X, y, asked, groups, _ = made(1)
     audit = butfor.LabelAudit(butfor.ThresholdedRegressor(Ridge()), budget=2).fit(X, y, sensitive_features=groups)
     rarer = tuple(map(int, np.flatnonzero(y == y.value_counts().idxmin())))
-    answers = butfor.JoblibEngine(1).bind(audit.learner_, audit.table_, asked)(
-        [Training((), None), Training(rarer, None)]
-    )
+    answers = OwnFit(1).bind(audit.learner_, audit.table_, asked)([Training((), None), Training(rarer, None)])
     assert np.isfinite(answers[0]).all()
     assert np.isnan(answers[1]).all()

@@ -9,9 +9,10 @@ import pytest
 from sklearn.linear_model import Ridge
 
 from benchmarks.work import encoded, network
-from butfor import MLP, FusedEngine, JoblibEngine, Table, TableEncoder
+from butfor import MLP, Table, TableEncoder
 from butfor.errors import SettingError
-from butfor.models.network import MLPLearner, NetworkModel
+from butfor.models.engines import OwnFit
+from butfor.models.network import FusedEngine, MLPLearner, NetworkModel
 from butfor.nets import train_one
 from butfor.nets.recipe import Rows
 from butfor.nets.sweeps import LabelGradient
@@ -163,7 +164,7 @@ def test_what_cannot_rank_is_refused(asked, said, subject):
         asked(subject)
 
 
-class Elsewhere(JoblibEngine):
+class Elsewhere(OwnFit):
     device = "elsewhere"
 
 

@@ -24,7 +24,7 @@ from butfor.cli import main
 from butfor.decide import Decision
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.ledger import Ledger
-from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.engines import OwnFit
 from butfor.worlds import draw_world
 
 
@@ -431,9 +431,7 @@ def test_a_ledger_tells_one_new_label_from_another(tmp_path):
     audit = butfor.LabelAudit(preprocessed(wine()[0], LogisticRegression())).fit(*wine(), sensitive_features="cellar")
     ledger, table, people = Ledger(tmp_path / "other"), audit.table_, wine()[0].iloc[:2]
     pages = [
-        ledger.page(
-            audit.learner_, table.with_decision(Decision.away_from(0, new, 3, table.n)), people, JoblibEngine(1)
-        )
+        ledger.page(audit.learner_, table.with_decision(Decision.away_from(0, new, 3, table.n)), people, OwnFit(1))
         for new in (1, 2, 1)
     ]
     ledger.close()

@@ -22,6 +22,7 @@ from butfor.errors import Stopped
 from butfor.explain import eligible_cases
 from butfor.ledger import Ledger
 from butfor.models import network
+from butfor.models.engines import OwnFit
 from butfor.models.learner import Bound, Training
 from butfor.models.network import MLPLearner
 from butfor.rank.mix import RankingMix
@@ -270,7 +271,7 @@ def test_trainings_that_failed_prove_nothing():
 
 def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
     audit, data = fitted("salary", members=1)
-    trainer = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
+    trainer = Trainer(OwnFit(), audit.learner_, audit.table_, data.X_test.iloc[:1])
     real, done = trainer.bound, []
     naps = iter((0.5, 0.0))
 
@@ -286,7 +287,7 @@ def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
     assert len(done) == 2, "it is known by now"
     monkeypatch.setattr("butfor.train.PATIENCE", 0.0)
     for by_definition, times in ((100.0, 1), (1e-9, 2)):
-        again = Trainer(butfor.JoblibEngine(), audit.learner_, audit.table_, data.X_test.iloc[:1])
+        again = Trainer(OwnFit(), audit.learner_, audit.table_, data.X_test.iloc[:1])
         again.bound, naps = Bound(train, "napping"), iter((0.01, 0.0))
         done.clear()
         again.seconds_each(by_definition)

@@ -12,6 +12,7 @@ import butfor
 from butfor import worlds
 from butfor.errors import ReplayError, SettingError
 from butfor.explain import flippable_labels
+from butfor.models.engines import OwnFit
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
@@ -326,7 +327,7 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
 
 
 def own_fit(audit, table):
-    return Trainer(butfor.JoblibEngine(), audit.learner_, table, PEOPLE, n_jobs=1)
+    return Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1)
 
 
 def test_a_difference_that_may_be_chance_flips_nothing():

@@ -7,6 +7,7 @@ import pytest
 import butfor
 from butfor.errors import SettingError, Stopped
 from butfor.explain import eligible_cases
+from butfor.models.engines import engine_named
 from butfor.progress import Progress
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
 from conftest import fitted, press
@@ -56,7 +57,7 @@ class Tiring(butfor.Engine):
         return True
 
     def bind(self, learner, table, people):
-        inner = butfor.FusedEngine().bind(learner, table, people)
+        inner = engine_named("fused").bind(learner, table, people)
 
         def train(trainings, advance=None):
             self.calls += 1

@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from scipy.special import expit, logit
 
 from butfor.machine import check_n_jobs, compiling, in_threads, keeps_compiled
-from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.engines import OwnFit
 from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Table, Training
 from butfor.models.sklearn_model import SklearnModel
 
@@ -52,7 +52,7 @@ class BoostingEngine(Engine):
             asked = binned.model.numbers(people)
             if asked is not None:
                 return _BoostingBound(binned, table, asked, self.n_jobs)
-        return JoblibEngine(self.n_jobs).bind(learner, table, people)
+        return OwnFit(self.n_jobs).bind(learner, table, people)
 
 
 class _Binned(NamedTuple):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -18,10 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.decide import Decision
 from butfor.errors import SettingError, TableError
-from butfor.models.learner import BIAS, MEMBERS, Advance, Floats, Learner, Model, Table
-
-if TYPE_CHECKING:
-    from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.learner import BIAS, MEMBERS, Floats, Learner, Model, Table
 
 FRESH_FROM = 10_000
 """Fresh seeds start this far above the learner's own, beyond all members."""
@@ -58,13 +55,6 @@ class Ensemble(Learner):
         """Train every member with the learner's own `fit`."""
         learners = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
-
-    def fit_beside(
-        self, first: Model, table: Table, engine: JoblibEngine, advance: Advance | None = None
-    ) -> EnsembleModel:
-        """The ensemble without flips, given its first member; `engine` trains the others."""
-        others = engine.fit_models(self.learner, table, self.seeds[1:], advance)
-        return EnsembleModel((first, *(self.learner.unpack(packed, table) for packed in others)))
 
     def reseeded(self, seed: int) -> Ensemble:
         return Ensemble(self.learner.reseeded(seed), self.members)

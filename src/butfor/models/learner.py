@@ -34,6 +34,8 @@ FlipSet = tuple[int, ...]
 """Positions of training rows whose labels are flipped, ascending, each once."""
 Advance = Callable[[int], None]
 """Called with the number of trainings that just finished."""
+PIECE = 64
+"""Trainings between two looks at what is done: a stop or a crash loses no more."""
 MEMBERS = 16
 """The default number of members of an ensemble."""
 BIAS = "(bias)"
@@ -345,18 +347,10 @@ class Bound:
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         return self.train(trainings, advance)
 
-    @property
-    def at_once(self) -> int:
-        """A good number of trainings for one call; results do not depend on it."""
-        return self.width
-
-    def expect(self, trainings: int) -> None:
-        """Announce this many trainings, in calls of a few each."""
-
     def pieces(
-        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = 64
-    ) -> Iterator[tuple[range, Floats]]:
-        """The same in pieces: which trainings are done, and their answers."""
+        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = PIECE
+    ) -> Iterator[tuple[range, Any]]:
+        """The same as they are done, in any order: which trainings, and their answers."""
         for start in range(0, len(trainings), size):
             some = trainings[start : start + size]
             yield range(start, start + len(some)), self(some, advance)

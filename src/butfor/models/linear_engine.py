@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.machine import check_n_jobs
 from butfor.models import linear
-from butfor.models.joblib_engine import JoblibEngine
+from butfor.models.engines import OwnFit
 from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
 from butfor.models.linear import Array
 from butfor.models.sklearn_model import SklearnModel
@@ -53,7 +53,7 @@ class LinearEngine(Engine):
         return self.name in learner.engines
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return self.bind_here(learner, table, people) or JoblibEngine(self.n_jobs).bind(learner, table, people)
+        return self.bind_here(learner, table, people) or OwnFit(self.n_jobs).bind(learner, table, people)
 
     def bind_here(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
         """None if the estimator's own `fit` must train."""
@@ -64,7 +64,7 @@ class LinearEngine(Engine):
         if linear_in_labels(model.estimator):
             return _sums(model, table, people) if model.exact else None
         try:
-            bound = _Logistic(model, table, people, JoblibEngine(self.n_jobs).bind(learner, table, people))
+            bound = _Logistic(model, table, people, OwnFit(self.n_jobs).bind(learner, table, people))
             near = np.abs(bound.X @ bound.w - _at_cut(table, bound.before)) < 1
             off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
         except (np.linalg.LinAlgError, FloatingPointError):
