@@ -20,6 +20,9 @@ check: .venv/installed-dev
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+	$(BIN)/codespell
+	$(BIN)/zizmor --offline --quiet .github
+	$(BIN)/repo-review --show err .
 
 docs: .venv/installed-docs
 	$(BIN)/python docs/examples/build.py
@@ -40,15 +43,16 @@ paper: .venv/installed
 .venv/installed: pyproject.toml constraints.txt
 	@echo "Setting up .venv (a few minutes the first time: PyTorch is large)"
 	$(PYTHON) -m venv .venv
+	$(PIP) --upgrade pip
 	$(PIP) --editable ".[net]"
 	@touch $@
 
 .venv/installed-dev: .venv/installed
-	$(PIP) --editable ".[net,test,check]"
+	$(PIP) --group dev --editable ".[net]"
 	@touch $@
 
 .venv/installed-docs: .venv/installed
-	$(PIP) --editable ".[net,docs]"
+	$(PIP) --group docs --editable ".[net]"
 	@touch $@
 
 clean:

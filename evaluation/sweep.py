@@ -29,7 +29,8 @@ from butfor.progress import Progress
 from butfor.rank.named import Activation, Combined, Surrogate
 from evaluation.published import PUBLISHED, Published
 from evaluation.results import Setting
-from evaluation.runs import Evaluation, Machinery, published_setting
+from evaluation.runs import Evaluation, Machinery
+from evaluation.settings import published_setting
 from evaluation.stopwatch import TimedEngine
 
 SETS = ("salary", "student", "german")

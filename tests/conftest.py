@@ -153,7 +153,7 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A headless Chromium with a profile of its own."""
     if CHROMIUM is None or DRIVER is None:
         pytest.skip("no Chromium with chromedriver on this machine; install both to run the browser test")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install butfor[test]")
+    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install --group test")
     options = webdriver.ChromeOptions()
     options.binary_location = CHROMIUM
     for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):

@@ -15,7 +15,7 @@ EXAMPLES = sorted(path for path in (DOCS / "examples").glob("*.py") if path.name
 PAGES = [
     *sorted(DOCS.glob("*.md")),
     *EXAMPLES,
-    *(ROOT / f"{name}.md" for name in ("README", "CONTRIBUTING", "SECURITY")),
+    *(ROOT / f"{name}.md" for name in ("README", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
 ]
 
 

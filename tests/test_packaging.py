@@ -17,7 +17,7 @@ from packaging.requirements import Requirement
 from butfor import __version__
 
 ROOT = Path(__file__).parents[1]
-PYTHONS = ["3.11", "3.12", "3.13"]
+PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 HERE = "{}.{}".format(*sys.version_info)
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 HEAVY = ("torch", "numba", "sklearn", "scipy", "pandas", "numpy", "matplotlib")

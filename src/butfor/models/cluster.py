@@ -191,7 +191,7 @@ class DaskWorkers(Workers):
 
     def _sentence(self, error: Exception) -> ButforError:
         from distributed import KilledWorker
-        from distributed.comm import CommClosedError
+        from distributed.comm.core import CommClosedError
 
         if isinstance(error, ButforError):
             return error
