@@ -131,7 +131,7 @@ def test_several_attributes_have_a_reference_each(loans, capsys):
         (("--adverse", "maybe"), "--adverse: there is no label 'maybe'."),
         (("--model", "sklearn.svm:LinearSVC"), "fit and predict_proba"),
         (("--draws", -2), "--draws -2 must be"),
-        (("--random-state", -1), "'--random-state': -1 is not in the range"),
+        (("--random-state", -1), "--random-state -1 must be"),
     ],
 )
 def test_bad_input_gets_a_sentence(loans, capsys, words, sentence):

@@ -28,7 +28,7 @@ IMPOSSIBLE = {
     "model": ["", "os", "os:", ":name", "os:system", "os:path", "butfor:MLP:x", "../evil:x", "builtins:exec"],
     "adverse": ["maybe", ""],
     "label": ["nothing", "", "x,sex", "sex "],
-    "sensitive": ["nothing", "", ",", "sex,nothing", "sex,granted"],
+    "sensitive": ["nothing", "sex,nothing", "sex,granted"],
     "drop": ["nothing", "x,sex,debts"],
     "keep": ["nothing", "x,sex,debts"],
     "id": ["nothing", "", "sex", "debts"],

@@ -16,7 +16,7 @@ from butfor.cli.audit import audit
 from butfor.cli.options import SETTINGS, dashed
 from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
-from butfor.errors import FULL, ButforError, OutputError, SettingError, Stopped
+from butfor.errors import FULL, ButforError, OutputError, Stopped
 from butfor.stopping import stopped, told_to_end
 from butfor.terminal import one_line, prepare, say
 
@@ -27,10 +27,9 @@ SMALLER = (
     "Not enough memory for this table and model: drop columns (--drop), group categories (--set max-categories=20), or "
     "use a smaller network (--set hidden=16) or fewer processes (--set n-jobs=1)."
 )
-OPTIONS = {"reference": "reference", "cluster": "cluster", "sample_weight": "weight", "max_epochs": "epochs"}
+OPTIONS = {"sample_weight": "weight", "max_epochs": "epochs"} | {name: name for name in SETTINGS}
 OPTIONS |= {str(option.name): str(option.name) for each in (audit, standard, review) for option in each.params}
-OPTIONS |= {name: name for name in SETTINGS}
-"""How options and settings are called, by the names of Python's parameters."""
+"""What options and settings are called, by the names of Python's parameters."""
 
 
 @cloup.group(
@@ -49,39 +48,41 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is broken, a review shows nothing), 2 (bad
     input), 3 (no space or memory left), 4 (the data cannot tell whether a limit is kept), 130 (interrupted)."""
     prepare()
-    code = BAD_INPUT
     try:
-        for argument in arguments or ():
-            if "\0" in argument:  # no file and no column can be called so
-                raise SettingError(f"The argument '{argument}' holds a NUL byte; leave it out.")
         return cli.main(args=None if arguments is None else list(arguments), standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort, Stopped):
         return stopped()
     except Exception as error:
-        if told_to_end():  # the error may be what became of Ctrl-C
+        if told_to_end():
             return stopped()
-        if isinstance(error, OutputError):
-            message, code = str(error), NO_ROOM if error.full else BAD_INPUT
-        elif isinstance(error, ButforError):
-            message = spelled(str(error))
-        elif isinstance(error, click.ClickException):
-            if isinstance(error, click.UsageError) and error.ctx and error.message == error.ctx.get_help():
-                say(error.message)  # nothing was asked for
-                return BAD_INPUT
-            message = error.format_message()
-            if isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-").replace("-", "_") in SETTINGS:
-                message = f"'{error.option_name}' is a setting: --set {error.option_name.lstrip('-')}=VALUE."
-            elif isinstance(error, click.UsageError) and error.ctx:
-                message += f" See '{error.ctx.command_path} --help'."
-        elif isinstance(error, OSError):
-            message = f"{error.filename or 'The output'}: {error.strerror or error}."
-            code = NO_ROOM if error.errno in FULL else BAD_INPUT
-        elif isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error).lower()):
-            message, code = SMALLER, NO_ROOM
-        else:
+        if isinstance(error, click.UsageError) and error.ctx and error.message == error.ctx.get_help():
+            say(error.message)  # nothing was asked for
+            return BAD_INPUT
+        message, no_room = sentence_of(error)
+        if not message:
             raise
     say(f"Error: {one_line(message)}", err=True)
-    return code
+    return NO_ROOM if no_room else BAD_INPUT
+
+
+def sentence_of(error: Exception) -> tuple[str, bool]:
+    """What to say of an error, and whether space or memory ran out; nothing of an error that is ours."""
+    if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error).lower()):
+        return SMALLER, True
+    if isinstance(error, OutputError):
+        return str(error), error.full
+    if isinstance(error, OSError):
+        return f"{error.filename or 'The output'}: {error.strerror or error}.", error.errno in FULL
+    if isinstance(error, ValueError) and "null byte" in str(error):
+        return "No file has a NUL character in its name; leave it out.", False
+    if isinstance(error, ButforError):
+        return spelled(str(error)), False
+    if isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-").replace("-", "_") in SETTINGS:
+        return f"'{error.option_name}' is a setting: --set {error.option_name.lstrip('-')}=VALUE.", False
+    if isinstance(error, click.ClickException):
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        return error.format_message() + (f" See '{context.command_path} --help'." if context else ""), False
+    return "", False
 
 
 def spelled(message: str) -> str:

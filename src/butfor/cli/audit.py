@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 import time
+from collections.abc import Sequence
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -46,12 +47,9 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     standard input.
     """
     from butfor import DATASETS
-    from butfor.explain import left_of
     from butfor.files import results_folder
     from butfor.models.named import default_name
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.report.public import Public, refuse_other_files
-    from butfor.result.run import MAJORITY
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
 
     begun, notes = time.monotonic(), list[str]()
@@ -60,8 +58,11 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     stop = Stop() if o.max_seconds is None else max_seconds(opt.seconds_in(o.max_seconds))
     if o.max_retrainings is not None:
         stop |= max_retrainings(o.max_retrainings)
-    if o.public and o.out is not None:
-        refuse_other_files(o.out)
+    if o.public:
+        from butfor.report.public import Public, refuse_other_files
+
+        if o.out is not None:
+            refuse_other_files(o.out)
     with results_folder(o.out, o.overwrite):
         # Read.
         if o.model is None:
@@ -95,6 +96,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             progress.note(line)
 
         # Ask. From here on Ctrl-C keeps what is done: it is written and printed.
+        from butfor.explain import left_of
+
         with listen():
             population = labels.explain_all(
                 data.X_test,
@@ -107,7 +110,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
                 progress=progress,
             )
             if o.strict:
-                refuse([concern for concern in population.run.concerns if concern.kind == MAJORITY])
+                refuse(population.run.concerns)  # what only a model shows
             again = settings_again(table, o, labels)
             remarks = (*notes, *population.run.remarks)
             population = population.with_run(command=command_again(again), remarks=remarks, names=names)
@@ -142,7 +145,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     return 130 if population.interrupted else 0
 
 
-def refuse(concerns: list[Any]) -> None:
+def refuse(concerns: Sequence[Any]) -> None:
     """What the setting `strict` does about a table, and about a model of it."""
     if concerns:
         raise TableError(f"strict refuses this: {' '.join(map(str, concerns))}")
@@ -207,9 +210,10 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
         about.append("one seed")
     else:
         about.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
-    about += [] if fitted.log_odds else ["margins, no probabilities"]
-    unused = len(data.X_val) if labels.table_.validation is None else 0
-    about += [f"{plural(unused, 'validation row')} unused"] if unused else []
+    if not fitted.log_odds:
+        about.append("margins, no probabilities")
+    if labels.table_.validation is None and len(data.X_val):
+        about.append(f"{plural(len(data.X_val), 'validation row')} unused")
     return [
         f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
         f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
@@ -240,9 +244,9 @@ def write(population: Population, labels: LabelAudit, data: Dataset, folder: Pat
 
 
 def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:
-    """Options and settings, by their names, of an audit that is the same, what the defaults were spelled out."""
+    """Options and settings that repeat an audit, with what its defaults were."""
     fitted, cuts = labels.fitted_, labels.fitted_.sensitive.cuts
-    known = vars(o) | {
+    said = vars(o) | {
         "bands": [f"{name}={','.join(f'{cut:.17g}' for cut in cuts[name])}" for name in cuts],
         "budget": str(fitted.budget),
         "strategy": fitted.strategy.name,
@@ -250,16 +254,16 @@ def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[s
         "split_seed": fitted.origin["split_seed"],
     }
     if o.model == "mlp":
-        known |= {
+        said |= {
             "hidden": ",".join(map(str, labels.model.hidden)) or "none",
             "batch_size": str(labels.model.batch_size or "full"),
             "epochs": labels.model.max_epochs,
             "encoding": labels.encoder.categorical,
         }
     options = [str(option.name) for option in click.get_current_context().command.params]
-    said = {name: known.get(name) for name in (*options, *opt.SETTINGS) if name not in NOT_REPEATED}
-    given = {name: value for name, value in said.items() if value is not None and value is not False and value != []}
-    return {"table": table} | {opt.dashed(name): value for name, value in given.items()}
+    names = [name for name in (*options, *opt.SETTINGS) if name not in NOT_REPEATED]
+    given = {opt.dashed(name): said[name] for name in names if said.get(name) not in (None, [])}
+    return {"table": table} | {name: value for name, value in given.items() if value is not False}
 
 
 def command_again(again: dict[str, Any]) -> str:

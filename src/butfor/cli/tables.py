@@ -69,6 +69,7 @@ def label_named(data: Dataset, given: str, option: str) -> str:
 
 
 def reference_of(data: Dataset, o: SimpleNamespace) -> Any:
+    """The groups that the others are compared with, as the library takes them."""
     return opt.references_in(o.reference, [data.sensitive] if isinstance(data.sensitive, str) else data.sensitive)
 
 
@@ -93,9 +94,9 @@ def nameable(data: Dataset, o: SimpleNamespace) -> dict[str, Any]:
     "Question",
     opt.ADVERSE,
     opt.REFERENCE,
-    option("--draws", type=int, default=99, help="Tables drawn under one standard for all."),
-    option("--model", help="A classifier of yours as the standard, package.module:name. Default: the mean of two."),
-    option("--n-jobs", type=int, help="Tables drawn at a time. Default: one per core."),
+    option("--draws", type=int, default=99, help="Tables to draw under one standard for all, for intervals and p."),
+    option("--model", help="Your own classifier as the standard, package.module:name. Default: the mean of two."),
+    option("--n-jobs", type=int, help="Threads. Default: one per core."),
     option("--random-state", type=opt.SEED, default=0, help="Seed of the draws."),
 )
 @option_group(
@@ -110,8 +111,8 @@ def standard(table: str, **options: Any) -> int:
     butfor standard loans.csv --label approved --adverse no --sensitive race
     butfor standard german --out standards/
 
-    Compares the people of each group with people of the other groups who have the same recorded columns, and says of
-    every label how likely it is to be wrong. Uses all rows of TABLE; needs no model of yours.
+    Compares each group with people of the other groups whose recorded columns are alike, and estimates for every label
+    how likely it is to be wrong. Uses all rows of TABLE and needs no model of yours.
     """
     import pandas as pd
 
@@ -176,13 +177,13 @@ def standard(table: str, **options: Any) -> int:
 @opt.ADVERSE
 @opt.CONFIG
 @opt.SET
-@option("--strict", is_flag=True, help="Exit code 2 if anything is found.")
-@option("--write-names", type=opt.ROWS, help="Write a file for --names, to be filled in.")
+@option("--strict", is_flag=True, help="Exit with code 2 if anything is found.")
+@option("--write-names", type=opt.ROWS, help="Write a template for --names to this file.")
 @opt.JSON
 def check_table(
     table: str, settings: dict[str, Any], json: bool, strict: bool, write_names: str | None, **options: Any
 ) -> int:
-    """Check a table for what would mislead an audit.
+    """Check a table for problems that would mislead an audit.
 
     \b
     butfor check-table loans.csv --label approved --sensitive sex

@@ -41,6 +41,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.words import STATUS, UNSEEDED
 from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
 from butfor.standard.wrong import WRONG
+from butfor.terminal import STEERING
 
 MOST_LABELS = 50
 """The most labels on a page, the most likely wrong first."""
@@ -239,8 +240,8 @@ def get_ready() -> None:
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill in a template."""
-    return _environment().get_template(template).render(**context)
+    """Fill in a template. No character that steers a terminal, where a page may be read as well, gets into it."""
+    return STEERING.sub("", _environment().get_template(template).render(**context))
 
 
 @cache
