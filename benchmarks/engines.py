@@ -1,6 +1,6 @@
 """How fast are the engines? The plain PyTorch loop against compiled code, on the same work in the same run.
 
-The loop is `butfor.models.loop.Loop` on one thread: tensors in memory, gathered batches, no DataLoader, the
+The loop is `Loop` on one thread: tensors in memory, gathered batches, no DataLoader, the
 whole table without a copy at full batch. It trains networks one after the other; the fused engine trains them
 on all cores. Both start from the same weights, follow the same batch orders for the same number of epochs, judge
 every epoch on the same validation rows and answer the same people. Loop and engine take turns, so that whatever
@@ -26,6 +26,9 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.functional import linear
+from torch.optim.adam import adam
 
 from benchmarks.enginetable import table
 from benchmarks.memory import peak_memory
@@ -37,19 +40,45 @@ from butfor.errors import EngineError
 from butfor.machine import available_cores
 from butfor.models.engines import engine_named
 from butfor.models.learner import FlipSet, Floats
-from butfor.models.loop import Loop
 from butfor.models.network import NetworkEngine
-from butfor.nets.definition import train_one
-from butfor.nets.recipe import Recipe, Rows, one_thread
+from butfor.nets.definition import mean_loss, packed_start, train_one
+from butfor.nets.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, one_thread, unpack
 from butfor.provenance import versions
 
 PARTS = ("speed", "exhaustive", "scaling")
 """What is measured where nobody says otherwise; "memory" and "gpu" come on top."""
 
 BASELINE = (
-    "butfor.models.loop.Loop: plain PyTorch on one thread, tensors in memory, gathered batches, no DataLoader; "
+    "Loop: plain PyTorch on one thread, tensors in memory, gathered batches, no DataLoader; "
     "same initial weights, batch orders, epochs, validation and people"
 )
+
+
+class Loop:
+    """Plain PyTorch: autograd, and `torch.optim.Adam` by the function that its `step` calls."""
+
+    def __init__(self, recipe: Recipe, widths: tuple[int, ...]) -> None:
+        weights, biases = unpack(packed_start(widths, recipe.seed), widths)
+        self.tensors = [part.clone().requires_grad_() for pair in zip(weights, biases, strict=True) for part in pair]
+        self.means, self.squares = ([torch.zeros_like(part) for part in self.tensors] for _ in range(2))
+        self.steps = [torch.tensor(0.0) for _ in self.tensors]
+        self.activation, self.learning_rate = getattr(torch, recipe.activation), recipe.learning_rate
+
+    def outputs(self, inputs: Tensor) -> list[Tensor]:
+        h = inputs
+        for layer in range(0, len(self.tensors), 2):
+            h = linear(self.activation(h) if layer else h, *self.tensors[layer : layer + 2])
+        return [h]
+
+    def step(self, inputs: Tensor, labels: Tensor) -> None:
+        with torch.enable_grad():
+            gradients = torch.autograd.grad(mean_loss(self.outputs(inputs)[-1], labels), self.tensors)
+        how: dict[str, Any] = {"foreach": False, "amsgrad": False, "weight_decay": 0.0, "maximize": False}
+        how |= {"beta1": BETA1, "beta2": BETA2, "eps": EPSILON, "lr": self.learning_rate}
+        adam(self.tensors, list(gradients), self.means, self.squares, [], self.steps, **how)
+
+    def packed(self) -> Tensor:
+        return torch.cat([part.detach().flatten() for part in self.tensors])
 
 
 @dataclass(frozen=True)

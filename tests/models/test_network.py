@@ -1,4 +1,4 @@
-"""The network's adapter: what was compared is remembered; errors and stops of `butfor.nets` become ours."""
+"""The network: the classifier around it, the local linear model; errors and stops of `butfor.nets` become ours."""
 
 import os
 import subprocess
@@ -7,67 +7,139 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
+from sklearn.utils.estimator_checks import parametrize_with_checks
 
-import butfor
-from butfor import stopping
-from butfor.errors import SettingError
-from butfor.models import loop, network
+from benchmarks.work import encoded, packed
+from butfor import MLP, stopping
+from butfor.errors import ButforError, SettingError, TableError
+from butfor.models import network
+from butfor.models.network import local_linear_model, split_off
 from butfor.nets import definition
+from butfor.nets import train_one as train
+from butfor.nets.recipe import Recipe, Rows
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 
 
-@pytest.fixture
-def trained(monkeypatch, tmp_path):
-    """What each way of the definition trains, from now on."""
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    monkeypatch.setattr(loop, "compared", None)
-    kinds, real = [], loop.train_one
-
-    def train_one(recipe, rows, flips=(), steps=None):
-        kinds.append("Loop" if steps else "Direct")
-        return real(recipe, rows, flips, steps)
-
-    monkeypatch.setattr(loop, "train_one", train_one)
-    return kinds
+def rows_of(name: str) -> tuple[Rows, np.ndarray]:
+    rows, people, _ = encoded(name)
+    return rows, people
 
 
-def test_a_shape_is_compared_once_and_not_in_every_process(trained, tmp_path, monkeypatch):
-    for seed in (0, 1):
-        butfor.MLP(max_epochs=2, random_state=seed).fit(X, Y)
-    assert trained == ["Direct", "Loop", "Direct", "Direct"]
-    [line] = (tmp_path / "butfor" / "same-bits").read_text().splitlines()
-    assert line.split()[1] == "same"
-    monkeypatch.setattr(loop, "compared", None)  # as in another process
-    butfor.MLP(max_epochs=2).fit(X, Y)
-    assert trained[4:] == ["Direct"]
-    (tmp_path / "butfor" / "same-bits").write_text(line.replace("same", "other", 1) + "\n")
-    monkeypatch.setattr(loop, "compared", None)
-    butfor.MLP(max_epochs=2).fit(X, Y)
-    assert trained[5:] == ["Loop"]
+def test_training_twice_is_bitwise_equal_and_leaves_torch_as_it_was():
+    rows, X = rows_of("german")
+    recipe = Recipe(max_epochs=10)
+    first = train(recipe, rows)
+    torch.manual_seed(12345)
+    threads, state = torch.get_num_threads(), torch.get_rng_state()
+    try:
+        torch.set_num_threads(2)
+        second = train(recipe, rows)
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(threads)
+    assert torch.equal(torch.get_rng_state(), state)
+    assert np.array_equal(packed(first), packed(second))
+    assert np.array_equal(first.logits(X), second.logits(X))
 
 
-def test_what_another_torch_or_nobody_wrote_counts_for_nothing(trained, tmp_path, monkeypatch):
-    (tmp_path / "butfor").mkdir()
-    (tmp_path / "butfor" / "same-bits").write_text("0000 other ((3, 32, 32, 1), 'relu', 128, 30, 10)\nnonsense\n")
-    butfor.MLP(max_epochs=2).fit(X, Y)
-    assert trained == ["Direct", "Loop", "Direct"]
-    monkeypatch.setenv("XDG_CACHE_HOME", "/dev/null/nowhere")
-    monkeypatch.setattr(loop, "compared", None)
-    butfor.MLP(max_epochs=2).fit(X, Y)
-    assert trained[3:] == ["Direct", "Loop", "Direct"]
+def test_flipping_a_set_twice_gives_the_original_labels():
+    rows, _ = rows_of("salary")
+    flipped = Rows(rows.X, rows.labels((3, 7)), rows.X_val, rows.y_val)
+    assert (flipped.labels() != rows.y).sum() == 2
+    assert np.array_equal(flipped.labels((3, 7)), rows.y)
 
 
-def test_a_setting_that_cannot_be_used_is_our_error():
-    with pytest.raises(SettingError, match="patience=0 must be at least 1"):
-        butfor.MLP(patience=0).fit(X, Y)
+def test_training_on_flips_is_training_on_flipped_labels():
+    rows, _ = rows_of("salary")
+    recipe = Recipe(hidden=(4, 4), batch_size=8, max_epochs=30)
+    flipped = Rows(rows.X, rows.labels((3, 7)), rows.X_val, rows.y_val)
+    assert np.array_equal(packed(train(recipe, rows, (3, 7))), packed(train(recipe, flipped)))
+    assert not np.array_equal(packed(train(recipe, rows, (3, 7))), packed(train(recipe, rows)))
+
+
+@parametrize_with_checks([MLP(max_epochs=100)])
+@pytest.mark.filterwarnings("default")
+def test_mlp_is_a_scikit_learn_classifier(estimator, check):
+    check(estimator)
+
+
+def test_mlp_agrees_with_the_reference_and_with_itself():
+    rows, X = rows_of("german")
+    model = MLP(batch_size=None, max_epochs=50).fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val))
+    logits = model.decision_function(X)
+    assert np.array_equal(logits, train(model.recipe(), rows).logits(X))
+    assert np.array_equal(model.predict(X), (logits > 0).astype(float))
+    assert model.predict_proba(X)[:, 1] == pytest.approx(1 / (1 + np.exp(-logits.astype(float))))
+
+
+def test_rows_set_aside_have_their_share_of_the_rarer_class():
+    y = (np.arange(40) < 4).astype(np.float32)
+    for seed in range(8):
+        kept, aside = split_off(y, 0.25, seed)
+        assert (len(kept), len(aside)) == (30, 10)
+        assert (y[kept].sum(), y[aside].sum()) == (3, 1)
+        assert sorted([*kept, *aside]) == list(range(40))
+
+
+def test_mlp_keeps_the_labels_as_given():
+    rows, X = rows_of("salary")
+    words = np.where(rows.y == 1, "yes", "no")
+    model = MLP(hidden=(4,), max_epochs=5).fit(rows.X, words)
+    assert list(model.classes_) == ["no", "yes"]
+    assert set(model.predict(X)) <= {"no", "yes"}
+
+
+@pytest.mark.parametrize(
+    ("y", "said"),
+    [
+        (np.zeros(30), "only one class"),
+        ([0] * 15 + [1] * 14 + [2], "occurs in one row only"),
+        ([0] * 29 + [1], "too few"),
+    ],
+)
+def test_labels_that_cannot_be_learned_are_refused(y, said):
+    rows, _ = rows_of("salary")
+    with pytest.raises(TableError, match=said):
+        MLP().fit(rows.X, y)
+
+
+@pytest.mark.parametrize(
+    "setting",
+    [{"hidden": (0,)}, {"activation": "gelu"}, {"learning_rate": 0}, {"max_epochs": 0}, {"patience": 0},
+     {"batch_size": 0}, {"random_state": -1}, {"validation_fraction": 1.5}],
+)  # fmt: skip
+def test_settings_that_make_no_sense_are_refused(setting):
+    rows, _ = rows_of("salary")
+    with pytest.raises(SettingError, match="random_state|seed" if "random_state" in setting else next(iter(setting))):
+        MLP(**setting).fit(rows.X, rows.y)
+
+
+def test_validation_rows_are_checked():
+    rows, _ = rows_of("salary")
+    with pytest.raises(ButforError, match="columns"):
+        MLP().fit(rows.X, rows.y, validation=(rows.X_val[:, :2], rows.y_val))
+    with pytest.raises(ButforError, match="which no training row has"):
+        MLP().fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val + 5))
+    with pytest.raises(ButforError, match="validation labels"):
+        MLP().fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val[:3]))
+
+
+@pytest.mark.parametrize("name", ["salary", "german", "adult"])
+def test_the_local_linear_model_is_the_relu_network(name):
+    rows, X = rows_of(name)
+    network = train(Recipe(batch_size=None, max_epochs=40), rows)
+    theta, bias = local_linear_model(network, X)
+    logits = network.logits(X)
+    assert np.abs((theta * X).sum(axis=1) + bias - logits).max() <= 1e-5 * max(1, np.abs(logits).max())
 
 
 def test_stops_reach_the_engine(monkeypatch):
     asked = []
     monkeypatch.setattr(stopping, "check", lambda: asked.append(1))
     rows = network.Rows(X, Y, X, Y)
-    network.FusedEngine(1).fit_many(butfor.MLP(max_epochs=2).recipe(), rows, [()], X)
+    network.FusedEngine(1).fit_many(MLP(max_epochs=2).recipe(), rows, [()], X)
     assert asked
 
 

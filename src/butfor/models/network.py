@@ -39,7 +39,7 @@ from butfor.models.learner import (
     label_values,
     named_pulls,
 )
-from butfor.nets import Fits, Network, Recipe, Rows, fit_many
+from butfor.nets import Fits, Network, Recipe, Rows, fit_many, train_one
 
 LARGE = 20_000
 """With more training rows an ensemble has half the members."""
@@ -58,14 +58,6 @@ def translated() -> Iterator[None]:
         if type(error) is RuntimeError:
             raise EngineError(str(error)) from None
         raise
-
-
-def train_one(recipe: Recipe, rows: Rows) -> Network:
-    """The network of the definition."""
-    from butfor.models.loop import train
-
-    with translated():
-        return train(recipe, rows)
 
 
 def find_device(name: str) -> Any:
@@ -155,8 +147,20 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
             kept, aside = split_off(labels, self.validation_fraction, recipe.seed)
             split = encoded[kept], labels[kept], encoded[aside], labels[aside]
         else:
-            split = encoded, labels, *self._check_validation(*validation)
-        self.network_: Network = train_one(recipe, Rows(*split, classes=len(self.classes_)))
+            X_val, y_val = check_array(validation[0], dtype=np.float32, input_name="validation rows"), validation[1]
+            y_val = np.asarray(y_val)
+            if X_val.shape[1] != self.n_features_in_:
+                raise TableError(
+                    f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."
+                )
+            if y_val.shape != (len(X_val),):
+                raise TableError(f"{len(X_val)} validation rows but {y_val.size} validation labels.")
+            unknown = np.setdiff1d(y_val, self.classes_)
+            if unknown.size:
+                raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
+            split = encoded, labels, X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
+        with translated():
+            self.network_: Network = train_one(recipe, Rows(*split, classes=len(self.classes_)))
         self.best_epoch_ = self.network_.best_epoch
         return self
 
@@ -177,20 +181,6 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         if logits.ndim == 2:
             return np.asarray(softmax(logits, axis=1))
         return np.column_stack([1 - expit(logits), expit(logits)])
-
-    def _check_validation(self, X: ArrayLike, y: ArrayLike) -> tuple[Floats, Floats]:
-        X_val: Floats = check_array(X, dtype=np.float32, input_name="validation rows")
-        y_val = np.asarray(y)
-        if X_val.shape[1] != self.n_features_in_:
-            raise TableError(
-                f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."
-            )
-        if y_val.shape != (len(X_val),):
-            raise TableError(f"{len(X_val)} validation rows but {y_val.size} validation labels.")
-        unknown = np.setdiff1d(y_val, self.classes_)
-        if unknown.size:
-            raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
-        return X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
 
 
 def split_off(y: NDArray[Any], fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
@@ -229,12 +219,14 @@ class MLPLearner(Learner):
     def warm_up(self, table: Table) -> None:
         """Encode the table and train for an epoch, so that one-time work of a process does not count as training
         time."""
-        train_one(replace(self.recipe, max_epochs=1), self.rows(table))
+        with translated():
+            train_one(replace(self.recipe, max_epochs=1), self.rows(table))
 
     def fit(self, table: Table, labels: Floats) -> NetworkModel:
         """The network of the definition."""
         rows = replace(self.rows(table), y=labels)
-        network = train_one(self.recipe, rows)
+        with translated():
+            network = train_one(self.recipe, rows)
         if not network.best_epoch:
             raise LearnerError(
                 f"Training diverged: no epoch had a finite validation loss (learning_rate={self.recipe.learning_rate:g}"
@@ -353,8 +345,8 @@ def local_linear_model(
 
 
 class NetworkEngine(Engine):
-    """Base of the fast engines, which train the definition's networks up to the order of floating-point sums.
-    `width`: the number of networks that it prefers to train side by side; `how` it asks `butfor.nets`."""
+    """Trains the definition's networks up to the order of floating-point sums. `width`: how many it prefers to train
+    side by side; `how`: what it asks `butfor.nets` for."""
 
     width: int
     how: dict[str, Any]
@@ -382,12 +374,12 @@ class NetworkEngine(Engine):
         recipe, rows = learner.recipe, learner.rows(table)
         asked = np.array(learner.encoded(table).people(people))
 
-        def answers(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-            flip_sets = [training.flips for training in trainings]
-            seeds = [recipe.seed if training.seed is None else training.seed for training in trainings]
+        def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+            flip_sets = [flips for flips, _ in trainings]
+            seeds = [recipe.seed if seed is None else seed for _, seed in trainings]
             return self.fit_many(recipe, rows, flip_sets, asked, advance, seeds).answers
 
-        return Bound(answers, self.name, device=self.device, width=self.width)
+        return Bound(train, self.name, device=self.device, width=self.width)
 
 
 class FusedEngine(NetworkEngine):
