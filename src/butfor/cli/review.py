@@ -103,7 +103,7 @@ def review(
     from butfor.result.population import Population
     from butfor.result.reviewed import worth_a_review
     from butfor.review.answers import key_for, read_answers, read_key
-    from butfor.review.close import close_review, write_after
+    from butfor.review.close import close_review
     from butfor.review.rebuild import load_rows
     from butfor.review.reviewer import write_review
     from butfor.review.tasks import review_of
@@ -146,8 +146,7 @@ def review(
         return 0
     with results_folder(out, overwrite):
         given = None if model is None else model_named(model)
-        after, tables = close_review(audit, outcome, training, data, given, ConsoleProgress())
-        written = write_after(after, tables, out)
+        after, written = close_review(audit, outcome, training, data, out, given, ConsoleProgress())
     for line in after.run.reviewed.lines if after.run.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
@@ -177,7 +176,7 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     from butfor.result.population import Population
     from butfor.result.record import opened
     from butfor.result.run import RecordedStandards
-    from butfor.review.gate import check_gaps, check_shares, code_of, points_in, share_in
+    from butfor.review.gate import check_gaps, check_shares, code_of, share_in
 
     shares = {n: share_in(text, f"--{opt.dashed(n)}") for n, text in limits.items() if text is not None}
     if max_gap is None and not shares:
@@ -191,7 +190,9 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
         name = opt.dashed(next(iter(shares)))
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
     with as_recorded(f"{file} cannot be held to a limit"):
-        checks = [] if max_gap is None else check_gaps(standards, points_in(max_gap, "--max-gap"), without)
+        checks = []
+        if max_gap is not None:
+            checks = check_gaps(standards, share_in(max_gap, "--max-gap", in_points=True), without)
         checks += check_shares(audit, **shares) if audit is not None else []
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""
     if json:

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.data.labels import EQUALS, label_number
-from butfor.errors import ReplayError, SettingError, TableError, listed
+from butfor.errors import ReplayError, SettingError, TableError, listed, plural
 from butfor.files import harmless, text_of
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum
@@ -131,15 +131,14 @@ def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
 
 
 def check_answers(
-    answers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
-    review: Review | None,
-    *,
-    apply_anyway: bool = False,
+    answers: Mapping[str, Any] | Sequence[Mapping[str, Any]], review: Review | None, *, apply_anyway: bool = False
 ) -> Outcome:
     """Check answers given in Python by one or several reviewers."""
     if review is None:
         raise SettingError("These answers have no tasks: call review_tasks() first.")
     several = list(answers) if isinstance(answers, (list, tuple)) else [answers]
+    if not several:
+        raise TableError("There are no answers: give a dictionary from task ids to labels, or a list of them.")
     read = []
     for k, one in enumerate(several):
         where = "The answers" if len(several) == 1 else f"The answers of reviewer {k + 1}"
@@ -147,8 +146,6 @@ def check_answers(
             raise TableError(f"{where} must be a dictionary from task ids to labels, not {type(one).__name__}.")
         given = ((f"answers[{str(task)[:LONGEST]!r}]", str(task), str(label)) for task, label in one.items())
         read.append(_checked(given, review.key, where))
-    if not read:
-        raise TableError("There are no answers: give a dictionary from task ids to labels, or a list of them.")
     outcome = Outcome(review.key, tuple(read))
     nothing = outcome.evidence.shows_nothing
     if nothing and not apply_anyway:
@@ -158,9 +155,8 @@ def check_answers(
 
 def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
     """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per reviewer."""
-    places = [path.resolve() for path in paths]
-    if len(set(places)) < len(places):
-        raise SettingError("--answers names the same file twice; give one file per reviewer.")
+    if len({path.resolve() for path in paths}) < len(paths):
+        raise SettingError("answers names the same file twice; give one file per reviewer.")
     read = []
     for path in paths:
         text = text_of(path, "The answers", "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.")
@@ -171,14 +167,15 @@ def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
 
 def _checked(given: Given, key: Key, path: str) -> Answers:
     """The answers; an error if one is missing, belongs to no task or is no label."""
-    tasks, names = key.tasks, key.label_names
-    known, shown = {task.id for task in tasks}, {str(harmless(name)): name for name in names}
-    safe = {text.strip(): name for text, name in shown.items()} | shown
+    tasks, names = {task.id: task for task in key.tasks}, key.label_names
+    known = [*names, *(name.rpartition(EQUALS)[2] for name in names)]
+    harmlessly = {str(harmless(name)): name for name in names}  # as our CSV files spell labels
+    spelled = {text.strip(): name for text, name in harmlessly.items()} | harmlessly
     answers: dict[str, str] = {}
     seen: dict[str, str] = {}
     for where, task, label in given:
-        if task not in known:
-            review = tasks[0].id.partition("-")[0]
+        if task not in tasks:
+            review = key.tasks[0].id.partition("-")[0]
             raise TableError(
                 f"{path}, {where}: this review has no task '{task[:LONGEST]}'; its ids begin with {review}. Use the "
                 "answers that were given for this review."
@@ -186,33 +183,28 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} has an answer already, in {seen[task]}; keep one of them.")
         seen[task] = where
-        label = label if label in safe else label.strip()  # some tables' labels end in a space
-        if label.casefold() == CANNOT_TELL and label not in safe:
+        label = label if label in spelled else label.strip()  # some tables' labels end in a space
+        if label.casefold() == CANNOT_TELL and label not in spelled:
             answers[task] = CANNOT_TELL
         elif label:
+            alike = {name for name in known if name.casefold() == label.casefold()}
+            if len(alike) == 1 and label not in known:  # capitals do not matter if one label is meant
+                label = alike.pop()
             try:
-                answers[task] = names[label_number(safe.get(label) or _in_any_case(label, names), names)]
+                answers[task] = names[label_number(spelled.get(label, label), names)]
             except SettingError:
                 raise TableError(
                     f"{path}, {where} (task {task}): '{label[:LONGEST]}' is not a label; write {listed(names, 50)} or "
                     f"'{CANNOT_TELL}'."
                 ) from None
-    open_ = [task.id for task in tasks if task.id not in answers]
-    if open_:
-        where = f" ({seen[open_[0]]})" if open_[0] in seen else ""
-        have = "task has" if len(tasks) == 1 else "tasks has" if len(open_) == 1 else "tasks have"
+    if missing := [task for task in tasks if task not in answers]:
+        where = f" ({seen[missing[0]]})" if missing[0] in seen else ""
+        of = f"of {plural(len(tasks), 'task')}"
         raise TableError(
-            f"{path}: {len(open_)} of {len(tasks)} {have} no answer; the first is task {open_[0]}{where}. Write a "
-            f"label or '{CANNOT_TELL}' for each."
+            f"{path}: {plural(len(missing), f'{of} has', f'{of} have')} no answer; the first is task "
+            f"{missing[0]}{where}. Write a label or '{CANNOT_TELL}' for each."
         )
     return answers
-
-
-def _in_any_case(label: str, names: Sequence[str]) -> str:
-    """The label, or the end of one, that differs from this in capitals alone, if there is one such; else this."""
-    known = [*names, *(name.rpartition(EQUALS)[2] for name in names)]
-    alike = [each for each in dict.fromkeys(known) if each.casefold() == label.casefold()]
-    return alike[0] if len(alike) == 1 and label not in known else label
 
 
 def _of_csv(text: str, path: Path) -> Given:
@@ -239,29 +231,21 @@ def _of_label_studio(text: str, path: Path) -> Given:
     task, the answer is "cannot tell". A task that nobody opened has no answer."""
     try:
         for k, entry in enumerate(json.loads(text)):
-            chosen = {choice for annotation in entry["annotations"] for choice in _choices(annotation)}
+            chosen = set[str]()
+            for annotation in entry["annotations"]:
+                if not annotation.get("was_cancelled"):
+                    choices = list[Any]()
+                    for result in annotation["result"]:
+                        choices = choices + result["value"].get("choices", [])  # not +=, which takes a text apart
+                    if len(choices) > 1:
+                        raise ValueError(f"one answer has {len(choices)} choices")
+                    chosen |= set(map(str, choices))
             unsure = CANNOT_TELL if entry["annotations"] else ""
             yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop() if len(chosen) == 1 else unsure
-    except RecursionError:
-        raise TableError(f"The answers '{path}' are nested too deeply for an export of Label Studio.") from None
-    except (ValueError, KeyError, TypeError, AttributeError) as error:
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TableError(
             f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export them as JSON."
         ) from error
-
-
-def _choices(annotation: dict[str, Any]) -> list[str]:
-    """The choice of one reviewer; empty if the task was skipped."""
-    if annotation.get("was_cancelled"):
-        return []
-    chosen = []
-    for choices in (result["value"].get("choices", []) for result in annotation["result"]):
-        if not isinstance(choices, list) or not all(isinstance(choice, str) for choice in choices):
-            raise TypeError("choices must be a list of texts")
-        chosen += choices
-    if len(chosen) > 1:
-        raise ValueError(f"one answer has {len(chosen)} choices")
-    return chosen
 
 
 # --- the key ------------------------------------------------------------------------------------------
@@ -282,9 +266,7 @@ def read_key(path: Path, audit: Population) -> Key:
     try:
         record = msgspec.json.decode(text)
         key = msgspec.convert(record, Key)
-    except RecursionError:
-        raise ReplayError(f"'{path}' is nested too deeply for the key of a review.") from None
-    except (msgspec.DecodeError, ValueError) as error:
+    except (ValueError, RecursionError) as error:
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
     if key.audit_sha256 != checksum(audit.to_dict()):
         raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")

@@ -88,35 +88,38 @@ def close_review(
     outcome: Outcome,
     training: Table,
     data: Dataset,
+    folder: Path,
     model: Any = None,
     progress: Progress | None = None,
-) -> tuple[Population, dict[str, pd.DataFrame]]:
-    """Correct the training rows of an audit's record and decide about its test rows again. Returns the record of the
-    corrected table, without people but with `reviewed`, and tables by file name."""
-    again = fitted_again(audit.run, training, data, model, progress=progress)
-    groups, before = data.groups["test"] if data.groups else None, audit.standards or None
-    reviewed, after, standards = after_review(
-        again, outcome, data.X_test, data.y_test, sensitive_features=groups, before=before, progress=progress
-    )
-    standard = RecordedStandards.of(standards) if standards else None
-    compared = standards or after.compare(draws=0)
-    run = replace(audit.run, reviewed=reviewed, standard=standard, one_standard=())
-    label = audit.run.data.label or "label"
-    values = {name: name.removeprefix(f"{label}{EQUALS}") for name in after.label_names}
-    names = [values[after.label_names[code]] for code in after.table.codes]
-    tables = {
-        "corrected.csv": pd.DataFrame({label: names}, index=after.table.X.index.rename("row")),
-        "corrections.csv": outcome.corrections().replace({"recorded": values, "reviewed": values}).set_index("row"),
-        "labels.csv": labels_frame(after, compared, {}).rename_axis("row"),
-    }
-    return Population([], run, labels=labels_to_review(after, compared)), tables
-
-
-def write_after(population: Population, tables: dict[str, pd.DataFrame], folder: Path) -> list[str]:
-    """Write all files or none; returns their names."""
+) -> tuple[Population, list[str]]:
+    """Correct the training rows of an audit's record, decide about its test rows again, and write all files or none.
+    Returns the record of the corrected table, without people but with `reviewed`, and the files' names."""
     from butfor.report.page import review_page  # imports jinja2
 
-    texts = {name: as_csv(table) for name, table in tables.items()}
-    texts |= {"review.json": population.to_json(), "review.html": review_page(population)}
+    run, groups = audit.run, data.groups["test"] if data.groups else None
+    reviewed, after, standards = after_review(
+        fitted_again(run, training, data, model, progress=progress),
+        outcome,
+        data.X_test,
+        data.y_test,
+        sensitive_features=groups,
+        before=audit.standards or None,
+        progress=progress,
+    )
+    standard, compared = RecordedStandards.of(standards) if standards else None, standards or after.compare(draws=0)
+    run = replace(run, reviewed=reviewed, standard=standard, one_standard=())
+    population = Population([], run, labels=labels_to_review(after, compared))
+    # Sentences say "deny = no"; the column holds "no".
+    label = run.data.label or "label"
+    values = {name: name.removeprefix(f"{label}{EQUALS}") for name in after.label_names}
+    corrected = [values[after.label_names[code]] for code in after.table.codes]
+    corrections = outcome.corrections().replace({"recorded": values, "reviewed": values})
+    texts = {
+        "review.html": review_page(population),
+        "review.json": population.to_json(),
+        "corrected.csv": as_csv(pd.DataFrame({label: corrected}, index=after.table.X.index.rename("row"))),
+        "corrections.csv": as_csv(corrections.set_index("row")),
+        "labels.csv": as_csv(labels_frame(after, compared, {}).rename_axis("row")),
+    }
     save_all({folder / name: text for name, text in texts.items()})
-    return ["review.html", "review.json", *tables]
+    return population, list(texts)

@@ -8,11 +8,11 @@ untested finds leave open.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.errors import SettingError, listed, nearest
+from butfor.errors import SettingError, listed, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
@@ -77,24 +77,23 @@ def check_gaps(standards: RecordedStandards | None, limit: float, without: Seque
     left_out = {sentence.partition(NOT_COMPARED)[0]: sentence for sentence in standards.left_out}
     names = {c.name: c.group for c in standards.comparisons}
     names |= {name: name.partition(" = ")[2] for name in left_out}
-    excepted = {_named(each, names) for each in without}
+    excepted = set[str]()
+    for group in without:
+        named = [name for name, value in names.items() if group in (name, value)]
+        if not named:
+            raise SettingError(f"--except: there is no group '{group}'. {nearest(group, names, 'The groups are')}")
+        if len(named) > 1:
+            raise SettingError(f"--except {group}: name one of {listed(named)}.")
+        excepted |= set(named)
     checks = [_of_group(c, limit) for c in standards.comparisons if c.name not in excepted]
-    for name in (name for name in left_out if name not in excepted):
-        said = f"{left_out[name]} Collect more rows, or leave it out with --except."
-        checks.append(Check(MAX_GAP, limit, said, group=name))
+    checks += [
+        Check(MAX_GAP, limit, f"{said} Collect more rows, or leave it out with --except.", group=name)
+        for name, said in left_out.items()
+        if name not in excepted
+    ]
     if not checks:
         raise SettingError("--except leaves no group to hold to --max-gap.")
     return checks
-
-
-def _named(given: str, names: dict[str, str]) -> str:
-    """The full name of a group."""
-    found = [name for name, value in names.items() if given in (name, value)]
-    if not found:
-        raise SettingError(f"--except: there is no group '{given}'. {nearest(given, names, 'The groups are')}")
-    if len(found) > 1:
-        raise SettingError(f"--except {given}: name one of {listed(found)}.")
-    return found[0]
 
 
 def _of_group(c: GroupStandard, limit: float) -> Check:
@@ -121,26 +120,23 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
     """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the share of close
     calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute alone is
     switched (`max_switch`)."""
-    return [
-        Check(name.replace("_", "-"), limit, *measured)
-        for name, limit in limits.items()
-        for measured in [_no_people(population, name) or MEASURES[name](population)]
-    ]
+    return [Check(name.replace("_", "-"), limit, *MEASURES[name](population)) for name, limit in limits.items()]
 
 
 Measured = tuple[str] | tuple[str, float, float]
+"""What was measured in a sentence, and the lowest and the highest share that the record allows."""
 
 
-def _no_people(population: Population, name: str) -> Measured | None:
-    if name != "max_switch" and population.interrupted:
-        return ("the audit was interrupted; run it again.",)
-    if name != "max_switch" and not population.eligible:
-        return (f"there is nothing to measure: {population.run.alike or population.audited}",)
-    return None
+def _nobody(population: Population) -> str:
+    if population.interrupted:
+        return "the audit was interrupted; run it again."
+    return "" if population.eligible else f"there is nothing to measure: {population.run.alike or population.audited}"
 
 
 def _solid(population: Population) -> Measured:
     found, asked, left = len(population.solid), len(population.eligible), population.unfinished
+    if nobody := _nobody(population):
+        return (nobody,)
     if population.found and not population.checked:
         finds, why = len(population.found), population.unchecked_reason
         return (f"it is not known which of {finds} finds are solid: {why} (--fresh-seeds 59).",)
@@ -151,15 +147,16 @@ def _solid(population: Population) -> Measured:
 
 
 def _close(population: Population) -> Measured:
+    if nobody := _nobody(population):
+        return (nobody,)
     if not population.run.seeded:
         return "this model has no seed, so no decision is a close call.", 0.0, 0.0
     eligible, seeds = population.eligible, population.run.fresh_seeds
-    untested = sum(v.close_call is None for v in eligible)
-    if untested:
+    if untested := sum(v.close_call is None for v in eligible):
         said = f"{untested} of {len(eligible)} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
         return (said,)
     if seeds < LEAST:
-        many = f"{seeds} fresh seed{'s are' if seeds > 1 else ' is'}"
+        many = plural(seeds, "fresh seed is", "fresh seeds are")
         return (f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59).",)
     close = sum(bool(v.close_call) for v in eligible)
     share = close / len(eligible)
@@ -177,37 +174,24 @@ def _switch(population: Population) -> Measured:
     return f"switching the protected attribute alone changes {changed} ({shown(share)}).", share, share
 
 
-MEASURES: dict[str, Callable[[Population], Measured]] = {
-    "max_solid": _solid,
-    "max_close_calls": _close,
-    "max_switch": _switch,
-}
+MEASURES = {"max_solid": _solid, "max_close_calls": _close, "max_switch": _switch}
 
 
-# --- in words -----------------------------------------------------------------------------------------
+# --- limits as text -------------------------------------------------------------------------------------
 
 
-def points_in(text: str, option: str) -> float:
-    """A share from percentage points: 0.02 from '2'."""
+def share_in(text: str, option: str, in_points: bool = False) -> float:
+    """A share from '5%' or '0.05'; `in_points`, from percentage points such as '2'."""
+    percent = in_points or text.strip().endswith("%")
     try:
-        share = float(text) / 100
+        share = float(text if in_points else text.strip().removesuffix("%")) / (100 if percent else 1)
     except ValueError:
         share = math.nan
-    if not 0 <= share <= 1:
+    if 0 <= share < 1 or (share == 1 and percent):
+        return share
+    if in_points:
         raise SettingError(f"{option} {text}: give percentage points from 0 to 100, without a sign, such as 2.")
-    return share
-
-
-def share_in(text: str, option: str) -> float:
-    """A share from '5%' or '0.05'."""
-    percent = text.strip().endswith("%")
-    try:
-        share = float(text.strip().removesuffix("%")) / (100 if percent else 1)
-    except ValueError:
-        share = math.nan
-    if not 0 <= share <= 1 or (not percent and share == 1):
-        raise SettingError(f"{option} {text}: give a share from 0% to 100%, with the sign, such as 5%.")
-    return share
+    raise SettingError(f"{option} {text}: give a share from 0% to 100%, with the sign, such as 5%.")
 
 
 def shown(share: float) -> str:
