@@ -42,10 +42,14 @@ class Names:
         """ "applicants", "people"."""
         return self.people.get("noun", "people")
 
+    @property
+    def one(self) -> str:
+        """ "applicant", "person"."""
+        return self.people.get("one") or ("person" if self.noun == "people" else self.noun.removesuffix("s"))
+
     def count(self, number: float, of: str = "") -> str:
         """ "1 applicant", "3 applicants"; `of` stands before the noun: "3 of 85 applicants"."""
-        one = self.people.get("one") or ("person" if self.noun == "people" else self.noun.removesuffix("s"))
-        return plural(number, f"{of}{self.noun if of else one}", f"{of}{self.noun}")
+        return plural(number, f"{of}{self.noun if of else self.one}", f"{of}{self.noun}")
 
     def group(self, attribute: str, value: Any) -> str:
         """ "Hispanic", "race = hispanic": for tables and charts."""

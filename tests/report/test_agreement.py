@@ -37,9 +37,9 @@ def test_who_was_left_out_and_why_is_counted_alike(audit):
     assert len(out)
     assert out["switch_changes"].all()
     assert (out["prediction"] == "good credit").any()
-    change = "changes" if len(out) == 1 else "change"
-    assert f"Audited: {60 - len(out)} of 60 people; {len(out)} {change} when sex alone is switched." in page
-    said = f"Not audited: {len(out)} of 60, which switching sex changes."
+    assert f"Audited: {60 - len(out)} of 60 people; for {len(out)} it changes when sex alone is switched." in page
+    was = "was" if len(out) == 1 else "were"
+    said = f"{len(out)} of 60 people {was} not audited, because switching sex alone changes that decision."
     assert said in page
     assert any(line.endswith(said) for line in printed)
     assert "60 of 200 examined" in page

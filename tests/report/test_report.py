@@ -251,7 +251,7 @@ def test_each_word_is_marked_explained_and_followed_by_what_to_do(fresh, word, s
     assert who.solidity == word
     html = who.to_html()
     seen = outline(html).text
-    before_the_headline = seen[: seen.index("turns 'bad credit'")]
+    before_the_headline = seen[: seen.index("changes the decision about")]
     assert [w for w in WORDS if f"{SOLIDITY[w].sign} {w}" in before_the_headline] == [word]
     assert f"{sign} {word}" in before_the_headline
     assert f'<a class="badge {word.replace(" ", "-")}" href="#chance">' in html
@@ -779,7 +779,7 @@ def test_one_person_is_spoken_of_as_one():
     alone = Population([verdict(0, "not_found")], replace(RUN, seeded=False))
     assert alone.sentence.startswith("No find for 1 audited person, ")
     alone = Population([verdict(0, "not_eligible")], RUN)
-    assert alone.sentence.startswith("Audited: 0 of 1 person; 1 is left out by the rule")
+    assert alone.sentence.startswith("Audited: 0 of 1 person; the rule φ")
     unchecked = Population([verdict(0, "found", fresh=None)], replace(RUN, fresh_seeds=0))
     assert unchecked.sentence.startswith("1 of 1 audited decisions hinges on at most 3 of 600")
 

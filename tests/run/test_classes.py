@@ -309,7 +309,7 @@ def test_the_record_says_all_there_is_to_say(folder, capsys):
     assert population.found
     for v in population.found:
         assert set(v.flips["label after"]) == {v.new_label}
-        assert f"turns '{v.prediction}' into '{v.counterfactual_prediction}'" in v.sentence
+        assert f"from '{v.prediction}' to '{v.counterfactual_prediction}'" in v.sentence
     page = (folder / "report" / "report.html").read_text()
     assert "fail or pass" in page or "'good'" in page
     assert run("replay", folder / "report" / "audit.json") == 0

@@ -78,7 +78,7 @@ def test_everybody_decided_alike_in_python():
     said = 'try `threshold="top 88%"`.'
     assert repr(population).startswith("At 0.5 this model decides 'yes' about all 80 people. Of the training labels, ")
     assert said in repr(population)
-    assert "Audited: 0 of 80 people; 80 got 'yes'" in repr(population)
+    assert "Audited: 0 of 80 people; for 80 the decision is 'yes'" in repr(population)
     assert "about all 80 people" in population._repr_html_()
     assert not population.run.cut  # the same, once
     (limit,) = check_shares(population, max_solid=0.05)

@@ -148,9 +148,10 @@ class Population(Sequence[Verdict]):
     @property
     def summary(self) -> list[str]:
         """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
-        performance = self.performance.sentence if self.performance else ""
+        performance = self.performance.said(self.run.names) if self.performance else ""
         groups = self.run.standard.summary() if self.run.standard else []
-        return [*filter(None, (self.advice, performance)), *groups, *map(str, self.one_standard), self.sentence]
+        worlds = [one.said(self.run.names) for one in self.one_standard]
+        return [*filter(None, (self.advice, performance)), *groups, *worlds, self.sentence]
 
     @property
     def sentence(self) -> str:
@@ -179,25 +180,27 @@ class Population(Sequence[Verdict]):
     @property
     def left_out(self) -> str:
         """How many decisions were not audited because a switch changes them, in a sentence; empty if none."""
-        switched = [v for v in self if not v.eligible and v.left_out == "switch"]
+        switched, names = [v for v in self if not v.eligible and v.left_out == "switch"], self.run.names
         if not switched:
             return ""
         decisions = {v.prediction for v in (*self.eligible, *switched)}
-        which = f" '{decisions.pop()}'" if len(decisions) == 1 else ""
-        asked = len(self.eligible) + len(switched)
-        return f"Not audited: {len(switched)} of {asked}{which}, which switching {self.run.sensitive} changes."
+        which = f" whose decision is {names.label(decisions.pop())}" if len(decisions) == 1 else ""
+        n, asked = len(switched), len(self.eligible) + len(switched)
+        why = f"because switching {names.column(self.run.sensitive)} alone changes that decision"
+        return f"{n} of {names.count(asked)}{which} {'was' if n == 1 else 'were'} not audited, {why}."
 
     @property
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
-        reasons = Counter((v.left_out or "rule", v.prediction) for v in self if not v.eligible)
-        parts = [f"Audited: {len(self.eligible)} of {plural(len(self), 'person')}"]
-        parts += [f"{n} got '{decision}'" for (why, decision), n in reasons.most_common() if why == "decision"]
+        reasons, names = Counter((v.left_out or "rule", v.prediction) for v in self if not v.eligible), self.run.names
+        parts = [f"Audited: {len(self.eligible)} of {names.count(len(self))}"]
+        said = [(n, names.label(decision)) for (why, decision), n in reasons.most_common() if why == "decision"]
+        parts += [f"for {n} the decision is {decision}" for n, decision in said]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))
         if switched:
-            parts.append(f"{plural(switched, 'changes', 'change')} when {self.run.sensitive} alone is switched")
+            parts.append(f"for {switched} it changes when {names.column(self.run.sensitive)} alone is switched")
         if ruled:
-            parts.append(f"{plural(ruled, 'is', 'are')} left out by the rule φ ({self.run.phi})")
+            parts.append(f"the rule φ ({self.run.phi}) leaves {ruled} out")
         return f"{'; '.join(parts)}."
 
     @property
@@ -215,8 +218,9 @@ class Population(Sequence[Verdict]):
     @property
     def direct(self) -> str:
         """How many decisions depend on the protected attribute itself, in a sentence; empty if unknown."""
-        name = self.run.sensitive
-        if self.run.blind:
+        run, names = self.run, self.run.names
+        name = names.column(run.sensitive)
+        if run.blind:
             return f"The model does not see {name}: switching it changes no decision."
         known = [v for v in self if v.switch_changes is not None]
         changed = [v for v in known if v.switch_changes]
@@ -226,18 +230,16 @@ class Population(Sequence[Verdict]):
             return f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
         parts = []
         for group in self.groups:
-            before = Counter(v.prediction for v in changed if v.group == group)
-            changes = [f"{count} {self._switched(decision)}" for decision, count in before.items()]
-            parts += [f"{name} = {group}: {', '.join(changes)}"] if changes else []
+            moves = []  # with two labels to the other one, with more from the present one
+            for label, count in Counter(v.prediction for v in changed if v.group == group).items():
+                others = [other for other in run.label_names if other != label]
+                way = f"to {names.label(others[0])}" if len(others) == 1 else f"from {names.label(label)}"
+                moves.append(f"{count} {way}")
+            parts += [f"{names.group(run.sensitive, group)}: {', '.join(moves)}"] if moves else []
         return (
             f"The model uses {name} directly: switching it alone changes {len(changed)} of {len(known)} decisions "
             f"({'; '.join(parts)})."
         )
-
-    def _switched(self, decision: str) -> str:
-        """Where a changed decision goes: with two labels, to the other one."""
-        others = [name for name in self.run.label_names if name != decision]
-        return f"to '{others[0]}'" if len(others) == 1 else f"from '{decision}'"
 
     @property
     def proven(self) -> str:
@@ -254,11 +256,11 @@ class Population(Sequence[Verdict]):
     def warnings(self) -> list[str]:
         """Warnings about small groups."""
         groups = (group for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP)
-        small = [f"{self.run.sensitive} = {group}" for group in groups]
+        small = [self.run.names.group(self.run.sensitive, group) for group in groups]
         if not small:
             return []
         named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
-        return [f"Fewer than {SMALL_GROUP} people audited of {named}: shares say little."]
+        return [f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."]
 
     # --- tables -------------------------------------------------------------------------------------
 

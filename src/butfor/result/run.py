@@ -206,10 +206,12 @@ class Performance:
 
     @property
     def sentence(self) -> str:
-        return (
-            f"Accuracy: {percent(self.accuracy)} on {self.people} test people (always predicting '{self.commonest}': "
-            f"{percent(self.majority)})."
-        )
+        return self.said(Names())
+
+    def said(self, names: Names) -> str:
+        """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)." """
+        usual = f"always predicting {names.label(self.commonest)}: {percent(self.majority)}"
+        return f"Accuracy: {percent(self.accuracy)} on {self.people} test {names.noun} ({usual})."
 
     @property
     def concern(self) -> Concern | None:
@@ -219,8 +221,9 @@ class Performance:
         return Concern(
             MAJORITY,
             (),
-            f"The model is no more accurate ({percent(self.accuracy)}) than always predicting '{self.commonest}' "
-            f"({percent(self.majority)}), so what changes its decisions says little about the labels.",
+            f"The model is no more accurate ({percent(self.accuracy)}) than always predicting "
+            f"{Names().label(self.commonest)} ({percent(self.majority)}), so what changes its decisions says little "
+            "about the labels.",
         )
 
 
@@ -324,12 +327,12 @@ class Run:
     def measure_in_words(self) -> str:
         """The measure, for a legend."""
         if self.log_odds:
-            return f"the model's probability of '{self.favourable}'"
+            return f"the model's probability of {self.names.label(self.favourable)}"
         if self.threshold:
-            return f"what the model's decision function says for '{self.favourable}'"
+            return f"what the model's decision function says for {self.names.label(self.favourable)}"
         if len(self.label_names) > 2:
             return "how far the model prefers another label to the one it decides"
-        return f"the model's decision function: above 0 it decides '{self.label_names[1]}'"
+        return f"the model's decision function: above 0 it decides {self.names.label(self.label_names[1])}"
 
     @property
     def threshold_in_words(self) -> str:
@@ -362,7 +365,7 @@ class Run:
         """Where the cut is and how many decisions are favourable, in a sentence; empty if `alike` says it."""
         if self.threshold is None and self.alike:
             return ""
-        return cut_sentence(self.decision, self.favourable) if self.decision else ""
+        return cut_sentence(self.decision, self.names.label(self.favourable)) if self.decision else ""
 
     @property
     def alike(self) -> str:
@@ -374,5 +377,5 @@ class Run:
         """How often the model decides favourably, and which threshold would do so as often as the training labels."""
         if self.decision is None or self.cut_moves:
             return ""
-        other = next(name for name in self.label_names if name != self.favourable)
-        return alike_sentence(self.decision, self.favourable, other, bool(self.command))
+        other, label = next(name for name in self.label_names if name != self.favourable), self.names.label
+        return alike_sentence(self.decision, label(self.favourable), label(other), bool(self.command))

@@ -320,13 +320,14 @@ class Verdict:
         who, n, budget = self.who, self.run.data.training_rows, self.run.budget
         if None not in (self.case, self.row) and str(self.row) != str(self.case):
             who += f" ({self.run.data.identifier or 'row'} {self.row})"
+        label, now = self.run.names.label, self.run.names.label(self.prediction)
         if self.status == "found":
             k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
             fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""
             return (
-                f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) turns '{self.prediction}' into "
-                f"'{self.counterfactual_prediction}' for {who} ({self.course_in_words}{mean}, confirmed by retraining)."
-                f"{fewest}{' ' * bool(self.moved)}{self.moved}"
+                f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) changes the decision about {who} from "
+                f"{now} to {label(self.counterfactual_prediction or '')} ({self.course_in_words}{mean}, confirmed by "
+                f"retraining).{fewest}{' ' * bool(self.moved)}{self.moved}"
             )
         if self.status == "not_eligible":
             return f"{close}{who[0].upper()}{who[1:]} was not audited: {self.reason}"
@@ -334,37 +335,38 @@ class Verdict:
             never = self.at_least is not None and self.at_least > self.flippable
             takes = "all of them together cannot" if never else f"it takes at least {self.at_least}"
             return (
-                f"{close}Proven: flipping up to {budget} of the {self.flippable} labels allowed cannot change "
-                f"'{self.prediction}' for {who} ({self.course_in_words}); {takes} ({self.proof}). {NOT_FAIR}"
+                f"{close}Proven: flipping up to {budget} of the {self.flippable} labels allowed cannot change the "
+                f"decision about {who}, {now} ({self.course_in_words}); {takes} ({self.proof}). {NOT_FAIR}"
             )
-        closest = "" if self.closest_logit is None else f", the closest {self.closest}"
+        closest = f"; the closest: {self.closest}" if self.closest else ""
         return (
-            f"{close}No counterfactual dataset found for {who}: '{self.prediction}' stays ({self.course_in_words}) "
+            f"{close}No counterfactual dataset found for {who}: the decision stays {now} ({self.course_in_words}) "
             f"after {plural(self.attempts, 'attempt')} at flipping up to {budget} of {n} training labels{closest}. "
             f"{self.reason}"
-        ).strip()
+        )
 
     @property
     def who(self) -> str:
-        """ "person 36"."""
+        """ "person 36", "applicant 36"."""
+        one = self.run.names.one
         if self.case is not None:
-            return f"person {self.case}"
-        return "this person" if self.row is None else f"the person of row {self.row}"
+            return f"{one} {self.case}"
+        return f"this {one}" if self.row is None else f"the {one} of row {self.row}"
 
     @property
     def reason(self) -> str:
         """Why nothing was found, in a sentence; empty for a find."""
+        names, run = self.run.names, self.run
         if self.found:
             return ""
         if not self.eligible:
-            already, name = " already" * (self.prediction == self.run.towards), self.run.sensitive
+            already, name = " already" * (self.prediction == run.towards), names.column(run.sensitive)
             return {
-                "decision": f"the decision is '{self.prediction}'{already}.",
+                "decision": f"the decision is {names.label(self.prediction)}{already}.",
                 "switch": f"the decision changes when {name} alone is switched, so the model uses it directly.",
-                "rule": f"the rule φ ({self.run.phi}) leaves this person out.",
-            }[self.left_out or "rule"]
+            }.get(self.left_out or "", f"the rule φ ({run.phi}) leaves this {names.one} out.")
         if not self.flippable:
-            return f"The rule ψ ({self.run.psi}) allows no label to be flipped for this person."
+            return f"The rule ψ ({run.psi}) allows no label to be flipped for this {names.one}."
         if not self.complete:
             return "The search was stopped before it was through."
         failed = f"{self.failed} of these trainings failed or diverged. " if self.failed else ""
@@ -381,14 +383,14 @@ class Verdict:
 
     @property
     def doubt_sentence(self) -> str:
-        if self.doubted is None:
-            return ""
         count, of = self.doubted, len(self.flip_set)
+        if count is None:
+            return ""
         said = plural(count, f"of these {of} labels is", f"of these {of} labels are")
-        said = f"{said if count else f'none of these {of} labels is'} doubtful"
+        said = said if count else f"none of these {of} labels is"
         if of == 1:
-            said = f"this label is {'' if count else 'not '}doubtful"
-        return f"By the other groups' standard, {said}."
+            said = "this label is" if count else "this label is not"
+        return f"By the other groups' standard, {said} doubtful."
 
     # --- tables -------------------------------------------------------------------------------------
 

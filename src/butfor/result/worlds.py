@@ -12,13 +12,17 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import plural
+from butfor.names import Names
 from butfor.result.record import Cell, within
 from butfor.words import share
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""
 UNTRIED = "No decision was tried under one standard."
-ON_ACCURACY = "Accuracy is measured against the recorded labels, whose bias the worlds remove: a fall is no cost."
+ON_ACCURACY = (
+    "It is measured against the recorded labels, also those that the worlds correct, so a lower figure does not mean a "
+    "worse model."
+)
 
 
 @dataclass(frozen=True)
@@ -95,13 +99,14 @@ class OneStandard:
     def is_of_group(self, person: PersonInWorlds) -> bool:
         return str(person.group) == self.group
 
-    def about(self, case: int | None) -> str:
+    def about(self, case: int | None, names: Names | None = None) -> str:
         """In how many worlds a person's decision changes, in a sentence; empty if in none."""
         person = self._by_case.get(case)
         if person is None:
             return ""
-        both = f"{self.attribute} = {self.group} and the others"
-        return f"Under one standard for {both}, this decision changes in {self.count(person)}."
+        group = (names or Names()).people_in(self.attribute, self.group)
+        then = f"this decision would change in {self.count(person)}"
+        return f"If {group} were labelled by the standard of the others, {then}."
 
     @cached_property
     def _by_case(self) -> dict[int | None, PersonInWorlds]:
@@ -158,16 +163,19 @@ class OneStandard:
 
     @property
     def sentence(self) -> str:
-        """ "Under one standard, about 5 of 85 decisions on afam = yes would change (1 to 9)." """
-        group = f"{self.attribute} = {self.group}"
+        return self.said(Names())
+
+    def said(self, names: Names) -> str:
+        """ "Under one standard for all, the model would probably decide differently about 5 of 85 people with …" """
+        group = names.people_in(self.attribute, self.group)
         if not self.people:
-            return f"Nobody here has {group}."
+            return f"There are no {group} here."
         if not self.refused:
-            return f"None of the {self.people} decisions about people with {group} is adverse: none would change."
+            return f"None of the {self.people} decisions about {group} is adverse: none would change."
         low, high = self.interval
         return (
-            f"Under one standard, about {self.expected_in_words} of {self.people} decisions on {group} would change "
-            f"({low} to {high}).{self._who_loses}"
+            f"Under one standard for all, the model would probably decide differently about {self.expected_in_words} "
+            f"of {self.people} {group} (in 9 of 10 simulated worlds: {low} to {high}).{self._who_loses}"
         )
 
     @property
