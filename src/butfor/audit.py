@@ -15,6 +15,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator
 from sklearn.exceptions import NotFittedError as SklearnNotFittedError
+from sklearn.utils import Tags
 
 from butfor import explain, worlds
 from butfor.data.sensitive import Cuts
@@ -99,6 +100,8 @@ class LabelAudit(BaseEstimator):
     ----------
     classes_ : array
         The labels, sorted.
+    feature_names_in_, n_features_in_ : array, int
+        The columns that the model learns from, and how many there are.
     model_, learner_, table_ : butfor.Model, butfor.Learner, butfor.Table
         The audited model, what trains it, and its training table.
     fitted_ : Fitted
@@ -276,6 +279,23 @@ class LabelAudit(BaseEstimator):
     def table_(self) -> Table:
         """The table that the model was trained on."""
         return self._require_fit().table
+
+    @property
+    def feature_names_in_(self) -> NDArray[np.object_]:
+        """The columns that the model learns from."""
+        return np.array(self._require_fit().table.X.columns, dtype=object)
+
+    @property
+    def n_features_in_(self) -> int:
+        """How many there are."""
+        return len(self.feature_names_in_)
+
+    def __sklearn_tags__(self) -> Tags:
+        tags = super().__sklearn_tags__()
+        tags.target_tags.required = True
+        tags.input_tags.two_d_array = False  # a table with named columns
+        tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
+        return tags
 
     # --- people -------------------------------------------------------------------------------------
 

@@ -27,8 +27,9 @@ def as_table(X: Any) -> pd.DataFrame:
             "An audit needs a table with named columns (a pandas or polars DataFrame, or a pyarrow Table), not "
             f"{brief(X)}."
         )
-    if not len(frame):
-        raise TableError("The table has no rows.")
+    for count, what in zip(frame.shape, ("rows", "columns"), strict=True):
+        if not count:
+            raise TableError(f"The table has no {what}.")
     check_frame(frame)
     return frame
 

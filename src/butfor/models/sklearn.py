@@ -13,6 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from pandas.api.types import is_numeric_dtype
+from sklearn import get_config
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
 from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
@@ -204,7 +205,8 @@ class SklearnLearner(Learner):
         if not has_fit_parameter(last_step(self.estimator), "sample_weight"):
             raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
         name, estimator = "sample_weight", self.estimator
-        while isinstance(estimator, Pipeline):
+        # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
+        while isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
             name, estimator = f"{estimator.steps[-1][0]}__{name}", estimator.steps[-1][1]
         return {name: table.weight}
 
