@@ -61,8 +61,7 @@ from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inference import WIDER
-from butfor.standard.inputs import design_of
-from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 

@@ -11,8 +11,7 @@ import butfor
 from butfor.standard.explain import column_sets, strongest
 from butfor.standard.groups import GroupStandard, Overlap
 from butfor.standard.inference import WIDER, Drawn, at_once, disagree
-from butfor.standard.inputs import design_of
-from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
 from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of

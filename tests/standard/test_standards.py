@@ -20,8 +20,7 @@ from butfor.progress import Progress
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
-from butfor.standard.inputs import design_of
-from butfor.standard.logistic import fit_logistic
+from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import OwnModel, TwoModels
 from butfor.standard.null import CommonStandard
 from butfor.stopping import halt_by

@@ -37,8 +37,8 @@ from butfor.result.record import checksum, plain
 from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review, several
 from butfor.review.rebuild import load_rows, protected
 from butfor.standard.groups import GroupStandard
-from butfor.standard.inputs import Floats, Mask, design_of
-from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.inputs import Floats, Mask
+from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import FOLDS, folds_of
 

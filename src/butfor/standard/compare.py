@@ -37,7 +37,7 @@ from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, 
 from butfor.standard.inference import FEW, REDRAWS, Drawn, at_once, disagree
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
 from butfor.standard.members import Group, groups_of
-from butfor.standard.model import TwoModels, standard_of
+from butfor.standard.model import OwnModel, TwoModels
 from butfor.standard.null import CommonStandard, seeds_of
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.standard.slices import Means, Slicing, in_order, slices_of
@@ -238,7 +238,7 @@ def compare(
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
         encoded = TwoModels.of(inputs)
-        model = standard_of(standard, inputs, encoded)
+        model = encoded if standard is None else OwnModel(standard, inputs, encoded)
         common = CommonStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, cluster)
         folds = folds_of(len(X), cluster, random_state)
         slicing = Slicing.of(inputs if explain else inputs.iloc[:, :0])

@@ -13,9 +13,9 @@ import numpy as np
 import pandas as pd
 from scipy.sparse.csgraph import connected_components
 
-from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, correlations, design_of, thin
-from butfor.standard.logistic import fit_logistic, levers
-from butfor.standard.model import Columns, Standard, TwoModels, Without
+from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, thin
+from butfor.standard.logistic import design_of, fit_logistic, levers
+from butfor.standard.model import Columns, Standard, TwoModels
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
@@ -46,7 +46,10 @@ def column_sets(encoded: TwoModels) -> Sequence[Columns]:
     about = np.empty(encoded.inputs.shape[1], int)
     for place, columns in enumerate(encoded.columns.values()):
         about[columns] = place
-    first, second = np.nonzero(np.abs(correlations(encoded.inputs)) > CORRELATED)
+    rows, means = encoded.inputs.shape[0], np.asarray(encoded.inputs.mean(axis=0))
+    products = design_of(encoded.inputs).gram(np.ones(rows))[1:, 1:] / rows - np.outer(means, means)
+    spread = np.sqrt(np.maximum(np.diag(products), 1e-12))
+    first, second = np.nonzero(np.abs(products) > CORRELATED * np.outer(spread, spread))
     linked = np.zeros((len(names), len(names)), bool)
     linked[about[first], about[second]] = True
     blocks, block = connected_components(linked, directed=False)
@@ -94,7 +97,7 @@ def column_moves(
             paired = np.bincount(clusters[others], paired).astype(np.float64)
         coefficients.append(without)
         errors.append(float(np.sqrt((paired**2).sum())))
-    whole, *left = standard.predict_without(Without(sets, coefficients), others, group, labels[others], theirs)
+    whole, *left = standard.predict_without(sets, coefficients, others, group, labels[others], theirs)
     moves = [float(np.average(each - whole, weights=own)) for each in left]
     names = [" + ".join(map(str, columns)) for columns in sets[1:]]
     return list(zip(names, moves, errors[1:], strict=True))

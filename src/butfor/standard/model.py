@@ -6,9 +6,9 @@ rows are encoded once, and many tables are fitted side by side.
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Iterable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
@@ -17,38 +17,12 @@ from sklearn.pipeline import Pipeline
 
 from butfor import stopping
 from butfor.errors import LearnerError, SettingError
+from butfor.standard import inputs as large_tables
 from butfor.standard.boosting import Boosting, Questions, fit_boosting
-from butfor.standard.inputs import Floats, Inputs, Mask, Rows, beside, dense, design_of, encode, sample
-from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.inputs import Floats, Inputs, Mask, Rows, beside, dense, encode, thin
+from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 
 Columns = Sequence[Hashable]
-
-
-@dataclass(frozen=True, eq=False)
-class Without:
-    """Sets of columns that are left out, each with the coefficients of the logistic regression on the others."""
-
-    sets: Sequence[Columns]
-    coefficients: list[Floats]
-
-
-class Standard(Protocol):
-    """Learns from rows, by position, and predicts others."""
-
-    @property
-    def name(self) -> str: ...
-
-    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]` and their weights."""
-
-    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
-        """Of one table, `labels [rows]`: each row's probability by models of rows of the other folds, those among
-        `learn`, by position, with the `weight` of each."""
-
-    def predict_without(
-        self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
-    ) -> Floats:
-        """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -73,7 +47,22 @@ class TwoModels:
         questions = self.questions.and_(Questions.of(extra), self.inputs.shape[1])
         return replace(self, inputs=beside(self.inputs, extra), questions=questions)
 
+    def fit(self, learn: Rows, labels: Floats, weight: Floats | None) -> Callable[[Inputs], Floats]:
+        """What gives rows with all inputs their probabilities `[tables × rows]`; `labels [tables × learned rows]`."""
+        fitted, boosted = (
+            fit_logistic(design_of(self.inputs, learn), labels, weight),
+            self._boost(learn, labels, weight),
+        )
+        return lambda rows: 0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows)
+
+    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
+        """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]` and their weights. Rows are given by
+        position."""
+        return self.fit(learn, labels, weight)(self.inputs[ask])
+
     def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
+        """Of one table, `labels [rows]`: each row's probability by models of rows of the other folds, those among
+        `learn`, by position, with the `weight` of each."""
         weight = np.ones(len(learn)) if weight is None else weight
         count = int(folds.max()) + 1
         outside = folds[learn] != np.arange(count)[:, None]  # folds × learned rows
@@ -87,30 +76,30 @@ class TwoModels:
             found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
         return found
 
-    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        return self.predictions(learn, labels, weight, (self.inputs[rows] for rows in [ask]))[0]
-
-    def predictions(self, learn: Rows, labels: Floats, weight: Floats | None, asked: Iterable[Inputs]) -> list[Floats]:
-        """Probabilities of several sets of rows, each with all inputs, `[tables × rows]`."""
-        fitted = fit_logistic(design_of(self.inputs, learn), labels, weight)
-        boosted = self._boosted(learn, labels, weight)
-        return [0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows) for rows in asked]
-
-    def _boosted(self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None) -> Boosting:
-        some = sample(len(learn), self.inputs)
-        weight = None if weight is None else weight[some]
-        return fit_boosting(self.questions, self.inputs[learn[some]], labels[:, some], weight, barred)
-
     def predict_without(
-        self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
+        self,
+        sets: Sequence[Columns],
+        coefficients: list[Floats],
+        learn: Rows,
+        ask: Rows,
+        labels: Floats,
+        weight: Floats | None,
     ) -> Floats:
-        gone = np.array([self.inputs_of(columns) for columns in left_out.sets])
+        """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`;
+        `coefficients`: of the logistic regression without each set."""
+        gone = np.array([self.inputs_of(columns) for columns in sets])
         asked, tables = self.inputs[ask], np.broadcast_to(labels, (len(gone), len(labels)))
-        found = 0.5 * self._boosted(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
-        for each, inputs, fitted in zip(found, gone, left_out.coefficients, strict=True):
+        found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
+        for each, inputs, fitted in zip(found, gone, coefficients, strict=True):
             kept = asked if len(fitted) > asked.shape[1] else np.ascontiguousarray(asked[:, ~inputs])
             each += 0.5 * predict_logistic(kept, fitted[None])[0]
         return found
+
+    def _boost(self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None) -> Boosting:
+        if not isinstance(self.inputs, np.ndarray):
+            some = thin(len(learn), large_tables.SAMPLE)
+            learn, labels, weight = learn[some], labels[:, some], None if weight is None else weight[some]
+        return fit_boosting(self.questions, self.inputs[learn], labels, weight, barred)
 
     def inputs_of(self, columns: Columns) -> Mask:
         found = np.zeros(self.inputs.shape[1], bool)
@@ -119,21 +108,20 @@ class TwoModels:
         return found
 
 
-@dataclass(frozen=True, eq=False)
 class OwnModel:
-    """A classifier of the user's: a pipeline gets the table as it is, any other the encoded one."""
+    """A classifier of the user's, by the same methods: a pipeline gets the table as it is, any other the encoded
+    one."""
 
-    given: Any
-    table: pd.DataFrame
-    encoded: TwoModels
-
-    @property
-    def name(self) -> str:
-        return type(self.given[-1] if isinstance(self.given, Pipeline) else self.given).__name__
-
-    @property
-    def rows(self) -> Any:
-        return self.table if isinstance(self.given, Pipeline) else self.encoded.inputs
+    def __init__(self, given: Any, table: pd.DataFrame, encoded: TwoModels) -> None:
+        if not (hasattr(given, "predict_proba") and hasattr(given, "fit")):
+            raise SettingError(
+                f"standard={type(given).__name__}: a standard is a classifier with fit and predict_proba, or a "
+                "pipeline that ends in one."
+            )
+        self.given, self.encoded = given, encoded
+        self.step = given.steps[-1] if isinstance(given, Pipeline) else None
+        self.rows: Any = table if self.step else encoded.inputs
+        self.name = type(self.step[1] if self.step else given).__name__
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
         return np.array([self._fit(self.rows, learn, ask, each, weight) for each in labels])
@@ -142,25 +130,29 @@ class OwnModel:
         found = np.empty(len(rows))
         for fold in np.unique(folds):
             outside, ask = folds[learn] != fold, folds == fold
-            known = learn[outside]
-            found[ask] = self._fit(
-                self.rows, rows[known], rows[ask], labels[known], None if weight is None else weight[outside]
-            )
+            known, weights = learn[outside], None if weight is None else weight[outside]
+            found[ask] = self._fit(self.rows, rows[known], rows[ask], labels[known], weights)
         return found
 
     def predict_without(
-        self, left_out: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None
+        self,
+        sets: Sequence[Columns],
+        coefficients: list[Floats],
+        learn: Rows,
+        ask: Rows,
+        labels: Floats,
+        weight: Floats | None,
     ) -> Floats:
         """A pipeline may ask for every column: those left out get one value for everybody."""
         found = []
-        for columns in left_out.sets:
-            if isinstance(self.given, Pipeline):
-                rows: Any = self.table.copy()
+        for columns in sets:
+            if self.step:
+                rows = self.rows.copy()
                 for column in columns:
                     rows[column] = rows[column].iloc[np.zeros(len(rows), int)].to_numpy()
-                rows = rows.astype(self.table.dtypes)
+                rows = rows.astype(self.rows.dtypes)
             else:
-                rows = self.encoded.inputs[:, ~self.encoded.inputs_of(columns)]
+                rows = self.rows[:, ~self.encoded.inputs_of(columns)]
             found.append(self._fit(rows, learn, ask, labels, weight))
         return np.array(found)
 
@@ -168,12 +160,13 @@ class OwnModel:
         stopping.check()
         if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
-        at = rows.iloc if isinstance(rows, pd.DataFrame) else rows
-        step = f"{self.given.steps[-1][0]}__" if isinstance(self.given, Pipeline) else ""
-        weighted = {} if weight is None else {f"{step}sample_weight": weight}
+        learned, asked = (rows.iloc[k] if self.step else dense(rows[k]) for k in (learn, ask))
+        weighted = (
+            {} if weight is None else {f"{self.step[0]}__sample_weight" if self.step else "sample_weight": weight}
+        )
         try:
-            fitted = clone(self.given).fit(_whole(at[learn]), labels > 0.5, **weighted)
-            found = np.asarray(fitted.predict_proba(_whole(at[ask]))[:, 1], dtype=np.float64)
+            fitted = clone(self.given).fit(learned, labels > 0.5, **weighted)
+            found = np.asarray(fitted.predict_proba(asked)[:, 1], dtype=np.float64)
         except MemoryError:
             raise
         except Exception as error:  # the model is the user's own
@@ -183,18 +176,4 @@ class OwnModel:
         return found
 
 
-def _whole(rows: Any) -> Any:
-    """What any classifier takes."""
-    return rows if isinstance(rows, pd.DataFrame) else dense(rows)
-
-
-def standard_of(given: Any, table: pd.DataFrame, encoded: TwoModels) -> Standard:
-    """The default where nothing is given, else the user's classifier."""
-    if given is None:
-        return encoded
-    if not (hasattr(given, "predict_proba") and hasattr(given, "fit")):
-        raise SettingError(
-            f"standard={type(given).__name__}: a standard is a classifier with fit and predict_proba, or a "
-            "pipeline that ends in one."
-        )
-    return OwnModel(given, table, encoded)
+Standard: TypeAlias = TwoModels | OwnModel

@@ -55,7 +55,8 @@ class CommonStandard:
         first = [int(np.flatnonzero(whole == code)[0]) for code in range(len(shares))]
         members = np.column_stack([MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes])
         model = encoded.with_inputs(members)
-        found = model.predictions(rows, labels[None], weight, _everybody(encoded.inputs, members, first))
+        predict = model.fit(rows, labels[None], weight)
+        found = [predict(some) for some in _everybody(encoded.inputs, members, first)]
         own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, len(rows))
         everybody = shares @ np.array(by_value)
         correlation = 0.0

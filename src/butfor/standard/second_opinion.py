@@ -14,8 +14,8 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, design_of, thin
-from butfor.standard.logistic import fit_logistic, predict_logistic
+from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, thin
+from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 
 FOLDS = 5

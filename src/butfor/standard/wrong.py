@@ -15,8 +15,8 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 
 from butfor import stopping
-from butfor.standard.inputs import MOST_LEARNED, Dense, Floats, Inputs, Mask, Rows, design_of, thin
-from butfor.standard.logistic import fit_logistic
+from butfor.standard.inputs import MOST_LEARNED, Floats, Inputs, Mask, Rows, thin
+from butfor.standard.logistic import Dense, design_of, fit_logistic
 from butfor.standard.model import Standard
 
 WRONG = (
