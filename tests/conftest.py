@@ -35,6 +35,10 @@ ARGUMENTS = (
 )  # fmt: skip
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--renew", action="store_true", help="write the approved texts of pages anew")
+
+
 def pytest_configure() -> None:
     """A shell ignores Ctrl-C for what it starts in the background; tests that press it need it heard."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:

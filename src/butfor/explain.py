@@ -169,7 +169,7 @@ def explain_all(
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
         )
-        persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}
+        persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards)}
         verdicts = [Verdict(persons[case], run, fitted.table) for case in cases]
         return Population(verdicts, run, labels), standards
 

@@ -76,10 +76,8 @@ class Find(NamedTuple):
     prediction: int
 
 
-def persons_of(
-    fitted: Fitted, part: Together, standards: Standards | None, truth: NDArray[np.int64] | None = None
-) -> list[result.Person]:
-    """What was measured about each person, in their order. `truth`: the labels of everyone."""
+def persons_of(fitted: Fitted, part: Together, standards: Standards | None) -> list[result.Person]:
+    """What was measured about each person, in their order."""
     people, trainer, names = part.people, part.trainer, fitted.label_names
     table, decision, strategy = people.table, people.table.decision, fitted.strategy
     dates = table.X.attrs.get(DATES, ())
@@ -138,7 +136,6 @@ def persons_of(
                 row=plain(people.people.index[k]),
                 group=plain(people.groups[k]),
                 values=_cells(people.people, k, dates),
-                label=None if truth is None else names[truth[case]],
                 logit=float(people.logits[k]),
                 flippable=int(part.psi.counts[k]),
                 eligible=search is not None,

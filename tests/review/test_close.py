@@ -91,7 +91,7 @@ def test_corrections_are_made_and_what_changes_is_what_the_models_own_fit_says(g
     assert ("more-tasks/" in page) == worth_a_review(record.labels)
     assert "more-tasks/" not in review_page(Population([], record.run)), "no label is left"
     for person in reviewed.changed:
-        assert f"<th>{person.case}</th>" in page
+        assert f"<th>{person.row}</th>" in page
 
 
 def test_a_second_round_starts_from_the_corrected_table_and_asks_nothing_twice(closed, tmp_path, capsys):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -14,15 +15,15 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from butfor.errors import plural
 from butfor.files import save
+from butfor.names import Names
+from butfor.report.people import Listed, cut_of, scores
 from butfor.report.text import short, without_middle
 from butfor.result.population import ALL, Population
-from butfor.result.reviewed import TrainingLabel, expected_wrong
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
-from butfor.standard.groups import BINS, GroupStandard
-from butfor.words import often, points
+from butfor.standard.groups import GroupStandard
+from butfor.words import NOTHING, often, points
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -37,10 +38,12 @@ THEME = {
 """Every colour of the report by name: in the light and in the dark theme."""
 ANCHORS = {"left": "start", "center": "middle", "right": "end"}
 
-WIDTH = 460
-"""Pixels: narrow enough for a phone."""
+WIDTH = 360
+"""Pixels: on a phone, text is as large as it is drawn."""
 PAST = 1.08
 """The last step of a curve extends to this share of the budget."""
+MOST_COLUMNS = 6
+"""The most columns in a chart of what explains a gap."""
 MOST_CURVES = 6
 """The most groups with a curve: the largest."""
 FAR_OUT = 2.0
@@ -113,7 +116,7 @@ class Drawing:
         self.texts.append(f"<text {at} {look}>{escape(text)}</text>")
 
     def tick(self, x: float, y: float, text: str, side: str = "center") -> None:
-        self.text(x, y, text, 11, side, "muted")
+        self.text(x, y, text, 11.2, side, "muted")
 
     def svg(self) -> Markup:
         """An ``<svg>`` element for a page, with its title for screen readers."""
@@ -253,21 +256,22 @@ def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStan
         rows,
         max(map(abs, reach)),
         ("less", "more"),
-        "percentage points less or more often than comparable people",
+        "points less or more often than comparable people",
         "Gap to comparable people of other groups, in points",
     )
 
 
-def column_moves(moves: Sequence[ColumnMove], difference: float) -> Drawing:
-    """A row per column: how much larger or smaller one group's gap is without it, with the 95 % interval. If the
-    group's `difference` is below 0, a larger gap is a lower difference."""
+def column_moves(moves: Sequence[ColumnMove], difference: float, name_of: Callable[[object], str] = str) -> Drawing:
+    """A row per column that moves the gap furthest: how much larger or smaller a group's gap is without it, with the
+    95 % interval. If the group's `difference` is below 0, a larger gap is a lower difference."""
     rows, side = list[Row](), 1 if difference >= 0 else -1
+    moves = sorted(moves, key=lambda m: -abs(m.move))[:MOST_COLUMNS]
     for m in moves:
         move, error = side * m.move, 1.96 * m.error
         said = f"{points(abs(move))} {'larger' if move >= 0 else 'smaller'}"
-        rows.append((m.column, said, move, (move - error, move + error), "person"))
+        rows.append((name_of(m.column), said, move, (move - error, move + error), "person"))
     reach = max(abs(m.move) + 1.96 * m.error for m in moves)
-    axis = "percentage points by which the gap is smaller or larger without the column"
+    axis = "points by which the gap changes without the column"
     return _around_zero(
         rows, reach, ("smaller", "larger"), axis, "How the gap changes when a column is left out, in points"
     )
@@ -285,7 +289,7 @@ def _around_zero(rows: Sequence[Row], reach: float, words: tuple[str, str], axis
     drawing.line([(x(0), 20), (x(0), bottom)], "muted", dash=(3, 3))
     for k, (name, said, place, line, colour) in enumerate(rows):
         y = row * k + 12
-        drawing.text(4, y, short(name, 34), bold=True)
+        drawing.text(4, y, short(name, 24), bold=True)
         drawing.text(WIDTH - 4, y, said, side="right")
         if line:
             drawing.line([(x(at), y + 18) for at in line], "person", 2)
@@ -298,42 +302,141 @@ def _around_zero(rows: Sequence[Row], reach: float, words: tuple[str, str], axis
     return drawing
 
 
-def yield_curve(labels: Sequence[TrainingLabel]) -> Drawing:
-    """How many of the first k labels are likely to be wrong, for every k."""
-    expected = [0.0, *expected_wrong(labels)]
-    count = len(expected) - 1
-    ticks = {share: f"{round(count * share)}" for share in (0.25, 0.5, 0.75, 1)}
-    drawing, at = _framed(
-        max(1.0, expected[-1]), ticks, "labels reviewed", "Labels likely to be wrong against labels reviewed"
-    )
-    points = [at(k / count, each) for k, each in enumerate(expected)]
-    drawing.area([*points, at(1, 0)], "flip", 0.25)
-    drawing.line(points, "flip", 2)
+# --- the first screen ----------------------------------------------------------------------------------
+
+SWATCH = 14
+BAR, MARKS_WIDE = 900, 260
+"""Pixels: of a bar that fills the page, and of marks in a table's cell."""
+MOST_PARTS = 4
+"""The most columns named in a bar."""
+MOST_LANES = 8
+"""The most groups with a lane of people: the largest."""
+Part = tuple[str, float, str, float]
+"""A part of a gap: its name, its share, its colour and opacity."""
+
+
+def swatch(shape: str, colour: str, fill: bool = True, opacity: float = 1.0) -> Markup:
+    """A mark for a legend; "bar" is a piece of a bar."""
+    drawing, middle = Drawing(SWATCH, SWATCH), SWATCH / 2
+    if shape == "bar":
+        drawing.area([(1, 1), (SWATCH - 1, 1), (SWATCH - 1, SWATCH - 1), (1, SWATCH - 1)], colour, opacity)
+    else:
+        drawing.marks([(middle, middle)], shape, 9, colour, fill)
+    return drawing.svg()
+
+
+def rates_scale(comparisons: Sequence[GroupStandard]) -> tuple[float, float]:
+    """Tens of per cent around all recorded and expected shares."""
+    shares = [share for c in comparisons for share in (c.recorded, c.expected)]
+    low, high = math.floor(10 * min(shares)) / 10, math.ceil(10 * max(shares)) / 10
+    return (low, high) if high > low else (max(0.0, low - 0.1), min(1.0, high + 0.1))
+
+
+def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
+    """The recorded share of a group (circle) and that of comparable people (diamond) on one line."""
+    drawing = Drawing(MARKS_WIDE, 24, f"{points(c.recorded)} recorded, {points(c.expected)} of comparable people")
+    own, other = (10 + (MARKS_WIDE - 20) * (x - scale[0]) / (scale[1] - scale[0]) for x in (c.recorded, c.expected))
+    drawing.line([(4, 12), (MARKS_WIDE - 4, 12)], "line")
+    drawing.line([(own, 12), (other, 12)], "flip" if c.differs else "person", 3)
+    drawing.marks([(other, 12)], "diamond", 12, "person")
+    drawing.marks([(own, 12)], "circle", 11, "flip" if c.differs else "person", fill=True)
+    return drawing.svg()
+
+
+def gap_mark(c: GroupStandard, reach: float) -> Markup:
+    """The gap and its interval, around no gap; less often is left."""
+    drawing = Drawing(MARKS_WIDE, 24, often(c.difference, c.interval))
+
+    def x(difference: float) -> float:
+        return MARKS_WIDE / 2 - (MARKS_WIDE / 2 - 10) * difference / max(reach, 0.005)
+
+    drawing.line([(x(0), 0), (x(0), 24)], "muted", dash=(3, 3))
+    if c.interval:
+        drawing.line([(x(end), 12) for end in c.interval], "person", 2)
+    drawing.marks([(x(c.difference), 12)], "circle", 11, "flip" if c.differs else "person", fill=True)
+    return drawing.svg()
+
+
+def gap_parts(moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str) -> list[Part]:
+    """The raw gap in parts that add up: what columns explain, the largest first and the others together, and what they
+    do not. A column's part is how far the gap moves without it; columns that go together are one part."""
+    side = 1 if c.explained >= 0 else -1
+    own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error]
+    parts, named, left = list[Part](), set[str](), c.explained
+    for m in sorted(own, key=lambda m: -side * m.move):
+        columns = set(m.column.split(" + "))
+        if len(parts) < MOST_PARTS and not named & columns and side * m.move <= side * left:
+            parts.append((name(m.column), m.move, "person", 0.95 - 0.2 * len(parts)))
+            named, left = named | columns, left - m.move
+    if abs(left) >= NOTHING:
+        parts.append(("other columns together" if parts else "all columns together", left, "person", 0.2))
+    return [*parts, ("not explained", c.difference, "flip", 0.9)]
+
+
+def gap_bar(parts: Sequence[Part], scale: tuple[float, float]) -> Markup:
+    """The parts side by side, those above 0 to the right and those below to the left; a line marks their sum."""
+    drawing = Drawing(BAR, 30, "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts))
+    ends = [0.0, 0.0]
+
+    def x(share: float) -> float:
+        return 4 + (BAR - 8) * (share - scale[0]) / max(scale[1] - scale[0], 0.005)
+
+    for _, value, colour, opacity in parts:
+        start = ends[value < 0]
+        ends[value < 0] = end = start + value
+        drawing.area([(x(start), 6), (x(end), 6), (x(end), 24), (x(start), 24)], colour, opacity)
+        drawing.line([(x(end), 6), (x(end), 24)], "paper", 1.5)
+    drawing.line([(x(0), 0), (x(0), 30)], "muted", 1.5)
+    drawing.line([(x(sum(ends)), 0), (x(sum(ends)), 30)], "ink", 2.5)
+    return drawing.svg()
+
+
+def gap_scale(groups: Sequence[Sequence[Part]]) -> tuple[float, float]:
+    """How far the bars of several groups reach."""
+    lows = [sum(min(0.0, value) for _, value, _, _ in parts) for parts in groups]
+    return min(lows), max(sum(max(0.0, value) for _, value, _, _ in parts) for parts in groups)
+
+
+def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing | None:
+    """A row of dots per group on the score's axis: everybody examined, with marks for those whose decision hinges on
+    few labels or probably changes under one standard. None with more than two labels."""
+    examined = [(one, one.verdict) for one in people if one.verdict]
+    if not examined or examined[0][1].decision is not None:
+        return None
+    run, narrow = examined[0][1].run, width < 600
+    left, row, top = (12 if narrow else 170), (58 if narrow else 42), 14
+    sizes = Counter(str(v.group) for _, v in examined)
+    lanes = [group for group, _ in sizes.most_common(MOST_LANES)]
+    values = [scores(v)[0] for _, v in examined]
+    low, high = 0.0, 1.0
+    if run.measure == "margin":
+        high = max(min(max(map(abs, values)), FAR_OUT * float(np.quantile(np.abs(values), 0.9))), 1e-6)
+        low = -high
+    bottom = top + row * len(lanes)
+    drawing = Drawing(width, bottom + 38, f"{run.measure.capitalize()} of {len(examined)} people by group")
+
+    def x(value: float) -> float:
+        return left + (width - left - 14) * (min(max(value, low), high) - low) / (high - low)
+
+    looks = ("muted", "circle", 5, True), ("person", "square", 8, True), ("flip", "diamond", 13, False)
+    for k, group in enumerate(lanes):
+        middle = top + row * (k + 0.5) + (8 if narrow else 0)
+        name = without_middle(names.group(run.sensitive, group), 40 if narrow else 26)
+        drawing.text(2, middle - (25 if narrow else 0), name, 12.5, bold=True)
+        drawing.line([(left, middle), (width - 14, middle)], "line")
+        places = [list[Point]() for _ in looks]
+        for j, (one, v) in enumerate((one, v) for one, v in examined if str(v.group) == group):
+            at = x(scores(v)[0]), middle + 26 * ((j * GOLDEN % 1) - 0.5)
+            places[v.found].append(at)
+            if one.in_most:
+                places[2].append(at)
+        for (colour, shape, size, fill), marks in zip(looks, places, strict=True):
+            drawing.marks(marks, shape, size, colour, fill)
+    cut = cut_of(examined[0][1])
+    drawing.line([(x(cut), top - 8), (x(cut), bottom + 4)], "ink", 1.6, dash=(5, 3))
+    drawing.text(x(cut), bottom + 14, f"cut {run.measured(0.0) if low else f'{cut:.2f}'}", 11.5, "center", bold=True)
+    side = "higher is" if run.measure == "score" or run.favourable == run.label_names[1] else "lower is"
+    drawing.tick(left, bottom + 31, f"{run.measure} ({side} better for the person)", "left")
+    for end, anchor in ((low, "left"), (high, "right")):
+        drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else f"{end:+.2f}", anchor)
     return drawing
-
-
-def doubts(c: GroupStandard) -> Drawing:
-    """The distribution of doubt over a group's adverse labels."""
-    ticks = {share: f"{share:g}" for share in (0, 0.25, 0.5, 0.75, 1)}
-    drawing, at = _framed(max([1.0, *c.doubts]), ticks, "doubt", f"Doubt about the adverse labels of {c.name}")
-    steps = [at(BINS[k + side], count) for k, count in enumerate(c.doubts) for side in (0, 1)]
-    drawing.area([at(0, 0), *steps, at(1, 0)], "flip", 0.35)
-    return drawing
-
-
-def _framed(
-    most: float, ticks: dict[float, str], axis: str, title: str
-) -> tuple[Drawing, Callable[[float, float], Point]]:
-    """An empty chart of numbers of labels up to `most`, and a function from (share of its width, height) to a point."""
-    left, high = 30.0, 150.0
-    drawing = Drawing(WIDTH, high + 40, title)
-
-    def at(share: float, height: float) -> Point:
-        return left + (WIDTH - left - 20) * share, high - (high - 26) * height / most
-
-    drawing.line([at(0, most), at(0, 0), at(1, 0)], "line")
-    for share, text in ticks.items():
-        drawing.tick(at(share, 0)[0], high + 12, text)
-    drawing.tick((left + WIDTH) / 2, high + 29, axis)
-    drawing.tick(4, 10, plural(most, "label"), "left")
-    return drawing, at

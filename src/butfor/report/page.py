@@ -1,4 +1,5 @@
-"""Pages and their files, from summaries, charts and templates. Jinja escapes all text from tables.
+"""Pages and their files: templates take verdicts, groups and runs, and format them with filters. Jinja escapes all text
+from tables.
 
 A page loads nothing and sends nothing. Its Content-Security-Policy enforces that: only its own style and script run,
 identified by their hashes, even if a table's text contains others.
@@ -11,7 +12,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import json
 import re
 import shlex
 from collections.abc import Mapping, Sequence
@@ -25,82 +25,75 @@ import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
+from butfor import words
 from butfor._version import __version__
 from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
 from butfor.files import make_folder, save_text
-from butfor.report import charts, overview, people, summary
-from butfor.report.groups import explaining, labels_table, rate, slices_table
-from butfor.report.text import short, shown
-from butfor.result.fresh import LEAST
-from butfor.result.population import Population
-from butfor.result.record import SCHEMA_VERSION, as_json, builtins_of
-from butfor.result.reviewed import worth_a_review
-from butfor.result.run import Data, Run
+from butfor.rank.mix import leader_words
+from butfor.report import charts, people, said
+from butfor.report.groups import impacts
+from butfor.report.text import differs, short, shown
+from butfor.result import fresh, reviewed
+from butfor.result import words as result_words
+from butfor.result.population import SMALL_GROUP, Population
+from butfor.result.record import SCHEMA_VERSION, as_json, builtins_of, checksum
+from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import STATUS, UNSEEDED
+from butfor.rules import meanings
 from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
 from butfor.standard.wrong import WRONG
 from butfor.terminal import STEERING
 
-MOST_LABELS = 50
-"""The most labels on a page, the most likely wrong first."""
-LEAST_WRONG = 0.05
-"""Labels below this probability of being wrong are not shown."""
-SHORT = {"flips": 6, "lines": 20, "longest": summary.LONGEST}
-"""The size of a person's table on a page with many people."""
 MOST_IN_ONE = 300
 """The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
-RESULTS = ("standard", "one_standard", "performance", "reviewed")
-"""What a run found, which pages show in their own sections."""
+RESULTS = ("standard", "one_standard", "performance", "reviewed", "names", "remarks", "concerns", "command")
+"""What pages show in their own sections."""
 OURS = re.compile(r"(case|person)-\d+\.html")
 
 
-# --- one person, and many ---------------------------------------------------------------------------
+# --- pages --------------------------------------------------------------------------------------------
 
 
 def person_page(verdict: Verdict, index: str = "") -> str:
     """The page about one person. `index`: the page about everybody that links to it."""
-    return render(
-        "person.html",
-        title=f"{STATUS[verdict.status].title}: {verdict.who}",
-        v=verdict,
-        s=summary.person(verdict),
-        run=verdict.run,
-        table=summary.comparison(verdict),
-        index=f"../{quote(index)}" if index else "",
-    )
-
-
-def person_fragment(verdict: Verdict) -> str:
-    """The short form for notebooks: a piece of HTML with its own style."""
-    table = summary.comparison(verdict, SHORT["flips"], longest=SHORT["longest"])
-    return render("fragment.html", kind="verdict", v=verdict, s=summary.person(verdict), table=table)
-
-
-def population_fragment(population: Population) -> str:
-    """The short form for notebooks."""
-    return render("fragment.html", kind="population", v=population, s=overview.overview(population))
+    return render("person.html", v=verdict, run=verdict.run, index=f"../{quote(index)}" if index else "")
 
 
 def population_page(population: Population, folder: str = "") -> str:
     """The page about many people. With a `folder`, it is the index of the people's files there."""
-    p, names = population, anchors(population.verdicts)
-    everyone = people.People(p, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
-    return render(
-        "population.html",
-        title=f"Label audit of {plural(len(p), 'person')}",
-        p=p,
-        s=overview.population(p, everyone),
-        run=p.run,
-        people=everyone,
-        roster=people.roster(everyone),
-        reasons=people.REASONS,
-        sides_of=people.sides_of,
-        count=len(p),
-        folder=folder,
-    )
+    names = anchors(population.verdicts)
+    addresses = [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names]
+    everyone = people.listed(population, addresses)
+    return render("population.html", p=population, run=population.run, people=everyone, folder=folder)
+
+
+def person_fragment(verdict: Verdict) -> str:
+    """The short form for notebooks: a piece of HTML with its own style."""
+    return render("fragment.html", v=verdict, run=verdict.run)
+
+
+def population_fragment(population: Population) -> str:
+    """The short form for notebooks."""
+    return render("fragment.html", v=None, p=population, run=population.run)
+
+
+def standard_page(found: Standards) -> str:
+    """The page of a comparison of groups."""
+    return render("standard.html", t=found, rows=found.to_frame(), names=found.names, run={"butfor": __version__})
+
+
+def standard_record(found: Standards) -> str:
+    """The text of standard.json."""
+    return as_json({"schema_version": SCHEMA_VERSION} | builtins_of(found.to_dict()))
+
+
+def review_page(population: Population) -> str:
+    """The page about a review: before and after, side by side."""
+    assert population.run.reviewed is not None
+    more = reviewed.worth_a_review(population.labels)
+    return render("review.html", run=population.run, r=population.run.reviewed, more=more)
 
 
 def person_chart(verdict: Verdict) -> charts.Drawing:
@@ -124,62 +117,6 @@ def anchors(verdicts: Sequence[Verdict]) -> list[str]:
     return [f"person-{k}" if v.case is None else f"case-{v.case}" for k, v in enumerate(verdicts, start=1)]
 
 
-# --- other pages ------------------------------------------------------------------------------------
-
-
-def standard_page(found: Standards) -> str:
-    """The page of a comparison of groups."""
-    frame = found.to_frame()
-    first = frame[(frame["wrong"] > LEAST_WRONG).to_numpy()].sort_values("rank").head(MOST_LABELS)
-    cells = zip(first.index, first["group"], first["label"], first["wrong"], first["doubt"], strict=True)
-    return render(
-        "standard.html",
-        title=f"Standards of {found.attribute}",
-        run={"butfor": __version__},
-        t=found,
-        rows=len(frame),
-        meaning=WRONG,
-        labels=[
-            (shown(row), group, label, f"{wrong:.2f}", f"{doubt:.2f}") for row, group, label, wrong, doubt in cells
-        ],
-    )
-
-
-def standard_record(found: Standards) -> str:
-    """The text of standard.json."""
-    return as_json({"schema_version": SCHEMA_VERSION} | builtins_of(found.to_dict()))
-
-
-def review_page(population: Population) -> str:
-    """The page about a review: before and after, side by side."""
-    r, names = population.run.reviewed, [" or ".join(side) for side in population.run.sides]
-    assert r is not None
-    run = population.run
-    changed = []
-    for v in r.changed:
-        before, after = (names[int(decides_one(logit))] for logit in (v.logit, v.counterfactual_logit))
-        sure = (r.solidity_of(v),) if r.seeded else ()
-        changed.append((f"{v.case}", shown(v.row), f"{run.sensitive} = {shown(v.group)}", before, after, *sure))
-    return render(
-        "review.html",
-        title="After a review",
-        run=run,
-        table=run.data.table,
-        r=r,
-        rows=[(short(name, 120), *values) for name, *values in r.rows],
-        charts=[
-            (name, charts.differences(some, beside).svg())
-            for name, some, beside in (("Before", r.before, r.after), ("After", r.after, r.before))
-            if some
-        ],
-        people=changed,
-        more=worth_a_review(population.labels),
-    )
-
-
-# --- files ------------------------------------------------------------------------------------------
-
-
 def write_report(population: Population, given: str | Path) -> Any:
     """Write the report to the path `given`, and return that. Beyond a few hundred people it is an index of files in a
     folder."""
@@ -200,47 +137,14 @@ def write_report(population: Population, given: str | Path) -> Any:
     return given
 
 
-# --- how to run it again ----------------------------------------------------------------------------
-
-
-def run_lines(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
-    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``; deeper lists as JSON. Empty values and
-    results are left out."""
-    known = {name: v for name, v in builtins_of(run).items() if v not in EMPTY and name not in RESULTS}
-    known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
-    flat: Any = pd.json_normalize(known).iloc[0]
-    return [(str(name), short(_text(value), 2000)) for name, value in flat.items()]
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, (list, tuple)):
-        plain = not any(isinstance(item, (list, tuple, dict)) for item in value)
-        return ", ".join(map(_text, value)) or "none" if plain else json.dumps(value, ensure_ascii=False, default=str)
-    return "none" if value is None else shown(value, 2000)
-
-
-def _replay_commands(data: Data) -> list[str]:
-    """The commands that train again from the record: as it is and, for a file, with the table in another place. Empty
-    if the record names no table."""
-    if data.table is None:
-        return []
-    again, moved = ["butfor", "replay", "audit.json"], list[str]()
-    for name, file in (("data", data.table), ("validation", data.validation), ("test", data.test)):
-        moved += [f"--{name}", f"other/place/{Path(file).name}"] if file else []
-    return [shlex.join(command) for command in ([again, [*again, *moved]] if data.label else [again])]
-
-
-# --- templates --------------------------------------------------------------------------------------
-
-
-def get_ready() -> None:
-    """Load the templates in advance, so that a stopped audit writes its report without delay."""
-    for template in _environment().list_templates(extensions=["html"]):
-        _environment().get_template(template)
+# --- templates ----------------------------------------------------------------------------------------
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill in a template. No character that steers a terminal, where a page may be read as well, gets into it."""
+    """Fill in a template. Without other `names`, they are the run's. No character that steers a terminal, where a page
+    may be read as well, gets into it."""
+    if isinstance(context.get("run"), Run):
+        context = {"names": context["run"].names} | context
     return STEERING.sub("", _environment().get_template(template).render(**context))
 
 
@@ -258,28 +162,62 @@ def environment(*packages: str) -> Environment:
         lstrip_blocks=True,
         undefined=StrictUndefined,
         auto_reload=False,
+        extensions=["jinja2.ext.do"],
     )
+    made.filters.update(
+        unbroken=_unbroken, headline=_headline, short=short, shown=shown, marked=said.marked, command=said.command
+    )
+    made.filters.update(rate=lambda share: "–" if share is None or share != share else f"{100 * share:.1f} %")
+    made.filters.update(decimals=lambda number, digits: "" if number is None else f"{number:.{digits}f}")
+    made.tests.update(differing=lambda cell, own: differs(own, cell), mentioning=lambda text, part: part in text)
+    # What sentences and tables are made of: modules, whose functions take the objects of a record.
+    made.globals.update(charts=charts, listing=people, said=said, words=words, result=result_words, seeds=fresh)
+    made.globals.update(reviews=reviewed, theme=theme, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG)
     made.globals.update(
-        THEME=charts.THEME, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, LEAST=LEAST, UNSEEDED=UNSEEDED, WRONG=WRONG
+        SMALL_GROUP=SMALL_GROUP, names=None, zip=zip, decides_one=decides_one, leader_words=leader_words
     )
-    made.globals.update(
-        charts=charts,
-        explaining=explaining,
-        labels_table=labels_table,
-        slices_table=slices_table,
-        plural=plural,
-        short=short,
-        shown=shown,
-        rate=rate,
-        run_lines=run_lines,
-        marked=summary.marked,
-        command=summary.command,
-    )
-    made.globals.update(replay_commands=_replay_commands, headlines=summary.headlines, in_worlds=summary.in_worlds)
-    made.globals.update(comparison=lambda verdict: summary.comparison(verdict, **SHORT))
-    made.filters.update(unbroken=_unbroken, headline=_headline)
-    made.globals.update(_parts(made, "style.css", "people.js"))
+    made.globals.update(plural=plural, impacts=impacts, meanings=meanings, checksum=checksum)
+    made.globals.update(settings=settings, replay_commands=replay_commands)
+    made.globals.update(own_parts("style.css", "people.js"))
     return made
+
+
+def settings(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
+    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``. Empty values and results are left out."""
+    known = {name: v for name, v in builtins_of(run).items() if v not in EMPTY and name not in RESULTS}
+    known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
+    flat: Any = pd.json_normalize(known).iloc[0]
+    return [(str(name), short(_text(value), 600)) for name, value in flat.items()]
+
+
+def _text(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return "; ".join(f"{name}: {_text(item)}" for name, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(map(_text, value)) or "none"
+    return "none" if value is None else shown(value, 600)
+
+
+def replay_commands(run: Run) -> list[str]:
+    """The commands that train again from the record: as it is and, for a file, with the table in another place. Empty
+    if the record names no table."""
+    data = run.data
+    if data.table is None:
+        return []
+    again, moved = ["butfor", "replay", "audit.json"], list[str]()
+    for name, file in (("data", data.table), ("validation", data.validation), ("test", data.test)):
+        moved += [f"--{name}", f"other/place/{Path(file).name}"] if file else []
+    return [shlex.join(line) for line in ([again, [*again, *moved]] if data.label else [again])]
+
+
+def theme(selector: str) -> Markup:
+    """The colours as CSS variables: light, dark as the reader's system asks, and light on paper."""
+    light, dark = (";".join(f"--bf-{name}:{pair[k]}" for name, pair in charts.THEME.items()) for k in (0, 1))
+    return Markup(
+        f"{selector}{{color-scheme:light dark;{light}}}\n"
+        f"@media (prefers-color-scheme:dark){{{selector}{{{dark}}}}}\n"
+        f"@media print{{{selector}{{color-scheme:light;{light}}}}}"
+    )
 
 
 def _unbroken(text: Any) -> Any:
@@ -298,18 +236,12 @@ def _headline(sentence: str) -> Markup:
 
 
 def own_parts(style: str, script: str) -> dict[str, Any]:
-    """Style, script and policy of a page, by their names in templates."""
-    return _parts(_environment(), style, script)
-
-
-def _parts(made: Environment, style: str, script: str) -> dict[str, Any]:
-    """A style and a script from the templates, and the policy that allows only these two."""
-    theme = made.overlay().from_string('{% from "blocks.html" import theme %}{{ theme(":root") }}').render()
+    """A style and a script from the templates, and the policy that allows only these two, by their names there."""
     rest, code = (
         resources.files("butfor.report").joinpath(f"templates/{name}").read_text(encoding="utf-8").strip()
         for name in (style, script)
     )
-    looks = f"{theme}\n{rest}"
+    looks = f"{theme(':root')}\n{rest}"
     allowed = f"style-src {_hash(looks)}; script-src {_hash(code)}; base-uri 'none'; form-action 'none'"
     return {"STYLE": Markup(looks), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {allowed}"}
 

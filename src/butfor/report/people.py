@@ -1,159 +1,136 @@
-"""The people of a page: their order, their names and addresses, and the list of them that a script filters."""
+"""The people of a page: who is listed, in which order, under which name, and with which score."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
-from typing import Any
+from dataclasses import dataclass
+from numbers import Integral
+from pathlib import Path
 
-from markupsafe import Markup, escape
-
-from butfor.report.summary import LONGEST
-from butfor.report.text import shown, without_middle
+from butfor.decide import USUAL
+from butfor.report.text import shown
 from butfor.result.fresh import SOLID
 from butfor.result.population import Population
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard, PersonInWorlds
 
 MOST_IN_WORLDS = 100
 """The most people listed by how likely their decision is to change."""
-LISTED = 40
-"""The most characters of a value in the list."""
+LONGEST = 60
+"""The most characters of a row's name."""
+LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
+"""Files whose lines people count: the first row of data is line 2."""
 NOT_AUDITED = 5
 """The weight of people who were neither audited nor named by one standard."""
-REASONS = {
-    "decision": "They got another decision than the one audited.",
-    "switch": "The decision changes when the protected attribute alone is switched: the model uses it directly.",
-    "rule": "The rule φ leaves them out.",
-}
-"""Why people were not audited, by `verdict.left_out`."""
-
-InWorlds = list[tuple[OneStandard, PersonInWorlds]]
-"""One person in the worlds of each group that falls short."""
 
 
-class People:
-    """Everybody on a page: the verdicts with their addresses, and other people named by one standard."""
+@dataclass(frozen=True)
+class Listed:
+    """A person of the page: examined (with a `verdict`), or named because one standard changes the decision."""
 
-    def __init__(self, p: Population, addresses: Sequence[str]) -> None:
-        self.p, self.run = p, p.run
-        self.addresses = dict(zip(map(id, p.verdicts), addresses, strict=True))
-        self.places = {v.case: address for v, address in zip(p.verdicts, addresses, strict=True)}
-
-    def addresses_of(self, v: Verdict) -> str:
-        """The id of the person's entry."""
-        return self.addresses[id(v)].removeprefix("#")
-
-    def name(self, one: Verdict | PersonInWorlds) -> str:
-        """The table's own id, if it has one, else the position."""
-        if one.case is None or self.run.data.identifier:
-            return shown(one.row, LONGEST)
-        return str(one.case)
-
-    def link(self, one: Verdict | PersonInWorlds) -> tuple[str, str]:
-        """The name and the address."""
-        return self.name(one), self.places.get(one.case, f"#case-{one.case}")
-
-    @cached_property
-    def in_worlds(self) -> dict[int | None, InWorlds]:
-        """By case: everybody named on the page because the decision changes in some worlds."""
-        found: dict[int | None, InWorlds] = {}
-        for one in self.p.one_standard:
-            for person in (*one.gaining[:MOST_IN_WORLDS], *one.losing):
-                found.setdefault(person.case, []).append((one, person))
-        return found
+    run: Run
+    address: str
+    verdict: Verdict | None
+    worlds: tuple[tuple[OneStandard, PersonInWorlds], ...] = ()
 
     @property
-    def named(self) -> list[InWorlds]:
-        """People named by one standard who were not examined."""
-        return [worlds for case, worlds in self.in_worlds.items() if case not in self.places]
+    def person(self) -> Verdict | PersonInWorlds:
+        return self.verdict or self.worlds[0][1]
 
-    def weight(self, v: Verdict) -> tuple[int, int]:
-        """The sort order: the decision changes in most worlds, solid, found, in some worlds, audited, not audited."""
-        worlds = self.weight_in(self.in_worlds.get(v.case, []))
-        if v.found and worlds[0]:
+    @property
+    def name(self) -> str:
+        return name_of(self.run, self.person.row, self.person.case)
+
+    @property
+    def in_most(self) -> bool:
+        """Whether the decision changes in most worlds of some group."""
+        return any(one.in_most(person) for one, person in self.worlds)
+
+    @property
+    def weight(self) -> tuple[int, int]:
+        """The order: changes in most worlds, solid, found, changes in some worlds, audited, not audited."""
+        v, worlds = self.verdict, max((person.worlds for _, person in self.worlds), default=0)
+        if self.in_most:
+            return 0, -worlds
+        if v is not None and v.found:
             return 1 if v.solidity == SOLID else 2, v.at_most or 0
-        return (4 if v.eligible else NOT_AUDITED, 0) if worlds[0] == NOT_AUDITED else worlds
+        if worlds:
+            return 3, -worlds
+        return 4 if v is not None and v.eligible else NOT_AUDITED, 0
 
-    @staticmethod
-    def weight_in(worlds: InWorlds) -> tuple[int, int]:
-        if not worlds:
-            return NOT_AUDITED, 0
-        return (0 if any(one.in_most(person) for one, person in worlds) else 3), -max(each.worlds for _, each in worlds)
+    @property
+    def left_out(self) -> str | None:
+        """Why somebody was neither audited nor named by one standard; None for the others."""
+        return (self.verdict.left_out or "rule") if self.verdict and self.weight[0] == NOT_AUDITED else None
 
-    @cached_property
-    def ordered(self) -> list[Verdict]:
-        return sorted(self.p.verdicts, key=self.weight)
-
-    @cached_property
-    def rest(self) -> dict[str, list[Verdict]]:
-        """People neither audited nor named by one standard, by reason."""
-        found: dict[str, list[Verdict]] = {}
-        for v in self.p.verdicts:
-            if self.weight(v)[0] == NOT_AUDITED:
-                found.setdefault(v.left_out or "rule", []).append(v)
-        return found
+    @property
+    def decisions(self) -> tuple[str, str]:
+        """The decision now, and the other one."""
+        adverse, favourable = " or ".join(self.run.adverse) or "adverse", self.run.favourable or "favourable"
+        if self.verdict is not None:
+            now = self.verdict.prediction
+            return now, self.verdict.counterfactual_prediction or (adverse if now == favourable else favourable)
+        return (adverse, favourable) if self.worlds[0][1].refused else (favourable, adverse)
 
 
-def sides_of(person: PersonInWorlds, run: Run) -> tuple[str, str]:
-    """The decision now, and the other one."""
-    adverse, favourable = " or ".join(run.adverse) or "adverse", run.favourable or "favourable"
-    return (adverse, favourable) if person.refused else (favourable, adverse)
-
-
-def roster(people: People) -> dict[str, Any]:
-    """The list of people, in order: `heads` (a name, and how the script filters by it), `rows`, and how many are shown
-    at `first`. HTML's optional end tags are left out, so that ten thousand people fit."""
-    p, run = people.p, people.run
-    heads = [
-        ("Person", ""),
-        (shown(run.data.identifier or "Row", LISTED), ""),
-        (shown(run.sensitive, LISTED), "choice"),
+def listed(p: Population, addresses: Sequence[str]) -> list[Listed]:
+    """Everybody examined, at these addresses, and everybody named by one standard, those who matter most first."""
+    worlds: dict[int | None, tuple[tuple[OneStandard, PersonInWorlds], ...]] = {}
+    for one in p.one_standard:
+        for person in (*one.gaining[:MOST_IN_WORLDS], *one.losing):
+            worlds[person.case] = (*worlds.get(person.case, ()), (one, person))
+    people = [
+        Listed(p.run, address, v, worlds.pop(v.case, ())) for v, address in zip(p.verdicts, addresses, strict=True)
     ]
-    heads += [("Decision", "choice"), ("Result", "choice"), ("How sure", "choice"), ("Changes under one standard", "")]
-    heads += [("Labels", "most"), (run.measure.capitalize(), ""), ("With the flips, or closest", "")]
-    everyone = [(people.weight(v), _cells(v, people)) for v in p.verdicts]
-    everyone += [(people.weight_in(worlds), _named(worlds, people)) for worlds in people.named]
-    cells = [row for _, row in sorted(everyone, key=lambda one: one[0])]
-    used = [k for k in range(len(heads)) if k < 5 or any(row[k] for row in cells)]
-    rows = ("<tr><th>" + "<td>".join(row[k] for k in used) for row in cells)
-    first = len(cells) - sum(map(len, people.rest.values()))
-    return {"heads": [heads[k] for k in used], "rows": Markup("\n".join(rows)), "count": len(cells), "first": first}
+    people += [Listed(p.run, f"#case-{case}", None, found) for case, found in worlds.items()]
+    return sorted(people, key=lambda one: one.weight)
 
 
-def _cells(v: Verdict, people: People) -> list[str]:
-    """A person's cells, escaped."""
-    sure = [f"{CLOSE_CALL.sign} close call"] if v.close_call else []
-    sure += [f"{SOLIDITY[v.solidity].sign} {v.solidity}"] if v.solidity and v.run.seeded else []
-    status = "not audited" if v.status == "not_eligible" else v.status.replace("_", " ")
-    return _escaped(
-        people.name(v) if v.case is not None else f"row {people.name(v)}",
-        people.addresses[id(v)],
-        shown(v.row, LISTED),
-        without_middle(v.group, LISTED),
-        shown(v.prediction, LISTED),
-        f"{STATUS[v.status].sign} {status}{'' if v.complete else ', ⚠ incomplete'}",
-        ", ".join(sure),
-        _worlds_in_words(people.in_worlds.get(v.case, [])),
-        str(v.at_most or ""),
-        v.measured_before,
-        v.measured_after or ("" if v.found else v.closest),
-    )
+# --- names --------------------------------------------------------------------------------------------
 
 
-def _named(worlds: InWorlds, people: People) -> list[str]:
-    """The cells of a person who was not examined."""
-    person = worlds[0][1]
-    decision, _ = sides_of(person, people.run)
-    about = shown(person.row, LISTED), without_middle(person.group, LISTED), shown(decision, LISTED)
-    return _escaped(*people.link(person), *about, "– not examined", "", _worlds_in_words(worlds), "", "", "")
+def row_word(run: Run) -> str:
+    """What the numbers of rows are: the table's own ids, lines of a file, or rows."""
+    path = Path((run.data.table or "").lower().removesuffix(".gz"))
+    return run.data.identifier or ("line" if path.suffix in LINED else "row")
 
 
-def _worlds_in_words(worlds: InWorlds) -> str:
-    return ", ".join(one.count(person) for one, person in worlds)
+def row_name(run: Run, row: object) -> str:
+    """A row as the table names it, else by the line of the file."""
+    if row_word(run) == "line" and not run.data.identifier and isinstance(row, Integral):
+        return str(int(row) + 2)
+    return shown(row, LONGEST)
 
 
-def _escaped(name: str, address: str, *others: str) -> list[str]:
-    return [f'<a href="{escape(address)}">{escape(name)}</a>', *(str(escape(cell)) for cell in others)]
+def name_of(run: Run, row: object, case: int | None) -> str:
+    """A person's name on a page: the row's or, without one, the position."""
+    return str(case) if row is None and case is not None else row_name(run, row)
+
+
+# --- scores -------------------------------------------------------------------------------------------
+
+
+def scores(v: Verdict) -> tuple[float, float | None]:
+    """The score, or the margin of a model without scores, now and with the flips; without a find, the closest."""
+    now, after = v.scores
+    if now is None:
+        return v.logit, v.closest_logit if v.counterfactual_logit is None else v.counterfactual_logit
+    if after is None and v.closest_logit is not None and not v.run.cut_moves:
+        after = v.run.score_of(v.closest_logit)
+    return now, after
+
+
+def cut_of(v: Verdict) -> float:
+    """Where the decision changes, on the scale of `scores`."""
+    if v.scores[0] is None:
+        return 0.0
+    threshold = v.run.threshold
+    return v.cut if v.cut is not None else (threshold and threshold.probability) or USUAL
+
+
+def digits(people: Sequence[Listed]) -> int:
+    """How many decimals tell every score in a column from its cut: two to six."""
+    pairs = [(score, cut_of(one.verdict)) for one in people if one.verdict for score in scores(one.verdict)]
+    told = [(score, cut) for score, cut in pairs if score is not None and abs(score - cut) > 1e-6]
+    return next((k for k in range(2, 6) if all(round(score, k) != round(cut, k) for score, cut in told)), 6)

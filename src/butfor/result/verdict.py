@@ -54,8 +54,6 @@ class Person:
     """The person's name in the index; in the embedded sets, the position in the source file."""
     group: Cell
     values: dict[str, Cell]
-    label: str | None = None
-    """The recorded label, if it is known."""
     logit: float
     score: float | None = None
     """With a threshold: the probability of the favourable label or, without probabilities, the decision function."""

@@ -1,7 +1,7 @@
-/* The list of people: sort, filter, search. It is read from <noscript>; only rows in view are drawn. */
+/* The list of people: sort, filter, search. It is read from <noscript>; long lists are drawn in part. */
 (() => {
   "use strict";
-  const SHORT = 300, AROUND = 40; // rows drawn whole; rows drawn beyond the view in longer lists
+  const FIRST = 500; // rows of a longer list that are drawn before somebody asks for all
   const place = document.getElementById("people-list"), source = place.firstElementChild.textContent;
   const tools = document.getElementById("people-tools"), count = document.getElementById("people-count");
   const begin = source.indexOf("<tbody>"), first = Number(place.dataset.first);
@@ -21,7 +21,7 @@
   const number = (cell) => (cell === "" ? NaN : Number(cell.replace("−", "-")));
   const byText = new Intl.Collator(undefined, { numeric: true }).compare;
   const parts = (cell) => cell.split(", ").map((part) => part || "(none)");
-  let sorted = -1, down = false, printing = false, chosen = people, height = 30;
+  let sorted = -1, down = false, whole = false, chosen = people;
 
   const search = tools.querySelector("input"), reset = tools.querySelector("[type=reset]"), filters = [];
   heads.forEach((head, k) => {
@@ -51,7 +51,7 @@
 
   const asked = (one) => {
     const wanted = search.value.trim().toLowerCase();
-    if (wanted) { if (!one.cells.slice(0, 2).some((cell) => cell.toLowerCase().includes(wanted))) return false; }
+    if (wanted) { if (!one.cells[0].toLowerCase().includes(wanted)) return false; }
     else if (!rest.checked && one.order >= first) return false;
     return filters.every(({ k, field, fits }) => field.value === "" || fits(one.cells[k]));
   };
@@ -64,26 +64,20 @@
     return (down ? -order : order) || one.order - other.order;
   };
 
-  /* The rows in view between two empty ones that are as high as the rows before and after them. */
-  function draw() {
-    const whole = printing || chosen.length <= SHORT;
-    const from = whole ? 0 : Math.max(0, Math.floor(place.scrollTop / height) - AROUND);
-    const to = whole ? chosen.length : Math.min(chosen.length, from + Math.ceil(place.clientHeight / height) + 2 * AROUND);
-    body.innerHTML = chosen.slice(from, to).map((one) => one.html).join("");
-    const gap = (rows) => { const row = made("tr"); row.style.height = rows * height + "px"; return row; };
-    if (!whole) { body.prepend(gap(from)); body.append(gap(chosen.length - to)); }
-  }
   function show() {
     chosen = people.filter(asked).sort(compare);
-    place.scrollTop = 0;
-    place.classList.toggle("long", chosen.length > SHORT);
-    draw();
-    if (body.rows[1]) height = body.rows[1].getBoundingClientRect().height || height;
+    const drawn = whole ? chosen : chosen.slice(0, FIRST);
+    body.innerHTML = drawn.map((one) => one.html).join("");
     for (const head of heads) head.removeAttribute("aria-sort");
     if (sorted >= 0) heads[sorted].setAttribute("aria-sort", down ? "descending" : "ascending");
     const of = chosen.length === people.length ? "All " + people.length : chosen.length + " of " + people.length;
-    count.textContent =
-      of + " people" + (sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first")) + ".";
+    const order = sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first");
+    count.textContent = of + " people" + order + (drawn.length < chosen.length ? "; the first " + FIRST + " are shown. " : ".");
+    if (drawn.length < chosen.length) {
+      const more = made("button", { type: "button", textContent: "Show all" });
+      more.addEventListener("click", () => { whole = true; show(); });
+      count.append(more);
+    }
   }
 
   heads.forEach((head, k) => {
@@ -94,10 +88,6 @@
       show();
     });
     head.replaceChildren(button);
-  });
-  let drawing = 0;
-  place.addEventListener("scroll", () => {
-    if (chosen.length > SHORT) drawing ||= requestAnimationFrame(() => { drawing = 0; draw(); });
   });
   tools.addEventListener("submit", (event) => event.preventDefault());
   tools.addEventListener("input", show);
@@ -110,10 +100,7 @@
     sorted = -1;
     show();
   });
-  // Paper does not scroll: print everybody chosen.
-  const print = (now) => { printing = now; place.classList.toggle("long", !now && chosen.length > SHORT); draw(); };
-  addEventListener("beforeprint", () => print(true));
-  addEventListener("afterprint", () => print(false));
+  addEventListener("beforeprint", () => { whole = true; show(); }); // paper does not ask for more
   tools.hidden = false;
   show();
 
