@@ -47,7 +47,7 @@ from benchmarks.work import network
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, nearest
 from butfor.machine import available_cores, single_threaded
-from butfor.models.named import model_named
+from butfor.models.learners import model_named
 from butfor.result.worlds import spread
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum

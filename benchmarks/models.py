@@ -20,7 +20,7 @@ from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import load_dataset
 from butfor.explain import eligible_cases
-from butfor.models.named import model_named
+from butfor.models.learners import model_named
 
 PREFIX = "influence prefix"
 SEARCHES: dict[str, dict[str, Any]] = {

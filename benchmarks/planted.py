@@ -26,8 +26,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder
 from butfor.models.engines import choose_engine
 from butfor.models.learner import Learner, Table, Training
-from butfor.models.learners import as_learner
-from butfor.models.named import model_named
+from butfor.models.learners import as_learner, model_named
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
 

@@ -27,9 +27,9 @@ from benchmarks.work import EMBEDDED, explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.data import Dataset, load_dataset
 from butfor.models.engines import OwnFit
-from butfor.models.estimators import PartitionEnsemble
 from butfor.models.learner import Training
-from butfor.models.named import model_named
+from butfor.models.learners import model_named
+from butfor.models.robust import PartitionEnsemble
 from butfor.prove import Bracket
 from butfor.rank.mix import RankingMix
 from butfor.search import STRATEGIES

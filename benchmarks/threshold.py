@@ -40,7 +40,7 @@ from butfor.audit import LabelAudit
 from butfor.columns import is_numeric
 from butfor.errors import SettingError, nearest
 from butfor.explain import eligible_cases
-from butfor.models.named import default_model, inputs_of, model_named
+from butfor.models.learners import default_model, inputs_of, model_named
 
 TABLES = ("HMDA", "ResumeNames", "default", "adult")
 MODELS = ("logistic", "boosting", "network")

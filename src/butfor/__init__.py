@@ -23,14 +23,14 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor.data import load_dataset as load_dataset
     from butfor.data.check import check_table as check_table
     from butfor.encode import TableEncoder as TableEncoder
-    from butfor.models.estimators import PartitionEnsemble as PartitionEnsemble
-    from butfor.models.estimators import ThresholdedRegressor as ThresholdedRegressor
     from butfor.models.learner import Engine as Engine
     from butfor.models.learner import Learner as Learner
     from butfor.models.learner import Model as Model
     from butfor.models.learner import Table as Table
     from butfor.models.learner import Training as Training
     from butfor.models.network import MLP as MLP
+    from butfor.models.robust import PartitionEnsemble as PartitionEnsemble
+    from butfor.models.robust import ThresholdedRegressor as ThresholdedRegressor
     from butfor.rank import Ranking as Ranking
     from butfor.result.population import Population as Population
     from butfor.result.verdict import Verdict as Verdict
@@ -46,7 +46,7 @@ _HOMES = {
     "data": ("DATASETS", "load_dataset"),
     "data.check": ("check_table",),
     "encode": ("TableEncoder",),
-    "models.estimators": ("PartitionEnsemble", "ThresholdedRegressor"),
+    "models.robust": ("PartitionEnsemble", "ThresholdedRegressor"),
     "models.learner": ("Engine", "Learner", "Model", "Table", "Training"),
     "models.network": ("MLP",),
     "rank": ("Ranking",),

@@ -34,10 +34,17 @@ from butfor.models.ensemble import (
     single_learner,
     unaudited,
 )
+from butfor.models.estimators import preprocesses
 from butfor.models.learner import BIAS, Engine, Floats, Learner, MakesLearner, Model, Table
-from butfor.models.learners import as_learner, decision_of, few_threads, first_model, seed_matters, seed_note
-from butfor.models.named import default_model
-from butfor.models.steps import preprocesses
+from butfor.models.learners import (
+    as_learner,
+    decision_of,
+    default_model,
+    few_threads,
+    first_model,
+    seed_matters,
+    seed_note,
+)
 from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash

@@ -165,7 +165,7 @@ def load(path: str) -> Any:
     module, _, name = path.partition(":")
     if module == "butfor.models.network":
         need("torch")
-    if module == "butfor.models.boosting_engine" or name == "FusedEngine":
+    if module == "butfor.models.boosting" or name == "FusedEngine":
         need("numba")
     found: Any = import_module(module)
     for part in name.split("."):

@@ -13,9 +13,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.decide import Decision
+from butfor.models.estimators import linear_in_labels
 from butfor.models.learner import FlipSet, Model, flip_direction
 from butfor.models.linear import ridge_effects
-from butfor.models.steps import linear_in_labels
 from butfor.rules import Allowed, Situation
 
 SLACK, TIE = 1e-6, 1e-9

@@ -13,7 +13,7 @@ from butfor.cli import cli, main
 from butfor.cli import options as opt
 from butfor.errors import SettingError
 from butfor.models.engines import NAMES as ENGINES
-from butfor.models.named import NAMES as MODELS
+from butfor.models.learners import NAMES as MODELS
 from butfor.rules import PHI, PSI
 from recorded import run
 

@@ -13,8 +13,8 @@ from sklearn.preprocessing import StandardScaler
 
 from butfor import LabelAudit
 from butfor.decide import Decision
-from butfor.models import boosting_engine
-from butfor.models.boosting_engine import BoostingEngine
+from butfor.models import boosting as boosting_engine
+from butfor.models.boosting import BoostingEngine
 from butfor.models.engines import OwnFit, choose_engine
 from butfor.models.learner import Table, Training
 from butfor.models.sklearn import SklearnLearner

@@ -37,14 +37,13 @@ from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.explain import eligible_cases
 from butfor.measured import run_of
-from butfor.models import describe, linear_engine
+from butfor.models import estimators as describe
+from butfor.models import linear as linear_engine
 from butfor.models.engines import OwnFit, own_fit
 from butfor.models.learner import Bound, Table, Training
-from butfor.models.learners import as_learner, learner_of
-from butfor.models.linear_engine import LinearEngine
-from butfor.models.named import inputs_of, model_named
-from butfor.models.sklearn import SklearnLearner
-from butfor.models.sklearn_model import with_sign
+from butfor.models.learners import as_learner, inputs_of, learner_of, model_named
+from butfor.models.linear import LinearEngine
+from butfor.models.sklearn import SklearnLearner, with_sign
 from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
@@ -1189,7 +1188,7 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
     assert model.get_params()["random_state"] == 3
     audit = butfor.LabelAudit(model, budget=1, fresh_seeds=0).fit(X[:ROWS], y[:ROWS], sensitive_features="région")
     assert audit.model_.leaves is not None
-    monkeypatch.setattr("butfor.models.named.installed", lambda package: False)
+    monkeypatch.setattr("butfor.models.learners.installed", lambda package: False)
     with pytest.raises(SettingError, match=f"pip install {name}"):
         model_named(name)
 

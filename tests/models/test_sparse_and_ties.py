@@ -15,7 +15,7 @@ from sklearn.preprocessing import FunctionTransformer, OneHotEncoder, StandardSc
 import butfor
 from benchmarks.proofs import confirmed
 from butfor.errors import SettingError
-from butfor.models.steps import linear_in_labels, solved_directly
+from butfor.models.estimators import linear_in_labels, solved_directly
 
 
 def people(n: int, seed: int = 0) -> pd.DataFrame:

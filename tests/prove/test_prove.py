@@ -19,8 +19,8 @@ import butfor
 from benchmarks.proofs import confirmed
 from butfor.errors import SettingError, TableError
 from butfor.models.engines import OwnFit
-from butfor.models.estimators import PartitionEnsemble, part_of
 from butfor.models.learner import Training
+from butfor.models.robust import PartitionEnsemble, part_of
 from butfor.result.population import Population
 from conftest import odd_table
 

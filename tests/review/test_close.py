@@ -15,7 +15,7 @@ import butfor
 from butfor import load_dataset
 from butfor.cli import main
 from butfor.errors import SettingError, TableError
-from butfor.models.named import model_named
+from butfor.models.learners import model_named
 from butfor.report.page import review_page
 from butfor.result.population import Population
 from butfor.result.reviewed import worth_a_review

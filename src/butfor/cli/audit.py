@@ -48,7 +48,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     """
     from butfor import DATASETS
     from butfor.files import results_folder
-    from butfor.models.named import default_name
+    from butfor.models.learners import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
 
@@ -157,7 +157,7 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
 
     from butfor import LabelAudit, TableEncoder
     from butfor.ledger import Ledger
-    from butfor.models.named import MODELS, inputs_of, model_named
+    from butfor.models.learners import MODELS, inputs_of, model_named
 
     if o.ledger is not None:
         Ledger(o.ledger).close()  # one that cannot be used is said before anything is trained

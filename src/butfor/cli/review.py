@@ -29,7 +29,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 
     FILE is the audit.json of 'butfor audit'. Everything in it that can be computed again without a search is compared,
     and its checksum. Exit code 1 if anything disagrees."""
-    from butfor.models.named import model_named
+    from butfor.models.learners import model_named
     from butfor.result.population import Population
     from butfor.result.record import opened
     from butfor.review.rebuild import with_moved_files
@@ -98,7 +98,7 @@ def review(
     number of labels is likely to show anything, or the answers show nothing.
     """
     from butfor.files import results_folder
-    from butfor.models.named import model_named
+    from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.population import Population
     from butfor.result.reviewed import worth_a_review

@@ -118,7 +118,7 @@ def standard(table: str, **options: Any) -> int:
 
     from butfor.files import as_csv, results_folder, save_text
     from butfor.machine import give_back_memory
-    from butfor.models.named import model_named
+    from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.standard import compare_standards
     from butfor.standard.inputs import LARGE

@@ -41,8 +41,8 @@ from butfor.models.learner import PIECE, Advance, Bound, Engine, Floats, Learner
 ENGINES = {
     "fused": "butfor.models.network:FusedEngine",
     "stacked": "butfor.models.network:StackedEngine",
-    "linear": "butfor.models.linear_engine:LinearEngine",
-    "boosting": "butfor.models.boosting_engine:BoostingEngine",
+    "linear": "butfor.models.linear:LinearEngine",
+    "boosting": "butfor.models.boosting:BoostingEngine",
     "joblib": "butfor.models.engines:OwnFit",
 }
 NAMES = ("auto", *ENGINES)

@@ -1,204 +1,275 @@
-"""Our own classifiers with proofs: a regression with a threshold, and a vote.
+"""What is known of a scikit-learn estimator: its parts, how its margin depends on labels, and itself as JSON.
 
-`ThresholdedRegressor` covers linear probability models, kernel regressions and scores.
-
-`PartitionEnsemble` is provably robust to wrong labels. A hash of its inputs, never of its label, assigns each row to a
-part; one copy of a classifier is trained per part, and the majority decides. A flipped label touches one part and so at
-most one vote: a decision with a large lead withstands many flips. The price is that every copy learns from few rows.
+As JSON it is its class, its parameters, and the same for every estimator inside; no pickles. Reading a record imports
+only packages of `TRUSTED`, since a record from somebody else must not run code.
 """
 
 from __future__ import annotations
 
-import warnings
-import zlib
+import inspect
+import math
+from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-import pandas as pd
-from numpy.typing import NDArray
-from sklearn.base import BaseEstimator, ClassifierMixin, clone
-from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.compose import ColumnTransformer
+from sklearn.model_selection import FixedThresholdClassifier
+from sklearn.pipeline import Pipeline
 
-from butfor.errors import SettingError, TableError, listed
-from butfor.models.learner import label_values
+from butfor.errors import ReplayError
+from butfor.machine import installed, load
+from butfor.models.robust import ThresholdedRegressor
 
-TARGETS = 2**25
-"""Targets held at a time if every label has its own output."""
-LEAST_ASKED = 20
-"""Number of people for whom a model that learned anything does not always decide the same."""
-
-
-class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
-    """A classifier made of a regression on the labels 0 and 1.
-
-    Parameters
-    ----------
-    regressor : estimator or None, default=None
-        The regression. None is ordinary least squares, the linear probability model.
-    threshold : float, default=0.5
-        The decision is the second class if the prediction exceeds it.
-
-    Examples
-    --------
-    >>> import numpy as np
-    >>> from butfor import ThresholdedRegressor
-    >>> model = ThresholdedRegressor().fit(np.array([[0], [1], [2], [3]]), [0, 0, 1, 1])
-    >>> model.predict(np.array([[0.5], [2.5]])).tolist()
-    [0, 1]
-    """
-
-    def __init__(self, regressor: Any = None, threshold: float = 0.5) -> None:
-        self.regressor = regressor
-        self.threshold = threshold
-
-    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ThresholdedRegressor:
-        if not np.isfinite(self.threshold):
-            raise SettingError(
-                f"threshold={self.threshold} must be a number, such as 0.5, halfway between the two labels."
-            )
-        y = np.asarray(y)
-        self.classes_ = two_classes(y)
-        self.regressor_ = self.new_regressor()
-        targets = (y == self.classes_[1]).astype(np.float64)
-        self.regressor_.fit(X, targets, **self._weights(sample_weight))
-        self.n_features_in_ = X.shape[1]
-        return self
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        check_is_fitted(self)
-        return np.asarray(np.ravel(self.regressor_.predict(X)) - self.threshold, np.float64)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
-
-    def new_regressor(self) -> Any:
-        """A new regressor."""
-        from sklearn.linear_model import LinearRegression
-
-        return LinearRegression() if self.regressor is None else clone(self.regressor)
-
-    def share_of_labels(self, X: Any, people: Any, sample_weight: Any = None) -> NDArray[np.float64]:
-        """For a regressor that is linear in its targets: the weight of each row's label in each person's prediction,
-        `[people × rows]`, from the regressor's own fit with one output per label."""
-        rows = X.shape[0]
-        block = max(1, TARGETS // rows)
-        found = []
-        for first in range(0, rows, block):
-            alone = np.zeros((rows, min(block, rows - first)))
-            alone[np.arange(first, first + alone.shape[1]), np.arange(alone.shape[1])] = 1.0
-            regressor = self.new_regressor().fit(X, alone, **self._weights(sample_weight))
-            found.append(np.asarray(regressor.predict(people), np.float64).reshape(-1, alone.shape[1]))
-        return np.concatenate(found, axis=1)
-
-    def _weights(self, sample_weight: Any) -> dict[str, Any]:
-        if sample_weight is None:
-            return {}
-        if not has_fit_parameter(self.new_regressor(), "sample_weight"):
-            raise SettingError(f"{type(self.new_regressor()).__name__} takes no sample_weight; leave it out.")
-        return {"sample_weight": sample_weight}
+LABEL_BLIND = {
+    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder"),
+    *("SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold"),
+}
+"""Preprocessing that does not use labels, so that it is the same for all flip sets."""
+DIRECT = ("auto", "cholesky", "svd")
+"""Solvers of ridge that reach the exact minimum."""
+QUICK = (
+    *("sklearn.linear_model.", "sklearn.tree.", "sklearn.naive_bayes", "sklearn.neighbors.", "sklearn.kernel_ridge"),
+    *("sklearn.discriminant_analysis", "sklearn.dummy", "sklearn.pipeline", "sklearn.compose.", "sklearn.impute."),
+    *("sklearn.preprocessing.", "sklearn.model_selection._classification_threshold", "butfor."),
+)
+"""Modules of estimators that learn a small table in milliseconds."""
+SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
+"""Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
 
 
-class PartitionEnsemble(ClassifierMixin, BaseEstimator):
-    """A majority vote of copies of a classifier, each trained on one part of the rows; provably robust to wrong labels.
-
-    Preprocessing inside `estimator` is fitted on its part alone, an encoder before the ensemble on all rows.
-
-    Parameters
-    ----------
-    estimator : estimator or None, default=None
-        The classifier to copy. None is a ridge classifier, whose copies have exact proofs. Copies that learn from few
-        rows may all vote for the larger class, which proves nothing; `certify` warns if all decisions are the same.
-    parts : int, default=11
-        The number of parts. An odd number avoids ties, which go to the first class.
-
-    Attributes
-    ----------
-    part_of_ : array of shape (rows,)
-        The part of each training row.
-    copies_ : list
-        The fitted copies.
-    """
-
-    def __init__(self, estimator: Any = None, parts: int = 11) -> None:
-        self.estimator = estimator
-        self.parts = parts
-
-    def fit(self, X: Any, y: Any) -> PartitionEnsemble:
-        if self.parts < 1:
-            raise SettingError(f"parts={self.parts} must be at least 1.")
-        y = np.asarray(y)
-        self.classes_ = two_classes(y)
-        self.parts_ = self.parts
-        self.part_of_ = part_of(X, self.parts_)
-        if len(np.unique(self.part_of_)) < self.parts_:
-            raise TableError(f"{len(y)} rows are too few for {self.parts} parts: some have no row. Use fewer parts.")
-        coded = (y == self.classes_[1]).astype(np.int64)
-        self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
-        self.n_features_in_ = X.shape[1]
-        return self
-
-    def votes(self, X: Any) -> NDArray[np.int64]:
-        """Each copy's decision, 0 or 1, `[rows × parts]`."""
-        check_is_fitted(self)
-        return np.column_stack([np.asarray(copy.predict(X), np.int64) for copy in self.copies_])
-
-    def decision_function(self, X: Any) -> NDArray[np.float64]:
-        """The lead of the second class, from −1 to 1; a tie counts for the first."""
-        votes = self.votes(X)
-        lead = 2 * votes.sum(axis=1) - self.parts_
-        return np.where(lead == 0, -0.5 / self.parts_, lead / self.parts_)
-
-    def predict(self, X: Any) -> NDArray[Any]:
-        return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
-
-    def certify(self, X: Any) -> NDArray[np.int64]:
-        """The number of flipped labels that each decision is proven to withstand, `[rows]`."""
-        votes = self.votes(X)
-        decided = (votes.sum(axis=1) > self.parts_ / 2).astype(np.int64)
-        if len(decided) >= LEAST_ASKED and len(np.unique(decided)) == 1:
-            warnings.warn(
-                f"The vote of {self.parts_} copies decides '{self.classes_[decided[0]]}' for all {len(decided)} people."
-                " If the copies learned nothing, the certificates mean nothing: check the balanced accuracy, and "
-                "use fewer parts, or copies that learn from few rows.",
-                stacklevel=2,
-            )
-        return np.array([self.votes_needed(v, d) - 1 for v, d in zip(votes, decided, strict=True)])
-
-    def votes_needed(self, votes: NDArray[np.int64], decided: int) -> int:
-        """How many copies must change their vote to change the decision."""
-        half = self.parts_ // 2
-        ones = int(votes.sum())
-        return ones - half if decided == 1 else half + 1 - ones
-
-    def _copy(self, X: Any, y: NDArray[np.int64], inside: NDArray[np.int64]) -> Any:
-        """The copy of a part; a constant one if its rows have a single class."""
-        from sklearn.dummy import DummyClassifier
-
-        copy = self.new_copy() if len(np.unique(y[inside])) > 1 else DummyClassifier()
-        return copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], y[inside])
-
-    def new_copy(self) -> Any:
-        """A new copy."""
-        from sklearn.linear_model import RidgeClassifier
-
-        return RidgeClassifier() if self.estimator is None else clone(self.estimator)
+def last_step(estimator: Any) -> Any:
+    """The last step of a pipeline, or the estimator itself."""
+    while isinstance(estimator, Pipeline):
+        estimator = estimator.steps[-1][1]
+    return estimator
 
 
-def part_of(X: Any, parts: int) -> NDArray[np.int64]:
-    """The part of each row, by a hash of its inputs: equal rows share a part, and labels play no role."""
-    if isinstance(X, pd.DataFrame):
-        return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
-    dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
-    return np.array([zlib.crc32(row.tobytes()) % parts for row in dense], dtype=np.int64)
+def without_threshold(estimator: Any) -> tuple[Any, FixedThresholdClassifier | None]:
+    """The estimator without scikit-learn's fixed threshold around it or around a pipeline's last step, and that
+    threshold; the outermost of several."""
+    if isinstance(estimator, Pipeline):
+        inner, found = without_threshold(estimator.steps[-1][1])
+        if found is not None:
+            estimator = clone(estimator)
+            estimator.steps[-1] = (estimator.steps[-1][0], inner)
+        return estimator, found
+    if type(estimator) is not FixedThresholdClassifier:
+        return estimator, None
+    return without_threshold(estimator.estimator)[0], estimator
 
 
-def two_classes(y: NDArray[Any]) -> NDArray[Any]:
-    """The two label values in sorted order."""
-    values = pd.unique(pd.Series(y))
-    if len(values) > 2:
-        # scikit-learn's own checks look for the first sentence.
-        raise TableError(
-            "Only binary classification is supported. The type of the target is multiclass: "
-            f"the labels have {len(values)} values ({listed(values)}). Group them into two."
+def parts(estimator: Any) -> list[Any]:
+    """An estimator and all its parameters."""
+    return [estimator, *estimator.get_params(deep=True).values()]
+
+
+def packages(estimator: Any) -> set[str]:
+    """The libraries of an estimator and its parts."""
+    return {base.__module__.split(".")[0] for part in parts(estimator) for base in type(part).__mro__}
+
+
+def preprocesses(estimator: Any) -> bool:
+    """Whether it contains a transformer, so that it can take a raw table. A classifier that can also transform, such as
+    discriminant analysis or voting, does not count."""
+
+    def transforms(part: Any) -> bool:
+        return hasattr(part, "transform") and not (isinstance(part, BaseEstimator) and is_classifier(part))
+
+    return any(isinstance(part, Pipeline) or (hasattr(part, "fit") and transforms(part)) for part in parts(estimator))
+
+
+def by_neighbours(fitted: Any) -> bool:
+    """Whether a fitted model uses the nearest training rows."""
+    return type(_regressor(fitted)).__module__.startswith("sklearn.neighbors")
+
+
+def sees_no_label(estimator: Any) -> bool:
+    """Whether no step before the last uses labels."""
+    before = [step for _, step in estimator.steps[:-1]] if isinstance(estimator, Pipeline) else []
+    return all(map(_label_blind, before))
+
+
+def _label_blind(step: Any) -> bool:
+    if isinstance(step, Pipeline):
+        return all(_label_blind(part) for _, part in step.steps)
+    if isinstance(step, ColumnTransformer):
+        return all(map(_label_blind, [*(part[1] for part in step.transformers), step.remainder]))
+    if step is None or isinstance(step, str):
+        return step in (None, "passthrough", "drop")
+    # Classes of the same name in other libraries may use labels: feature_engine's OrdinalEncoder does.
+    return type(step).__module__.split(".")[0] in ("sklearn", "butfor") and type(step).__name__ in LABEL_BLIND
+
+
+def is_logistic(final: Any) -> bool:
+    """A logistic regression with the usual penalty."""
+    from sklearn.linear_model import LogisticRegression
+
+    usual = type(final) is LogisticRegression and final.l1_ratio in (None, 0)
+    return usual and getattr(final, "penalty", None) not in ("l1", "elasticnet")
+
+
+def has_linear_engine(estimator: Any) -> bool:
+    """Whether the linear engine can train it."""
+    final = last_step(estimator)
+    if not is_logistic(final):
+        return linear_in_labels(estimator)
+    usual = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
+    return usual and sees_no_label(estimator)
+
+
+def has_boosting_engine(estimator: Any) -> bool:
+    """Whether the boosting engine can train it."""
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    final = last_step(estimator)
+    if type(final) is not HistGradientBoostingClassifier or not sees_no_label(estimator):
+        return False
+    plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
+    free = final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
+    return plain and free and installed("numba")
+
+
+def work_of_fit(estimator: Any, cells: int) -> float | None:
+    """Roughly the microseconds of a fit to a table with this many values; None where the kind does not tell."""
+    final = last_step(estimator)
+    others = [part for part in parts(estimator) if isinstance(part, BaseEstimator) and part is not final]
+    if not all(type(part).__module__.startswith(QUICK) for part in others):
+        return None
+    if type(final).__name__ == "HistGradientBoostingClassifier" and type(final).__module__.startswith("sklearn."):
+        return float(final.max_iter * (1000 + cells / 50))
+    return 2000 + cells / 2 if type(final).__module__.startswith(QUICK) else None
+
+
+def linear_in_labels(estimator: Any) -> bool:
+    """Whether the margin is a sum over the labels with weights that do not depend on labels: then a flip moves it by
+    the same amount under any other flips."""
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
+    from sklearn.neighbors import KNeighborsRegressor
+
+    if not sees_no_label(estimator):
+        return False
+    final = last_step(estimator)
+    if type(final) is RidgeClassifier:
+        return not final.positive and final.solver in DIRECT and final.class_weight is None
+    if type(final) is not ThresholdedRegressor or not sees_no_label(regressor := final.new_regressor()):
+        return False
+    inner = last_step(regressor)
+    if type(inner) in (LinearRegression, Ridge):
+        return not inner.positive and getattr(inner, "solver", "auto") in DIRECT
+    by_votes = type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
+    return by_votes or type(inner) is KernelRidge
+
+
+def solved_directly(fitted: Any) -> bool:
+    """Whether a fitted model that is linear in labels was solved in one step. Ridge and least squares on sparse inputs
+    are not: they stop near the minimum, and where they stop is not linear in the labels."""
+    from sklearn.linear_model import LinearRegression
+
+    final = _regressor(fitted)
+    if hasattr(final, "solver"):
+        return getattr(final, "solver_", final.solver) in DIRECT
+    return type(final) is not LinearRegression or hasattr(final, "singular_")
+
+
+def _regressor(fitted: Any) -> Any:
+    """The last step or, if that is a `ThresholdedRegressor`, its regressor."""
+    final = last_step(fitted)
+    return last_step(final.regressor_) if isinstance(final, ThresholdedRegressor) else final
+
+
+# --- as JSON ------------------------------------------------------------------------------------------
+
+TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
+CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number", "dtype", "opaque"
+"""Marks for values that JSON does not have: estimators, tuples, dictionaries with other keys than text, numbers that
+are not finite, numpy's types, and what cannot be rebuilt."""
+PLAIN = ("sklearn.compose", "sklearn.model_selection")
+"""Modules of scikit-learn with parameter objects that are not estimators: column selectors, splitters."""
+
+
+def describe(value: Any) -> Any:
+    """A parameter's value as JSON."""
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, BaseEstimator):
+        kind = type(value)
+        parameters = {name: describe(v) for name, v in value.get_params(deep=False).items()}
+        return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": parameters}
+    if isinstance(value, float) and not math.isfinite(value):
+        return {NUMBER: str(value)}
+    if isinstance(value, (str, int, float, bool, type(None))):
+        return value
+    if isinstance(value, type) and issubclass(value, np.generic):
+        return {DTYPE: value.__name__}
+    if isinstance(value, tuple):
+        return {TUPLE: [describe(v) for v in value]}
+    if isinstance(value, (list, np.ndarray)):
+        return [describe(v) for v in value]
+    if isinstance(value, dict):
+        return {PAIRS: [[describe(name), describe(v)] for name, v in value.items()]}
+    if _is_plain(type(value)):
+        names = [name for name in inspect.signature(type(value)).parameters if hasattr(value, name)]
+        path = f"{type(value).__module__}:{type(value).__qualname__}"
+        return {CLASS: path, "params": {name: describe(getattr(value, name)) for name in names}}
+    module = getattr(value, "__module__", type(value).__module__)
+    return {OPAQUE: f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"}
+
+
+def rebuild(record: Any) -> Any:
+    """The value that was described."""
+    if isinstance(record, list):
+        return [rebuild(v) for v in record]
+    if not isinstance(record, dict):
+        return record
+    if CLASS in record:
+        kind = _class(record[CLASS])
+        return kind(**{name: rebuild(v) for name, v in record["params"].items()})
+    if TUPLE in record:
+        return tuple(rebuild(v) for v in record[TUPLE])
+    if NUMBER in record:
+        return float(record[NUMBER])
+    if DTYPE in record:
+        return np.dtype(record[DTYPE]).type
+    if PAIRS in record:
+        return {rebuild(name): rebuild(v) for name, v in record[PAIRS]}
+    raise ReplayError(
+        f"The record's model contains {record.get(OPAQUE, record)}, which a record cannot store; replay it with the "
+        "model itself (--model package.module:name, or in Python replay(..., model=...))."
+    )
+
+
+def missing_parts(record: Any, where: str = "model") -> Iterator[str]:
+    """The parts of a description that cannot be rebuilt, in words."""
+    if isinstance(record, dict):
+        if OPAQUE in record:
+            yield f"{where}: {record[OPAQUE]}"
+        if CLASS in record and record[CLASS].split(".")[0].split(":")[0] not in TRUSTED:
+            yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
+        for name, value in record.get("params", {}).items():
+            yield from missing_parts(value, f"{where}.{name}")
+        for value in [*record.get(TUPLE, []), *record.get(PAIRS, [])]:
+            yield from missing_parts(value, where)
+    elif isinstance(record, list):
+        for value in record:
+            yield from missing_parts(value, where)
+
+
+def _is_plain(kind: type) -> bool:
+    return kind.__module__.startswith(PLAIN) and not issubclass(kind, BaseException)
+
+
+def _class(path: str) -> Any:
+    if path.partition(":")[0].split(".")[0] not in TRUSTED:
+        raise ReplayError(
+            f"The record's model is {path}, and a record may not load such code; name it yourself: "
+            "--model package.module:name, or in Python replay(..., model=...)."
         )
-    return label_values(y)
+    try:
+        found = load(path)
+    except (ImportError, AttributeError) as error:
+        raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
+    if not (isinstance(found, type) and (issubclass(found, BaseEstimator) or _is_plain(found))):
+        raise ReplayError(f"The record's model is {path}, which is not an estimator.")
+    return found

@@ -369,7 +369,8 @@ class Engine:
     """Of a cluster: `spread(function, shared, parts)` calls `function(shared, part)` for each part, on the workers."""
 
     def accepts(self, learner: Learner) -> bool:
-        raise NotImplementedError
+        """Whether it can train the learner; those of butfor are named by it."""
+        return self.name in learner.engines
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         """Put the data in place. Your own engine may return a plain function; the engine itself does not change."""

@@ -1,29 +1,123 @@
-"""Makes learners from a user's model or from a record, and checks them in a first training."""
+"""Makes models and learners: from a name, from a user's model, from a record; and checks a learner in its first
+training."""
 
 from __future__ import annotations
 
+import sys
 import time
+import warnings
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
+from functools import partial
+from importlib import invalidate_caches
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 from sklearn.base import clone
 
+from butfor.data.table import default_setup
 from butfor.decide import USUAL, Decision, parse_threshold, places_of
-from butfor.errors import LearnerError, ReplayError, SettingError, listed
-from butfor.machine import load, single_threaded
-from butfor.models import describe
+from butfor.errors import ButforError, LearnerError, ReplayError, SettingError, listed, nearest
+from butfor.machine import installed, load, single_threaded
 from butfor.models.ensemble import Ensemble
+from butfor.models.estimators import rebuild
 from butfor.models.learner import Learner, MakesLearner, Model, Table
+from butfor.models.robust import PartitionEnsemble, ThresholdedRegressor
 from butfor.models.sklearn import SklearnLearner, check_classifier, is_seed
 
+MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
+"""scikit-learn's models with their defaults, except for the solver of logistic regression. "linear" and "kernel-ridge"
+are regressions on 0 and 1 with a threshold of one half; "steady" is our PartitionEnsemble."""
+OTHER_PACKAGES = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
+"""Classifiers of other packages, with their defaults."""
+NAMES = ("mlp", *MODELS, *OTHER_PACKAGES)
+MANY_INPUTS = 1000
+"""From this many inputs on, logistic regression is solved without a Hessian, whose cost grows with their cube: on 1 000
+rows with as many inputs that takes a tenth of the time."""
 KINDS = {"sklearn": "butfor.models.sklearn:SklearnLearner", "mlp": "butfor.models.network:MLPLearner"}
 """Kinds of learners that a record can restore, and their classes."""
 OTHER_SEED = 40_961
 """A seed that users are unlikely to choose."""
 SMALL = 2**18
 """The largest table, in values, for which threads do not speed up a training."""
+
+
+def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
+    """A model of `MODELS`; some use the seed, the solver depends on the number of inputs."""
+    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
+    from sklearn.kernel_ridge import KernelRidge
+    from sklearn.linear_model import LogisticRegression, RidgeClassifier
+    from sklearn.neighbors import KNeighborsClassifier
+
+    # This solver reaches the minimum; the default one sometimes stops a hundredth of a logit before it.
+    solver = {"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else {"tol": 1e-6, "max_iter": 1000}
+    models = {
+        "logistic": LogisticRegression(**solver),
+        "ridge": RidgeClassifier(),
+        "linear": ThresholdedRegressor(),
+        "kernel-ridge": ThresholdedRegressor(KernelRidge(kernel="rbf")),
+        "knn": KNeighborsClassifier(),
+        "forest": RandomForestClassifier(random_state=seed),
+        "boosting": HistGradientBoostingClassifier(random_state=seed),
+        "steady": PartitionEnsemble(),
+    }
+    return models[name]
+
+
+def inputs_of(X: pd.DataFrame) -> int:
+    """About how many inputs a row becomes: one per numeric column, and one per value of the other columns."""
+    return sum(1 if is_numeric_dtype(values) else values.nunique() for _, values in X.items())
+
+
+def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
+    """An estimator by one of `NAMES`, the network excepted, or by ``package.module:name``: an estimator, its class, or
+    a function without arguments that makes one."""
+    if name in MODELS:
+        return usual_model(name, seed, inputs)
+    if name in OTHER_PACKAGES:
+        if not installed(name):
+            raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")
+        quiet = {"verbose": -1} if name == "lightgbm" else {"verbosity": 0}
+        return load(f"{name}:{OTHER_PACKAGES[name]}")(random_state=seed, n_jobs=1, **quiet)
+    module, colon, attribute = name.partition(":")
+    if not (module and colon and attribute):
+        raise SettingError(
+            f"There is no model '{name}'. {nearest(name, NAMES)} For your own model write package.module:name."
+        )
+    if "" not in sys.path:  # a module beside the table, as `python -m` would find it
+        sys.path.insert(0, "")
+    invalidate_caches()  # the module may be younger than this process
+    try:
+        found = load(name)
+    except ButforError:
+        raise
+    except Exception as error:  # a user's module may fail in any way
+        raise SettingError(f"Model '{name}' cannot be loaded: {type(error).__name__}: {error}.") from error
+    if isinstance(found, type) or not hasattr(found, "fit"):
+        try:
+            found = found()
+        except Exception as error:
+            raise SettingError(f"Model '{name}' cannot be created: {type(error).__name__}: {error}.") from error
+    return found
+
+
+def default_name(note: Callable[[str], object]) -> str:
+    """The default model for a user's table: the network or, without torch, boosting."""
+    if installed("torch"):
+        return "mlp"
+    note('The model is boosting: the network needs torch, which is not installed (pip install "butfor[net]").')
+    return "boosting"
+
+
+def default_model(rows: int) -> Any:
+    """The default model for a table with `rows` training rows; the network is the published one for that size."""
+    name = default_name(partial(warnings.warn, stacklevel=4))  # the line that calls `fit`
+    if name != "mlp":
+        return usual_model(name, seed=0)
+    setup = default_setup(rows)
+    return load("butfor.models.network:MLP")(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
 
 
 def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learner:
@@ -81,7 +175,7 @@ def learner_for_replay(model: Any, record: dict[str, Any], random_state: int = 0
     if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
         return as_learner(model, random_state=random_state)
     check_classifier(model)
-    encoder = describe.rebuild(record["encoder"])
+    encoder = rebuild(record["encoder"])
     return SklearnLearner(_with_seeds(model, random_state), encoder, record["torch_seed"])
 
 

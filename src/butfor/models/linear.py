@@ -1,4 +1,4 @@
-"""The effect of a flip on a linear classifier: exact for ridge, one Newton step for logistic regression.
+"""Linear classifiers: the effect of a flip, and the engine that trains many at once.
 
 Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the gradient, and with the
 exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
@@ -7,47 +7,67 @@ those of regressions on 0 and 1 that are linear in them (least squares, ridge, k
 
 With k classes the losses are those of the softmax, w has k rows, and H = C·Σ sᵢ(diag pᵢ − pᵢpᵢᵀ) ⊗ x̃ᵢx̃ᵢᵀ + I; a flip
 from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
+
+All flip sets of a table share X and differ in a few labels, so their minima are close together. If the margin is a sum
+over the labels (ridge, regressions on 0 and 1), a flip set adds its labels' effects, exactly. For logistic regression
+the loss is convex: Newton's method starts at the present minimum, with the present Hessian factorised once, and moves
+all flip sets together; the few that are far away get their own Hessians. The estimator's solver stops about equally far
+before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. Flip sets without
+a minimum (separable labels and no penalty) are trained by the estimator's own `fit`, which also confirms every find.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
+from scipy.linalg import cho_factor, cho_solve
+from scipy.special import expit, softmax
+from sklearn.utils.class_weight import compute_sample_weight
 
-from butfor.models.learner import Table
+from butfor.machine import check_n_jobs
+from butfor.models.engines import OwnFit
+from butfor.models.estimators import linear_in_labels
+from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
 
 Array = NDArray[np.float64]
 
+SETS_AT_ONCE = 64
+SMALL_GRADIENT = 1e-6
+"""The largest entry of the gradient, per training row, at a minimum."""
+NEAR = 0.02
+"""The largest difference in logits between estimator and minimum for training rows near the boundary."""
+SHARED_STEPS, OWN_STEPS, HALVINGS = 12, 30, 13
+NEVER_UPHILL = 1.0
+"""A Newton step that moves no training row by more logits than this goes downhill: logistic loss is self-concordant,
+and e − 2 < 1."""
+SLOW = 0.5
+"""The most that a step with the present Hessian may leave of the gradient for another such step to pay."""
+MOST_PRODUCTS = 2**23
+"""The most products of two inputs of training rows that are kept: 64 MB."""
 
-def flip_effects(final: Any, X: Array, people: Array, table: Table) -> Array:
+
+def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any] | None = None) -> Array:
     """The change of each person's margin if label i is flipped, `[people × n]`, for a fitted logistic regression or
-    ridge classifier with inputs `X` of the rows and `people`."""
-    y, weight = table.zero_one.astype(np.float64), _weights(final, table)
-    if type(final).__name__ == "RidgeClassifier":
-        return ridge_effects(final, X, people, y, weight)
-    return _logistic(final, X, people, y, weight)
-
-
-def _weights(estimator: Any, table: Table) -> Array:
-    """Each row's weight for the estimator, with class weights, before the flip."""
-    from sklearn.utils.class_weight import compute_sample_weight
-
+    ridge classifier with inputs `X` of the rows and `people`. With more than two classes the margin is the sum of
+    scores weighted by `contrast [people × classes]`."""
     weight = np.ones(table.n) if table.weight is None else np.asarray(table.weight, np.float64)
-    if estimator.class_weight is not None:
-        weight = weight * compute_sample_weight(estimator.class_weight, estimator.classes_[table.codes])
-    return weight
-
-
-def multiclass_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any]) -> Array:
-    """The same with more than two classes: the change of each person's sum of scores weighted by `contrast [people ×
-    classes]`."""
-    weight, classes = _weights(final, table), contrast.shape[1]
+    if final.class_weight is not None:  # of the label before the flip
+        weight = weight * compute_sample_weight(final.class_weight, final.classes_[table.codes])
+    y = table.zero_one.astype(np.float64)
     if type(final).__name__ == "RidgeClassifier":
+        if contrast is None:
+            return ridge_effects(final, X, people, y, weight)
         effects = ridge_effects(final, X, people, np.zeros(table.n), weight)
-        effects *= contrast[:, table.new_codes] - contrast[:, table.codes]
-        return effects
+        return np.asarray(effects * (contrast[:, table.new_codes] - contrast[:, table.codes]))
+    if contrast is None:
+        X, people, w = reduce_inputs(final, X, people)
+        H = curvature(X, weight, penalty(final, X.shape[1]), w)
+        return np.asarray((_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :])
+    classes = contrast.shape[1]
     X, people = (with_ones(A, final.fit_intercept) for A in (X, people))
     outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
     by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(len(outcomes), classes, -1)
@@ -61,7 +81,6 @@ def multiclass_effects(final: Any, X: Array, people: Array, table: Table, contra
 def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
     """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. Adding a constant to all scores does
     not change the softmax, so the intercepts have a direction without curvature; it gets a little."""
-    from scipy.special import softmax
 
     w = np.column_stack([estimator.coef_, estimator.intercept_]) if estimator.fit_intercept else estimator.coef_
     shares, (classes, size) = softmax(X @ w.T, axis=1), w.shape
@@ -74,13 +93,6 @@ def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
     H = blocks.reshape(classes * size, classes * size)
     H += np.diag(np.tile(penalty(estimator, size), classes))
     return np.asarray(H + 1e-9 * np.trace(H) / len(H) * np.eye(len(H)))
-
-
-def _logistic(estimator: Any, X: Array, people: Array, y: Array, weight: Array) -> Array:
-    X, people, w = reduce_inputs(estimator, X, people)
-    H = curvature(X, weight, penalty(estimator, X.shape[1]), w)
-    effects: Array = (_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :]
-    return effects
 
 
 def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
@@ -102,8 +114,6 @@ def penalty(estimator: Any, size: int) -> Array:
 
 def curvature(X: Array, weight: Array, penalty: Array, w: Array) -> Array:
     """The Hessian of the penalised sum of losses at w."""
-    from scipy.special import expit
-
     share = expit(X @ w)
     return np.asarray((X * (weight * share * (1 - share))[:, None]).T @ X + np.diag(penalty))
 
@@ -124,8 +134,6 @@ def ridge_effects(estimator: Any, X: Array, people: Array, y: Array, weight: Arr
 def _solve(A: Array, b: Array) -> Array:
     """A⁻¹b for a symmetric matrix; it may be singular, with duplicate columns and no penalty."""
     try:
-        from scipy.linalg import cho_factor, cho_solve
-
         return np.asarray(cho_solve(cho_factor(A), b))
     except np.linalg.LinAlgError:
         return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0])
@@ -133,3 +141,159 @@ def _solve(A: Array, b: Array) -> Array:
 
 def with_ones(X: Array, intercept: bool) -> Array:
     return np.column_stack([X, np.ones(len(X))]) if intercept else X
+
+
+# --- the engine ---------------------------------------------------------------------------------------
+
+
+class LinearEngine(Engine):
+    """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
+    them, after preprocessing that does not use labels. With more than two classes, or if the estimator's solver stops
+    short of the minimum (logistic regression, or sparse inputs), the estimator's own `fit` trains instead."""
+
+    name = "linear"
+
+    def __init__(self, n_jobs: int | None = None) -> None:
+        self.n_jobs = check_n_jobs(n_jobs)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        return self.bind_here(learner, table, people) or OwnFit(self.n_jobs).bind(learner, table, people)
+
+    def bind_here(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
+        """None if the estimator's own `fit` must train."""
+        if table.multiclass:
+            return None
+        model: Any = learner.fit(table, table.labels())
+        if not linear_in_labels(model.estimator):
+            try:
+                bound = _Logistic(model, table, people, OwnFit(self.n_jobs).bind(learner, table, people))
+                near = np.abs(bound.X @ bound.w - float(table.decision.answer_at_cut(bound.before))) < 1
+                off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
+            except (np.linalg.LinAlgError, FloatingPointError):
+                return None
+            return bound if off <= NEAR else None
+        if not model.exact:
+            return None
+        before, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
+
+        def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+            if advance:
+                advance(len(trainings))
+            moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
+            return np.array(moved, np.float32).reshape(-1, len(before))
+
+        return Bound(train, self.name, width=SETS_AT_ONCE)
+
+
+class _Logistic(Bound):
+    name, width = LinearEngine.name, SETS_AT_ONCE
+
+    def __init__(self, model: Any, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
+        X, asked = model.numbers(table.X), model.numbers(people)
+        self.X, self.people, self.given = reduce_inputs(model.final, X, asked)
+        self.table, self.own_fit = table, own_fit
+        self.weight = np.ones(table.n) if table.weight is None else table.weight
+        self.penalty = penalty(model.final, self.X.shape[1])
+        n, d = self.X.shape
+        self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
+        """Each row's products of two inputs, if they fit: then Hessians of many sets are one matrix product."""
+        self.w = self._own_steps(self.given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
+        if not np.isfinite(self.w).all():
+            raise np.linalg.LinAlgError("no minimum")
+        self.factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, self.w)))
+        self.before = model.logits(people).astype(np.float64)
+
+    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        logits = np.empty((len(trainings), len(self.people)), np.float32)
+        for first in range(0, len(trainings), SETS_AT_ONCE):
+            some = [flips for flips, _ in trainings[first : first + SETS_AT_ONCE]]
+            logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
+            if advance:
+                advance(len(some))
+        lost = np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist()
+        if lost:
+            logits[lost] = self.own_fit([trainings[k] for k in lost])
+        return logits
+
+    def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
+        """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none."""
+        labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
+        W = np.repeat(self.w[:, None], len(flip_sets), axis=1)
+        going = np.arange(len(flip_sets))
+        # At the present minimum only the flipped labels contribute to the gradient.
+        gradient = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels))
+        left, slow = np.full(len(flip_sets), np.inf), np.zeros(len(flip_sets), np.bool_)
+        for _ in range(SHARED_STEPS):
+            W[:, going] -= cho_solve(self.factor, gradient)
+            missed = self.weight[:, None] * (expit(self.X @ W[:, going]) - labels[:, going])
+            gradient = self.X.T @ missed + self.penalty[:, None] * W[:, going]
+            before, left[going] = left[going], np.abs(gradient).max(axis=0)
+            far = left[going] > SMALL_GRADIENT * self.table.n
+            if self.products is not None:
+                slow[going[far]] = (left[going] > SLOW * before)[far]
+            on = far & ~slow[going]
+            going, gradient = going[on], gradient[:, on]
+            if not len(going):
+                break
+        going = np.union1d(going, np.flatnonzero(slow))
+        if self.products is not None and len(going):
+            W[:, going] = self._own_steps(np.repeat(self.w[:, None], len(going), axis=1), labels[:, going])
+        elif len(going):
+            for k in going:  # one by one: large Hessians of many sets would fill the memory
+                W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
+        W[:, self._separated(W, labels)] = np.nan
+        return W
+
+    def _separated(self, W: Array, Y: Array) -> NDArray[np.bool_]:
+        """Sets whose labels `[rows × sets]` a hyperplane separates: without a penalty it moves out for ever."""
+        return np.zeros(Y.shape[1], bool) if self.penalty.any() else ((self.X @ W > 0) == (Y > 0)).all(axis=0)
+
+    def _own_steps(self, W: Array, labels: Array) -> Array:
+        """Newton's method from `W [inputs × sets]` with a Hessian for each set."""
+        going = np.arange(labels.shape[1])
+        for _ in range(OWN_STEPS):
+            Y = labels[:, going]
+            Z = self.X @ W[:, going]
+            share = expit(Z)
+            gradient = self.X.T @ (self.weight[:, None] * (share - Y)) + self.penalty[:, None] * W[:, going]
+            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
+            curved = (self.weight[:, None] * share * (1 - share)).T
+            lost = self._separated(W[:, going], Y) | (curved.max(axis=1) == 0)
+            W[:, going[lost]] = np.nan
+            far &= ~lost
+            going, Y, Z, gradient, curved = going[far], Y[:, far], Z[:, far], gradient[:, far], curved[far]
+            if not len(going):
+                return W
+            if self.products is None:
+                H = np.array([(self.X * each[:, None]).T @ self.X for each in curved])
+            else:
+                H = (curved @ self.products).reshape(len(going), *[len(W)] * 2)
+            H = _stable(H + np.diag(self.penalty))
+            step = np.linalg.solve(H, gradient.T[:, :, None])[:, :, 0].T
+            W[:, going] -= self._sizes(Z, W[:, going], Y, step) * step
+        W[:, going] = np.nan
+        return W
+
+    def _sizes(self, Z: Array, W: Array, Y: Array, step: Array) -> Array:
+        """The share of each step to take: halved while it would go uphill."""
+        ahead, size = self.X @ step, np.ones(step.shape[1])
+        bold = np.flatnonzero(np.abs(ahead).max(axis=0) > NEVER_UPHILL)
+        if len(bold):
+            here = self._losses(Z[:, bold], W[:, bold], Y[:, bold])
+        for _ in range(HALVINGS):
+            if not len(bold):
+                break
+            tried = Z[:, bold] - size[bold] * ahead[:, bold], W[:, bold] - size[bold] * step[:, bold]
+            uphill = self._losses(*tried, Y[:, bold]) > here
+            bold, here = bold[uphill], here[uphill]
+            size[bold] /= 2
+        return size
+
+    def _losses(self, Z: Array, W: Array, Y: Array) -> Array:
+        return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y * Z) + self.penalty @ (W * W) / 2)
+
+
+def _stable(H: Array) -> Array:
+    """Without a penalty, or with duplicate columns, H may be nearly singular."""
+    size = H.shape[-1]
+    return H + 1e-10 * np.trace(H, axis1=-2, axis2=-1)[..., None, None] / size * np.eye(size)

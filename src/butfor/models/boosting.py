@@ -9,7 +9,7 @@ scikit-learn, the estimator's own `fit` trains instead; it confirms every find a
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any, NamedTuple
 
@@ -22,7 +22,7 @@ from scipy.special import expit, logit
 from butfor.machine import check_n_jobs, compiling, in_threads, keeps_compiled
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Table, Training
-from butfor.models.sklearn_model import SklearnModel
+from butfor.models.sklearn import SklearnModel
 
 Bins = NDArray[np.uint8]
 Ints = NDArray[np.int64]
@@ -44,37 +44,31 @@ class BoostingEngine(Engine):
     def __init__(self, n_jobs: int | None = None) -> None:
         self.n_jobs = check_n_jobs(n_jobs)
 
-    def accepts(self, learner: Learner) -> bool:
-        return self.name in learner.engines
-
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        if not table.multiclass and table.weight is None and (binned := _binned(learner, table)):
-            asked = binned.model.numbers(people)
-            if asked is not None:
-                return _BoostingBound(binned, table, asked, self.n_jobs)
-        return OwnFit(self.n_jobs).bind(learner, table, people)
+        here = None if table.multiclass or table.weight is not None else _binned(learner, table)
+        asked = None if here is None else here[0].numbers(people)
+        if here is None or asked is None:
+            return OwnFit(self.n_jobs).bind(learner, table, people)
+        model, boosted = here
+        bins = np.ascontiguousarray(model.final._bin_mapper.transform(asked))
 
+        def answers(training: Training) -> Floats:
+            labels = table.labels(training.flips)
+            if labels.min() == labels.max():  # the estimator refuses a single class
+                return np.full(len(bins), np.nan, np.float32)
+            return model.logits_by(_Decider(boosted(labels, bins), model.final.classes_), None)
 
-class _Binned(NamedTuple):
-    """The model on the unchanged labels, and its rows as bins; `starts`: the first bin of each column."""
+        def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+            done = list(in_threads(answers, trainings, self.n_jobs, advance))
+            return np.array(done, np.float32).reshape(len(trainings), -1)
 
-    model: SklearnModel
-    rows: Bins
-    starts: Ints
-    settings: tuple[Any, ...]
-
-    def bins(self, inputs: Array) -> Bins:
-        return np.ascontiguousarray(self.model.final._bin_mapper.transform(inputs))
-
-    def train(self, labels: Floats, asked: Bins) -> Array:
-        """The logits of people, given as bins, under a model trained on the labels."""
-        y = labels.astype(np.float64)
-        return np.asarray(boost(self.rows, self.starts, asked, y, logit(y.mean()), *self.settings))
+        return Bound(train, self.name, width=self.n_jobs)
 
 
 @lru_cache(maxsize=1)
-def _binned(learner: Learner, table: Table) -> _Binned | None:
-    """None if scikit-learn stops early or its answers differ from ours."""
+def _binned(learner: Learner, table: Table) -> tuple[SklearnModel, Callable[[Floats, Bins], Array]] | None:
+    """The model on the unchanged labels, and the logits of people, given as bins, under a model trained on labels; None
+    if scikit-learn stops early or its answers differ from ours."""
     model = learner.fit(table, table.labels())
     assert isinstance(model, SklearnModel)
     final, X = model.final, model.numbers(table.X)
@@ -83,33 +77,19 @@ def _binned(learner: Learner, table: Table) -> _Binned | None:
         if X is None or final.do_early_stopping_ or mapper.is_categorical_.any() or mapper.n_bins != 256:
             return None
         starts = np.concatenate([[0], np.cumsum(mapper.n_bins_non_missing_)]).astype(np.int64)
-        depth, l2 = final.max_depth or -1, float(final.l2_regularization)
-        settings = final.max_iter, final.learning_rate, final.max_leaf_nodes, depth, final.min_samples_leaf, l2
-        found = _Binned(model, np.ascontiguousarray(mapper.transform(X)), starts, settings)
+        rows, depth = np.ascontiguousarray(mapper.transform(X)), final.max_depth or -1
+        settings = final.max_iter, final.learning_rate, final.max_leaf_nodes, depth, final.min_samples_leaf
     except AttributeError:  # scikit-learn's private names may change
         return None
+
+    def boosted(labels: Floats, asked: Bins) -> Array:
+        y = labels.astype(np.float64)
+        return np.asarray(boost(rows, starts, asked, y, logit(y.mean()), *settings, float(final.l2_regularization)))
+
     with compiling():
-        said = found.train(table.labels(), found.rows)
-    return found if np.array_equal(said, final.decision_function(model.step_inputs(table.X))) else None
-
-
-class _BoostingBound(Bound):
-    name = BoostingEngine.name
-
-    def __init__(self, binned: _Binned, table: Table, asked: Array, n_jobs: int) -> None:
-        self.width, self._binned, self._table = n_jobs, binned, table
-        self._asked = binned.bins(asked)
-
-    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        answers = list(in_threads(self._answers, trainings, self.width, advance))
-        return np.array(answers, np.float32).reshape(len(trainings), -1)
-
-    def _answers(self, training: Training) -> Floats:
-        labels = self._table.labels(training.flips)
-        if labels.min() == labels.max():  # the estimator refuses a single class
-            return np.full(len(self._asked), np.nan, np.float32)
-        model = self._binned.model
-        return model.logits_by(_Decider(self._binned.train(labels, self._asked), model.final.classes_), None)
+        ours = boosted(table.labels(), rows)
+    theirs = final.decision_function(model.step_inputs(table.X))
+    return (model, boosted) if np.array_equal(ours, theirs) else None
 
 
 class _Decider(NamedTuple):

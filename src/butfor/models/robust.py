@@ -1,0 +1,204 @@
+"""Our own classifiers with proofs: a regression with a threshold, and a vote.
+
+`ThresholdedRegressor` covers linear probability models, kernel regressions and scores.
+
+`PartitionEnsemble` is provably robust to wrong labels. A hash of its inputs, never of its label, assigns each row to a
+part; one copy of a classifier is trained per part, and the majority decides. A flipped label touches one part and so at
+most one vote: a decision with a large lead withstands many flips. The price is that every copy learns from few rows.
+"""
+
+from __future__ import annotations
+
+import warnings
+import zlib
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.utils.validation import check_is_fitted, has_fit_parameter
+
+from butfor.errors import SettingError, TableError, listed
+from butfor.models.learner import label_values
+
+TARGETS = 2**25
+"""Targets held at a time if every label has its own output."""
+LEAST_ASKED = 20
+"""Number of people for whom a model that learned anything does not always decide the same."""
+
+
+class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
+    """A classifier made of a regression on the labels 0 and 1.
+
+    Parameters
+    ----------
+    regressor : estimator or None, default=None
+        The regression. None is ordinary least squares, the linear probability model.
+    threshold : float, default=0.5
+        The decision is the second class if the prediction exceeds it.
+
+    Examples
+    --------
+    >>> import numpy as np
+    >>> from butfor import ThresholdedRegressor
+    >>> model = ThresholdedRegressor().fit(np.array([[0], [1], [2], [3]]), [0, 0, 1, 1])
+    >>> model.predict(np.array([[0.5], [2.5]])).tolist()
+    [0, 1]
+    """
+
+    def __init__(self, regressor: Any = None, threshold: float = 0.5) -> None:
+        self.regressor = regressor
+        self.threshold = threshold
+
+    def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ThresholdedRegressor:
+        if not np.isfinite(self.threshold):
+            raise SettingError(
+                f"threshold={self.threshold} must be a number, such as 0.5, halfway between the two labels."
+            )
+        y = np.asarray(y)
+        self.classes_ = two_classes(y)
+        self.regressor_ = self.new_regressor()
+        targets = (y == self.classes_[1]).astype(np.float64)
+        self.regressor_.fit(X, targets, **self._weights(sample_weight))
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        check_is_fitted(self)
+        return np.asarray(np.ravel(self.regressor_.predict(X)) - self.threshold, np.float64)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
+
+    def new_regressor(self) -> Any:
+        """A new regressor."""
+        from sklearn.linear_model import LinearRegression
+
+        return LinearRegression() if self.regressor is None else clone(self.regressor)
+
+    def share_of_labels(self, X: Any, people: Any, sample_weight: Any = None) -> NDArray[np.float64]:
+        """For a regressor that is linear in its targets: the weight of each row's label in each person's prediction,
+        `[people × rows]`, from the regressor's own fit with one output per label."""
+        rows = X.shape[0]
+        block = max(1, TARGETS // rows)
+        found = []
+        for first in range(0, rows, block):
+            alone = np.zeros((rows, min(block, rows - first)))
+            alone[np.arange(first, first + alone.shape[1]), np.arange(alone.shape[1])] = 1.0
+            regressor = self.new_regressor().fit(X, alone, **self._weights(sample_weight))
+            found.append(np.asarray(regressor.predict(people), np.float64).reshape(-1, alone.shape[1]))
+        return np.concatenate(found, axis=1)
+
+    def _weights(self, sample_weight: Any) -> dict[str, Any]:
+        if sample_weight is None:
+            return {}
+        if not has_fit_parameter(self.new_regressor(), "sample_weight"):
+            raise SettingError(f"{type(self.new_regressor()).__name__} takes no sample_weight; leave it out.")
+        return {"sample_weight": sample_weight}
+
+
+class PartitionEnsemble(ClassifierMixin, BaseEstimator):
+    """A majority vote of copies of a classifier, each trained on one part of the rows; provably robust to wrong labels.
+
+    Preprocessing inside `estimator` is fitted on its part alone, an encoder before the ensemble on all rows.
+
+    Parameters
+    ----------
+    estimator : estimator or None, default=None
+        The classifier to copy. None is a ridge classifier, whose copies have exact proofs. Copies that learn from few
+        rows may all vote for the larger class, which proves nothing; `certify` warns if all decisions are the same.
+    parts : int, default=11
+        The number of parts. An odd number avoids ties, which go to the first class.
+
+    Attributes
+    ----------
+    part_of_ : array of shape (rows,)
+        The part of each training row.
+    copies_ : list
+        The fitted copies.
+    """
+
+    def __init__(self, estimator: Any = None, parts: int = 11) -> None:
+        self.estimator = estimator
+        self.parts = parts
+
+    def fit(self, X: Any, y: Any) -> PartitionEnsemble:
+        if self.parts < 1:
+            raise SettingError(f"parts={self.parts} must be at least 1.")
+        y = np.asarray(y)
+        self.classes_ = two_classes(y)
+        self.parts_ = self.parts
+        self.part_of_ = part_of(X, self.parts_)
+        if len(np.unique(self.part_of_)) < self.parts_:
+            raise TableError(f"{len(y)} rows are too few for {self.parts} parts: some have no row. Use fewer parts.")
+        coded = (y == self.classes_[1]).astype(np.int64)
+        self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
+        self.n_features_in_ = X.shape[1]
+        return self
+
+    def votes(self, X: Any) -> NDArray[np.int64]:
+        """Each copy's decision, 0 or 1, `[rows × parts]`."""
+        check_is_fitted(self)
+        return np.column_stack([np.asarray(copy.predict(X), np.int64) for copy in self.copies_])
+
+    def decision_function(self, X: Any) -> NDArray[np.float64]:
+        """The lead of the second class, from −1 to 1; a tie counts for the first."""
+        votes = self.votes(X)
+        lead = 2 * votes.sum(axis=1) - self.parts_
+        return np.where(lead == 0, -0.5 / self.parts_, lead / self.parts_)
+
+    def predict(self, X: Any) -> NDArray[Any]:
+        return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
+
+    def certify(self, X: Any) -> NDArray[np.int64]:
+        """The number of flipped labels that each decision is proven to withstand, `[rows]`."""
+        votes = self.votes(X)
+        decided = (votes.sum(axis=1) > self.parts_ / 2).astype(np.int64)
+        if len(decided) >= LEAST_ASKED and len(np.unique(decided)) == 1:
+            warnings.warn(
+                f"The vote of {self.parts_} copies decides '{self.classes_[decided[0]]}' for all {len(decided)} people."
+                " If the copies learned nothing, the certificates mean nothing: check the balanced accuracy, and "
+                "use fewer parts, or copies that learn from few rows.",
+                stacklevel=2,
+            )
+        return np.array([self.votes_needed(v, d) - 1 for v, d in zip(votes, decided, strict=True)])
+
+    def votes_needed(self, votes: NDArray[np.int64], decided: int) -> int:
+        """How many copies must change their vote to change the decision."""
+        half = self.parts_ // 2
+        ones = int(votes.sum())
+        return ones - half if decided == 1 else half + 1 - ones
+
+    def _copy(self, X: Any, y: NDArray[np.int64], inside: NDArray[np.int64]) -> Any:
+        """The copy of a part; a constant one if its rows have a single class."""
+        from sklearn.dummy import DummyClassifier
+
+        copy = self.new_copy() if len(np.unique(y[inside])) > 1 else DummyClassifier()
+        return copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], y[inside])
+
+    def new_copy(self) -> Any:
+        """A new copy."""
+        from sklearn.linear_model import RidgeClassifier
+
+        return RidgeClassifier() if self.estimator is None else clone(self.estimator)
+
+
+def part_of(X: Any, parts: int) -> NDArray[np.int64]:
+    """The part of each row, by a hash of its inputs: equal rows share a part, and labels play no role."""
+    if isinstance(X, pd.DataFrame):
+        return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
+    dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
+    return np.array([zlib.crc32(row.tobytes()) % parts for row in dense], dtype=np.int64)
+
+
+def two_classes(y: NDArray[Any]) -> NDArray[Any]:
+    """The two label values in sorted order."""
+    values = pd.unique(pd.Series(y))
+    if len(values) > 2:
+        # scikit-learn's own checks look for the first sentence.
+        raise TableError(
+            "Only binary classification is supported. The type of the target is multiclass: "
+            f"the labels have {len(values)} values ({listed(values)}). Group them into two."
+        )
+    return label_values(y)
