@@ -357,7 +357,7 @@ def test_several_attributes_at_once_are_their_combinations():
     audit = butfor.LabelAudit(LogisticRegression(), budget=4, members=1, fresh_seeds=0)
     audit.fit(X[:260], y[:260], sensitive_features=["région", "member"])
     population = audit.explain_all(X[260:])
-    assert population[0].sensitive == "région × member"
+    assert population.run.sensitive == "région × member"
     assert {v.group for v in population} <= {f"{a} · {b}" for a in ("north", "south") for b in (True, False)}
     before = audit.model_.logits(X[260:]) > 0
     stable = np.ones(40, bool)
