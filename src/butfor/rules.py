@@ -216,7 +216,7 @@ def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
 
 @_rule
 def predicted(s: Situation, value: Any) -> Mask:
-    """The decision about the person is `value`: a label's name or value, or 0 or 1."""
+    """The decision about the person is the one named: `value`, a label's name or value, or 0 or 1."""
     return np.asarray(s.decisions == label_number(value, s.label_names, range(len(s.label_names)), "Rule predicted"))
 
 

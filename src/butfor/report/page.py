@@ -50,6 +50,12 @@ MOST_IN_ONE = 300
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 RESULTS = ("standard", "one_standard", "performance", "reviewed", "names", "remarks", "concerns", "command")
 """What pages show in their own sections."""
+TERMS = {
+    "comparable people": "comparable", "second opinion": "second", "robustness value": "robustness", "doubt": "doubt",
+    "worlds?": "world", "one standard": "standard", "solid": "solid", "leaning": "solid", "seed-bound": "solid",
+    "undecided": "solid", "not checked": "solid", "close calls?": "close", "φ": "phi", "ψ": "psi",
+}  # fmt: skip
+"""Technical words, as patterns, and their places in the glossary."""
 OURS = re.compile(r"(case|person)-\d+\.html")
 
 
@@ -167,6 +173,7 @@ def environment(*packages: str) -> Environment:
     made.filters.update(
         unbroken=_unbroken, headline=_headline, short=short, shown=shown, marked=said.marked, command=said.command
     )
+    made.filters.update(terms=terms, initial=lambda text: text[:1].upper() + text[1:])
     made.filters.update(rate=lambda share: "–" if share is None or share != share else f"{100 * share:.1f} %")
     made.filters.update(decimals=lambda number, digits: "" if number is None else f"{number:.{digits}f}")
     made.tests.update(differing=lambda cell, own: differs(own, cell), mentioning=lambda text, part: part in text)
@@ -218,6 +225,15 @@ def theme(selector: str) -> Markup:
         f"@media (prefers-color-scheme:dark){{{selector}{{{dark}}}}}\n"
         f"@media print{{{selector}{{color-scheme:light;{light}}}}}"
     )
+
+
+def terms(text: str) -> Markup:
+    """A text whose technical words lead to the glossary, each once."""
+    html = str(escape(text))
+    for word, anchor in TERMS.items():
+        link = rf'<a class="term" href="#g-{anchor}">\g<0></a>'
+        html = re.sub(rf"(?<![\w\-#<]){word}(?![\w\-])", link, html, count=1, flags=re.IGNORECASE)
+    return Markup(html)
 
 
 def _unbroken(text: Any) -> Any:

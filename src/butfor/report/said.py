@@ -87,7 +87,7 @@ def facts(v: Verdict) -> dict[str, Any]:
         "who": who(v),
         "prediction": v.run.names.label(v.prediction),
         "other": v.run.names.label(v.counterfactual_prediction or ""),
-        "sentence": v.sentence,
+        "sentence": v.said(who(v)),
         "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
         + (v.run.names.label(v.new_label) if v.new_label else "the other way"),
         "budget": f"up to {v.run.budget} {rest}",

@@ -316,10 +316,15 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer in one sentence, after one on a close call."""
-        close = f"A close call: {base_sentence(*self.base_counts)}. " if self.close_call and self.base_counts else ""
-        who, n, budget = self.who, self.run.data.training_rows, self.run.budget
+        who = self.who
         if None not in (self.case, self.row) and str(self.row) != str(self.case):
             who += f" ({self.run.data.identifier or 'row'} {self.row})"
+        return self.said(who)
+
+    def said(self, who: str) -> str:
+        """The same about the person under this name."""
+        close = f"A close call: {base_sentence(*self.base_counts)}. " if self.close_call and self.base_counts else ""
+        n, budget = self.run.data.training_rows, self.run.budget
         label, now = self.run.names.label, self.run.names.label(self.prediction)
         if self.status == "found":
             k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
