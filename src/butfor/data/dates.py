@@ -62,11 +62,3 @@ def date_of(days: float) -> str:
     """One of these days as text, with its time where it has one."""
     moment = (pd.Timestamp(0) + pd.Timedelta(days=days)).round("ms")
     return moment.isoformat(sep=" ").removesuffix(" 00:00:00")
-
-
-def as_dates(days: pd.Series) -> pd.Series:
-    """Days since 1970-01-01 as dates, in text."""
-    moments = pd.to_datetime(days, unit="D").dt.round("s")
-    known = moments.dropna()
-    whole = bool((known == known.dt.normalize()).all())
-    return moments.dt.strftime("%Y-%m-%d" if whole else "%Y-%m-%d %H:%M:%S")

@@ -22,7 +22,7 @@ import pandas as pd
 from scipy.spatial import cKDTree
 
 from butfor.columns import DATES
-from butfor.data.dates import as_dates
+from butfor.data.dates import date_of
 from butfor.data.labels import EQUALS
 from butfor.data.read import read_file
 from butfor.data.sensitive import Sensitive
@@ -345,7 +345,7 @@ def make_review(
     # What the reviewer sees.
     shown = shown.iloc[positions].apply(_rounded)
     dates = [column for column in table.X.attrs.get(DATES, ()) if column in shown]
-    shown = shown.assign(**{column: as_dates(shown[column]) for column in dates})
+    shown = shown.assign(**{column: shown[column].map(date_of, na_action="ignore") for column in dates})
     if material.files is not None and material.files.name not in shown:
         shown.insert(0, material.files.name, material.files.iloc[positions].to_numpy())
     shown.index = pd.Index(ids, name=ID)
