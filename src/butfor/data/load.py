@@ -325,9 +325,9 @@ def _fetched(file: str, spec: Spec, places: list[Path]) -> bytes:
     except Exception as error:  # no network, no archive, a full disk: zipfile alone raises a dozen kinds
         reason = str(error) or type(error).__name__
         raise DatasetError(
-            f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or {file}.gz "
-            f"in {looked}; then {spec.url}: {reason}. Either connect this machine to the network and try again, or download that "
-            f"archive by hand, unpack {file} into a directory and set BUTFOR_DATA=/that/directory."
+            f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
+            f"{file}.gz in {looked}; then {spec.url}: {reason}. Either connect this machine to the network and try "
+            f"again, or download that archive by hand, unpack {file} into a directory and set BUTFOR_DATA=/that/directory."
         ) from error
 
 
