@@ -327,7 +327,8 @@ def _fetched(file: str, spec: Spec, places: list[Path]) -> bytes:
         raise DatasetError(
             f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
             f"{file}.gz in {looked}; then {spec.url}: {reason}. Either connect this machine to the network and try "
-            f"again, or download that archive by hand, unpack {file} into a directory and set BUTFOR_DATA=/that/directory."
+            f"again, or download that archive by hand, unpack {file} into a directory and set "
+            "BUTFOR_DATA=/that/directory."
         ) from error
 
 
