@@ -87,6 +87,12 @@ def listed(p: Population, addresses: Sequence[str]) -> list[Listed]:
     return sorted(people, key=lambda one: one.weight)
 
 
+def changed_by(people: Sequence[Listed], one: OneStandard) -> list[tuple[Listed, PersonInWorlds]]:
+    """Those whose decision changes in worlds of one group, in most worlds first."""
+    found = [(each, person) for each in people for world, person in each.worlds if world is one]
+    return sorted(found, key=lambda pair: (not pair[1].refused, -pair[1].worlds))
+
+
 # --- names --------------------------------------------------------------------------------------------
 
 

@@ -8,13 +8,15 @@ from typing import Any
 
 from markupsafe import Markup, escape
 
-from butfor.report.people import Listed, name_of, row_name
+from butfor.report.people import Listed, row_name, row_word
 from butfor.report.text import differs, short
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED, exact_interval
 from butfor.result.population import Population
 from butfor.result.reviewed import worth_a_review
+from butfor.result.run import Run
 from butfor.result.verdict import Verdict
 from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS, base_sentence, words_of
+from butfor.result.worlds import PersonInWorlds
 from butfor.words import percent
 
 
@@ -31,10 +33,13 @@ def command(text: str) -> Markup:
     return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
 
 
-def who(v: Verdict) -> str:
-    """ "person 38": by the table's own id, else by the row."""
-    name = name_of(v.run, v.row, v.case)
-    return "this person" if v.row is None and v.case is None else short(f"{v.run.names.one} {name}", 80)
+def who(v: Verdict | PersonInWorlds, run: Run) -> str:
+    """ "applicant A-17", "the applicant in line 38": by the table's own id, else by the row."""
+    one, word = run.names.one, row_word(run)
+    if v.row is None:
+        return f"this {one}" if v.case is None else f"{one} {v.case}"
+    named = f"{one} {{}}" if run.data.identifier else f"the {one} in {word} {{}}"
+    return short(named.format(row_name(run, v.row)), 80)
 
 
 def badges(v: Verdict) -> list[tuple[str, str, str]]:
@@ -80,20 +85,21 @@ def behind(people: Sequence[Listed]) -> dict[int, list[Listed]]:
 def facts(v: Verdict) -> dict[str, Any]:
     """The values of the placeholders in `result.words`."""
     one, fresh, members = len(v.positions) == 1, v.fresh, v.run.members
+    word = "row" if v.run.data.identifier else row_word(v.run)
     mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
     rest = f"of the {v.run.data.training_rows} labels it learned from"
     none = f"No change of up to {v.run.budget} {rest} was found that changes it."
     return {
-        "who": who(v),
+        "who": who(v, v.run),
         "prediction": v.run.names.label(v.prediction),
         "other": v.run.names.label(v.counterfactual_prediction or ""),
-        "sentence": v.said(who(v)),
+        "sentence": v.said(who(v, v.run)),
         "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
         + (v.run.names.label(v.new_label) if v.new_label else "the other way"),
         "budget": f"up to {v.run.budget} {rest}",
         "tried": none if v.attempts else f"No flip set was tried: {v.reason}",
         "them": "this label" if one else "these labels",
-        "rows": f"training row{'s' * (not one)} {', '.join(row_name(v.run, flip.row) for flip in v.flip_set)}",
+        "rows": f"training {word}{'s' * (not one)} {', '.join(row_name(v.run, flip.row) for flip in v.flip_set)}",
         "counts": f"{fresh.with_flips} of {fresh.seeds} models trained under fresh seeds decide differently with the "
         f"flips, {fresh.without_flips} without any"
         if fresh
