@@ -8,7 +8,7 @@ from dataclasses import replace
 from html import escape
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 import pandas as pd
@@ -31,12 +31,12 @@ from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandards
-from butfor.review.answers import check_answers
-from butfor.review.close import after_review
-from butfor.review.tasks import Review, review_tasks
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop, listen
 from butfor.validate import as_person
+
+if TYPE_CHECKING:
+    from butfor.review.tasks import Review
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """Marks what `with_search` does not change."""
@@ -533,6 +533,8 @@ class LabelAudit(BaseEstimator):
         >>> len(review.labels)
         10
         """
+        from butfor.review.tasks import review_tasks
+
         fitted = self._require_fit()
         compared = self._compared(fitted)
         self._review = review_tasks(
@@ -580,6 +582,9 @@ class LabelAudit(BaseEstimator):
         LabelAudit
             The audit of the corrected table, for the next round.
         """
+        from butfor.review.answers import check_answers
+        from butfor.review.close import after_review
+
         fitted = self._require_fit()
         outcome = check_answers(answers, self._review, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
