@@ -70,11 +70,7 @@ def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkey
 
 
 def test_what_it_will_cost_is_said_in_the_unit_a_person_would_say():
-    said = [announcement(people, seconds) for people, seconds in ((1, 1), (2, 89), (3, 600), (4, 7200), (5, 0))]
-    assert said == [
-        "1 person, about a second; Ctrl-C keeps what is done.",
-        "2 people, about 89 seconds; Ctrl-C keeps what is done.",
-        "3 people, about 10 minutes; Ctrl-C keeps what is done.",
-        "4 people, about 2.0 hours; Ctrl-C keeps what is done.",
-        "5 people, nothing to train.",
-    ]
+    units = {1: "a second", 89: "89 seconds", 600: "10 minutes", 7200: "2.0 hours"}
+    for seconds, words in units.items():
+        assert announcement(2, seconds) == f"2 people, about {words}; Ctrl-C keeps what is done."
+    assert announcement(1, 0) == "1 person, nothing to train."

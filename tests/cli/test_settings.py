@@ -1,5 +1,6 @@
 """Options, settings and their file: the same by every way, the command line wins, and help shows them all."""
 
+import inspect
 import json
 import re
 import tomllib
@@ -9,6 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
+import butfor
 from butfor.cli import cli, main
 from butfor.cli import options as opt
 from butfor.errors import SettingError
@@ -177,3 +179,12 @@ def test_without_a_command_the_help_is_shown(capsys):
     bare = capsys.readouterr()
     main(["--help"])
     assert (bare.out, bare.err) == (capsys.readouterr().out, "")
+
+
+def test_the_defaults_of_python_and_the_command_line_are_the_same():
+    defaults = {p.name: p.default for p in inspect.signature(butfor.LabelAudit).parameters.values()}
+    options = cli.commands["audit"].make_context("audit", ["german"]).params
+    options |= options["settings"]
+    for name in ("members", "phi", "psi", "fresh_seeds", "engine", "rank", "strategy", "random_state"):
+        assert options[name] == defaults[name], name
+    assert float(options["threshold"]) == defaults["threshold"]
