@@ -19,14 +19,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import check_people
-from butfor.data.sensitive import in_order
 from butfor.decide import Decision
 from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.fit import DRAWS, Fitted, note_concerns
 from butfor.labels import labels_to_review
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
-from butfor.measured import Find, Together, persons_of, run_of
+from butfor.measured import Find, Together, performance_of, persons_of, run_of
 from butfor.models.ensemble import ledger_gaps
 from butfor.models.learner import FlipSet, Floats, Training, flip_direction, person_keys
 from butfor.progress import PEOPLE, Progress, announcement
@@ -37,7 +36,7 @@ from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import TrainingLabel
-from butfor.result.run import Agreement, Performance, RecordedStandards, StopLimits
+from butfor.result.run import Agreement, RecordedStandards
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
@@ -83,7 +82,7 @@ def explain_all(
             f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
             "outside the training rows."
         )
-    performance = None if truth is None else _performance(fitted, everyone, truth)
+    performance = None if truth is None else performance_of(fitted, everyone, truth)
     concerns = [*fitted.concerns, *note_concerns(check_people(fitted.table.X, everyone.people), progress)]
     at_half = not fitted.table.decision.has_cut  # elsewhere fewer right decisions may be what is wanted
     concerns += [performance.concern] if performance and performance.concern and at_half else []
@@ -163,13 +162,13 @@ def explain_all(
             remarks=tuple(fitted.remarks(everyone.people)),
             seconds=round(time.monotonic() - begun, 3),
             towards=None if wanted is None else fitted.label_names[wanted],
-            stop=StopLimits(stop.seconds, stop.retrainings) if stop else None,
+            stop=stop,
             performance=performance,
             concerns=tuple(concerns),
             standard=RecordedStandards.of(standards) if standards and standards.draws else None,
             one_standard=tuple(changed),
         )
-        persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards)}
+        persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}
         verdicts = [Verdict(persons[case], run, fitted.table) for case in cases]
         return Population(verdicts, run, labels), standards
 
@@ -203,15 +202,6 @@ def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.
         return None
     seconds = None if stop.seconds is None else share * max(LEAST_TIME * stop.seconds, stop.seconds - spent)
     return Stop(seconds, None if stop.retrainings is None else max(0, stop.retrainings - trained))
-
-
-def _performance(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
-    table = fitted.table
-    groups = pd.Series(everyone.groups, name=fitted.sensitive.name)
-    order = in_order(everyone.groups, fitted.sensitive.cuts)
-    commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
-    named = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
-    return Performance.of(groups, truth, everyone.decisions, commonest, fitted.label_names, table.sides, named, order)
 
 
 def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:

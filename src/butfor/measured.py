@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 from butfor._version import __version__
 from butfor.columns import DATES
 from butfor.data.dates import date_of
+from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
 from butfor.models.ensemble import at_cut_of
 from butfor.models.learner import FlipSet
@@ -24,7 +25,7 @@ from butfor.rank.ranking import parameters
 from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.record import Cell, plain
-from butfor.result.run import Data, Run, SeedRanges
+from butfor.result.run import Data, GroupRates, Performance, Run, SeedRanges
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
 from butfor.rules import Allowed, Situation
 from butfor.search import Known, Person, Strategy
@@ -76,8 +77,10 @@ class Find(NamedTuple):
     prediction: int
 
 
-def persons_of(fitted: Fitted, part: Together, standards: Standards | None) -> list[result.Person]:
-    """What was measured about each person, in their order."""
+def persons_of(
+    fitted: Fitted, part: Together, standards: Standards | None, truth: NDArray[np.int64] | None = None
+) -> list[result.Person]:
+    """What was measured about each person, in their order. `truth`: the labels of everyone."""
     people, trainer, names = part.people, part.trainer, fitted.label_names
     table, decision, strategy = people.table, people.table.decision, fitted.strategy
     dates = table.X.attrs.get(DATES, ())
@@ -136,6 +139,7 @@ def persons_of(fitted: Fitted, part: Together, standards: Standards | None) -> l
                 row=plain(people.people.index[k]),
                 group=plain(people.groups[k]),
                 values=_cells(people.people, k, dates),
+                recorded_label=None if truth is None else names[truth[case]],
                 logit=float(people.logits[k]),
                 flippable=int(part.psi.counts[k]),
                 eligible=search is not None,
@@ -206,6 +210,33 @@ def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str
     """A row; every value keeps its column's type, and days are dates again."""
     row = table.iloc[[position]].astype(object).iloc[0]
     return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
+
+
+def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
+    """How good the model is for these people, whose labels are the classes `truth`, and for each group of them."""
+    table, decided = fitted.table, everyone.decisions
+    commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
+    positive = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
+    groups = pd.Series(everyone.groups).astype(str).to_numpy()
+
+    def share(hits: NDArray[np.bool_]) -> float | None:
+        return float(hits.mean()) if len(hits) else None
+
+    rates = []
+    for group in map(str, in_order(everyone.groups, fitted.sensitive.cuts)):
+        ours = groups == group
+        label, said = table.sides(truth[ours]), table.sides(decided[ours])
+        sides = (share(label), share(said), share(said[~label]), share(~said[label])) if positive else (None,) * 4
+        rates.append(GroupRates(group, int(ours.sum()), *sides[:2], share(truth[ours] != decided[ours]), *sides[2:]))
+    return Performance(
+        people=len(truth),
+        accuracy=float((truth == decided).mean()),
+        majority=float((truth == commonest).mean()),
+        positive=positive or "",
+        sensitive=fitted.sensitive.name,
+        by_group=tuple(rates),
+        commonest=fitted.label_names[commonest],
+    )
 
 
 def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -> Run:

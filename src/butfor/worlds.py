@@ -95,7 +95,7 @@ class FlipTrial:
         return cls.of(fitted, everyone, truth, trainer)
 
     def flip(self, flips: FlipSet) -> dict[str, Any]:
-        """The fields of a `FlipOutcome`."""
+        """Fields of `Reviewed`."""
         after = self.confirmed(flips)
         truth, before = self.truth, self.everyone.logits
         return {

@@ -146,70 +146,46 @@ def test_spaces_and_order_are_no_change(genuine, tmp_path):
 
 # --- absent and bent ------------------------------------------------------------------------------------
 
-PARTS = {("people", 0): Person, ("run",): Run, ("run", "data"): Data}
-NEEDED: list = [
+PERSON, FLIP = ("people", 0), ("people", 0, "flip_set", 0)
+NEEDED = [
     (*path, each.name)
-    for path, part in PARTS.items()
+    for path, part in {PERSON: Person, ("run",): Run, ("run", "data"): Data}.items()
     for each in fields(part)
     if each.default is each.default_factory is MISSING
 ]
-NEEDED += [("schema_version",), ("run",), ("people",)]
-
-
-@pytest.mark.parametrize("path", NEEDED, ids=spelled)
-def test_an_absent_field_is_named(genuine, capsys, tmp_path, path):
-    record = copy.deepcopy(genuine)
-    del at(record, path[:-1])[path[-1]]
-    refused(capsys, with_checksum(record), tmp_path, path[-1])
-
-
-EVERY = [("people", 0, f.name) for f in fields(Person)] + [("run", f.name) for f in fields(Run)]
-
-
-@pytest.mark.parametrize("path", [*EVERY, ("run",), ("people",), ("checksum",)], ids=spelled)
-def test_a_field_of_another_type_is_named(genuine, capsys, tmp_path, path):
-    """A list in a list fits nowhere."""
-    record = copy.deepcopy(genuine)
-    put(record, path, [[{}]])
-    refused(capsys, record if path == ("checksum",) else with_checksum(record), tmp_path, path[-1])
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("case",), True),
-        (("case",), "0"),
-        (("case",), 1.5),
-        (("row",), {}),
-        (("logit",), "0.5"),
-        (("logit",), True),
-        (("logit",), None),
-        (("counterfactual_logit",), "0.5"),
-        (("flippable",), "all"),
-        (("attempts",), True),
-        (("course",), [[1]]),
-        (("course",), [[1, "x"]]),
-        (("complete",), 1),
-        (("at_least",), "2"),
-        (("proof",), 3),
-        (("fresh",), {}),
-        (("collateral",), {"others": 1}),
-        (("values",), []),
-        (("values",), {"income": []}),
-        (("pulls",), {"income": "up"}),
-        (("switch_changes",), 0),
-        (("flip_set",), [3]),
-        (("flip_set", 0, "position"), 2.0),
-        (("flip_set", 0, "position"), None),
-        (("flip_set", 0, "label"), 0),
-        (("flip_set", 0, "values"), {"income": {}}),
+EVERY = [(*PERSON, f.name) for f in fields(Person)] + [("run", f.name) for f in fields(Run)]
+BENT = {
+    "": [(*path, "ABSENT") for path in (*NEEDED, ("schema_version",), ("run",), ("people",))],
+    "of another type": [(*path, [[{}]]) for path in (*EVERY, ("run",), ("people",), ("checksum",))],
+    "of a person": [
+        *((*PERSON, "case", value) for value in (True, "0", 1.5, -1)),
+        *((*PERSON, "logit", value) for value in ("0.5", True, None)),
+        *((*PERSON, "course", value) for value in ([[1]], [[1, "x"]])),
+        *((*PERSON, name, value) for name, value in (("complete", 1), ("fresh", {}), ("collateral", {"others": 1}))),
+        *((*PERSON, name, value) for name, value in (("values", {"income": []}), ("pulls", {"income": "up"}))),
+        *((*PERSON, name, value) for name, value in (("switch_changes", 0), ("flip_set", [3]), ("at_least", "2"))),
+        *((*FLIP, name, value) for name, value in (("position", 2.0), ("position", None), ("label", 0))),
     ],
-    ids=lambda value: spelled(value) if isinstance(value, tuple) else json.dumps(value)[:20],
-)
-def test_a_bent_value_is_named(genuine, capsys, tmp_path, path, value):
-    record, place = copy.deepcopy(genuine), place_of_find(genuine)
-    put(record["people"][place], path, value)
-    refused(capsys, with_checksum(record), tmp_path, f"people[{place}]")
+    "out of range": [
+        *(("run", "data", "split_seed", value) for value in (-1, 2**40)),
+        *(("run", name, value) for name, value in (("random_state", 2**32), ("budget", 0), ("fresh_seeds", -1))),
+        *(("run", "label_names", value) for value in ([], ["no"], ["no", "no"])),
+    ],
+}
+
+
+@pytest.mark.parametrize("kind", BENT)
+def test_a_field_that_is_absent_or_bent_is_named(genuine, capsys, tmp_path, kind):
+    place = place_of_find(genuine)
+    people = [genuine["people"][place], *genuine["people"][:place], *genuine["people"][place + 1 :]]
+    for *path, value in BENT[kind]:
+        record = copy.deepcopy(genuine | {"people": people})
+        if value == "ABSENT":
+            del at(record, path[:-1])[path[-1]]
+        else:
+            put(record, path, value)
+        sealed = record if path == ["checksum"] else with_checksum(record)
+        refused(capsys, sealed, tmp_path, path[-1] if len(path) < 5 else "people[0].flip_set[0]")
 
 
 def test_sentences_name_the_place_and_what_must_be_there(genuine, capsys, tmp_path):
@@ -219,47 +195,32 @@ def test_sentences_name_the_place_and_what_must_be_there(genuine, capsys, tmp_pa
     refused(capsys, with_checksum(record), tmp_path, told)
 
 
-@pytest.mark.parametrize("word", ["NaN", "Infinity", "-Infinity", "1e999"])
-def test_numbers_that_are_none_are_no_json(genuine, capsys, tmp_path, word):
+NO_RECORD = {
+    "": "not JSON",
+    "nonsense": "not JSON",
+    "[1]": "schema_version",
+    "{}": "schema_version",
+    '{"schema_version": 6}': "missing",
+    '{"schema_version": true}': "schema_version",
+    '{"schema_version": 6.0}': "schema_version",
+    '{"schema_version": 99}': "schema_version 99",
+    '{"schema_version": 5, "people": []}': "reads 6: run the audit again",
+    "[" * 100_000: "nests",
+    '{"a":' * 5000 + "1" + "}" * 5000: "nests",
+    '{"schema_version": ' + "9" * 5000 + "}": "not JSON",
+    '{"schema_version": 6, "people": 3, "run": {}}': "people must be array, not int",
+    "\0" * 50: "not JSON",
+    '{"schema_version": 6, "redacted": "public"}': "--public",
+}
+
+
+def test_what_is_no_record_gets_one_sentence(genuine, capsys, tmp_path):
+    for content, sentence in NO_RECORD.items():
+        refused(capsys, content, tmp_path, sentence)
     record = copy.deepcopy(genuine)
     put(record, ("people", 0, "logit"), "HERE")
-    refused(capsys, json.dumps(record).replace('"HERE"', word), tmp_path, "not JSON")
-
-
-@pytest.mark.parametrize(
-    ("content", "sentence"),
-    [
-        ("", "not JSON"),
-        ("nonsense", "not JSON"),
-        ("[1]", "schema_version"),
-        ("{}", "schema_version"),
-        ("{", "not JSON"),
-        ('{"schema_version": 6}', "missing"),
-        ('{"schema_version": true}', "schema_version"),
-        ('{"schema_version": "6"}', "schema_version"),
-        ('{"schema_version": 99}', "schema_version 99"),
-        ('{"schema_version": 6.0}', "schema_version"),
-        ('{"schema_version": 1}', "run the audit again"),
-        ('{"schema_version": 2, "people": []}', "run the audit again"),
-        ('{"schema_version": 3, "people": []}', "run the audit again"),
-        ('{"schema_version": 5, "people": []}', "reads 6: run the audit again"),
-        ('{"schema_version": 4, "people": []}', "run the audit again"),
-        ("[" * 100_000, "nests"),
-        ('{"a":' * 5000 + "1" + "}" * 5000, "nests"),
-        ('{"schema_version": ' + "9" * 5000 + "}", "not JSON"),
-        ('{"schema_version": 6, "people": 3, "run": {}}', "people must be array, not int"),
-        ("\0" * 50, "not JSON"),
-        ('{"schema_version": 6, "redacted": "public"}', "--public"),
-    ],
-    ids=range(21),
-)
-def test_what_is_no_record_gets_one_sentence(capsys, tmp_path, content, sentence):
-    refused(capsys, content, tmp_path, sentence)
-
-
-def test_half_a_character_is_refused(genuine, capsys, tmp_path):
-    record = copy.deepcopy(genuine) | {"x": "HERE"}
-    refused(capsys, json.dumps(record).replace("HERE", "\\ud800"), tmp_path, "not JSON")
+    for word in ("NaN", "-Infinity", "1e999", '"\\ud800"'):
+        refused(capsys, json.dumps(record).replace('"HERE"', word), tmp_path, "not JSON")
 
 
 def test_files_that_are_no_files_are_refused(capsys, tmp_path):
@@ -269,27 +230,6 @@ def test_files_that_are_no_files_are_refused(capsys, tmp_path):
     for name in ("folder", "pipe", "bytes", "absent", "/dev/zero"):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("run", "data", "split_seed"), -1),
-        (("run", "data", "split_seed"), 2**40),
-        (("run", "random_state"), 2**32),
-        (("run", "budget"), 0),
-        (("run", "fresh_seeds"), -1),
-        (("run", "label_names"), []),
-        (("run", "label_names"), ["no"]),
-        (("run", "label_names"), ["no", "no"]),
-        (("people", 0, "case"), -1),
-    ],
-    ids=str,
-)
-def test_what_is_out_of_range_is_named(genuine, capsys, tmp_path, path, value):
-    record = copy.deepcopy(genuine)
-    put(record, path, value)
-    refused(capsys, with_checksum(record), tmp_path, spelled(path))
 
 
 def test_a_long_name_of_a_table_is_cut(genuine, capsys, tmp_path):
@@ -304,22 +244,14 @@ def test_a_long_name_of_a_table_is_cut(genuine, capsys, tmp_path):
 # --- altered, and with_checksum again by someone who knows how --------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("name", "value"),
-    [
-        ("case", 99),
-        ("row", 7),
-        ("group", "x"),
-        ("logit", -5.0),
-        ("counterfactual_logit", 5.0),
-        ("flippable", 12),
-        ("switch_changes", None),
-        ("pulls", None),
-        ("pulls", {"income": 1.0}),
-        ("proof", "trust me"),
-        ("values", {"income": 3.0, "age": 30, "sex": "f", "job": "none"}),
-    ],
-)
+ROW = {"income": 3.0, "age": 30, "sex": "f", "job": "none"}
+ALTERED = [
+    *(("case", 99), ("row", 7), ("group", "x"), ("logit", -5.0), ("counterfactual_logit", 5.0), ("flippable", 12)),
+    *(("switch_changes", None), ("pulls", None), ("pulls", {"income": 1.0}), ("proof", "trust me"), ("values", ROW)),
+]
+
+
+@pytest.mark.parametrize(("name", "value"), ALTERED)
 def test_what_is_altered_never_agrees(genuine, capsys, tmp_path, name, value):
     record, place = copy.deepcopy(genuine), place_of_find(genuine)
     record["people"][place][name] = value
@@ -350,24 +282,16 @@ def test_altered_counts_are_found_by_training_them(network, capsys, tmp_path):
     assert "fresh.with_flips" in out
 
 
-@pytest.mark.parametrize(
-    ("path", "value"),
-    [
-        (("data", "sha256"), "0" * 64),
-        (("data", "table"), "absent.csv"),
-        (("data", "split_seed"), 7),
-        (("label_names",), ["yes", "no"]),
-        (("learner",), {}),
-        (("learner",), {"kind": "nonsense"}),
-        (("psi",), "nonsense("),
-        (("phi",), "everyone"),
-        (("sensitive",), "job"),
-        (("sensitive_columns",), ["job"]),
-        (("blind",), True),
-        (("members",), 3),
-    ],
-    ids=str,
-)
+RUNS = [
+    *((("data", name), value) for name, value in (("sha256", "0" * 64), ("table", "absent.csv"), ("split_seed", 7))),
+    *((("learner",), value) for value in ({}, {"kind": "nonsense"})),
+    *(((name,), value) for name, value in (("psi", "nonsense("), ("phi", "everyone"), ("sensitive", "job"))),
+    *(((name,), value) for name, value in (("sensitive_columns", ["job"]), ("blind", True), ("members", 3))),
+    (("label_names",), ["yes", "no"]),
+]
+
+
+@pytest.mark.parametrize(("path", "value"), RUNS, ids=str)
 def test_an_altered_run_never_agrees(genuine, capsys, tmp_path, path, value):
     record = copy.deepcopy(genuine)
     put(record["run"], path, value)

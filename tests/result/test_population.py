@@ -1,5 +1,7 @@
 """What is said about many people: groups, direct dependence, what is proven, and people beside fairlearn's metrics."""
 
+import sys
+
 import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
@@ -59,3 +61,22 @@ def test_only_proofs_say_that_no_set_exists():
     assert f"for {sum(none)} people no set within the budget works" in proven.proven
     assert searched.proven == "Proven: 1 of the sets found is minimal."
     assert not any(v.status == "proven_none" for v in searched)
+
+
+def test_people_stand_beside_fairlearns_metrics(monkeypatch):
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=1)
+    audit.fit(GERMAN.X_train, GERMAN.y_train, sensitive_features="sex", adverse="bad credit")
+    population = audit.explain_all(GERMAN.X_test, GERMAN.y_test, cases=range(60))
+    assert [v.recorded_label for v in population] == [GERMAN.label_names[code] for code in GERMAN.y_test[:60]]
+    with monkeypatch.context() as patch:
+        patch.setitem(sys.modules, "fairlearn.metrics", None)
+        with pytest.raises(butfor.errors.SettingError, match="pip install fairlearn"):
+            population.metric_frame()
+    pytest.importorskip("fairlearn", reason="fairlearn is not installed")
+    frame = butfor.Population.from_json(population.to_json()).metric_frame()
+    assert frame.by_group.index.names == ["sex"]
+    people = GERMAN.X_test[:60].assign(right=audit.predict(GERMAN.X_test[:60]) == GERMAN.y_test[:60])
+    assert frame.by_group["accuracy"].to_dict() == pytest.approx(people.groupby("sex")["right"].mean().to_dict())
+    assert frame.by_group["count"].sum() == 60
+    with pytest.raises(butfor.errors.SettingError, match="no label of these people"):
+        audit.explain_all(GERMAN.X_test, cases=range(2)).metric_frame()

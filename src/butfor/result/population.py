@@ -16,7 +16,7 @@ import pandas as pd
 
 from butfor.data.sensitive import in_order
 from butfor.decide import decides_one
-from butfor.errors import plural
+from butfor.errors import SettingError, plural
 from butfor.files import save
 from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
@@ -342,6 +342,35 @@ class Population(Sequence[Verdict]):
     def flip_counts(self) -> Counter[int]:
         """By position of a training row: how many people's flip sets include it."""
         return Counter(position for verdict in self.found for position in verdict.positions)
+
+    def metric_frame(self, metrics: Any = None) -> Any:
+        """The people whose label is known as fairlearn's `MetricFrame`, so that its metrics stand beside ours. Labels
+        and decisions are 1 if they are favourable; the protected attributes are its sensitive features.
+
+        Parameters
+        ----------
+        metrics : function or dict of functions, optional
+            As for `MetricFrame`. Without them: count, accuracy, selection rate and error rates.
+        """
+        try:
+            from fairlearn.metrics import MetricFrame, count, false_negative_rate, false_positive_rate, selection_rate
+        except ImportError:
+            raise SettingError("metric_frame() needs fairlearn: pip install fairlearn") from None
+        from sklearn.metrics import accuracy_score
+
+        people, run = [v for v in self.verdicts if v.recorded_label is not None], self.run
+        if not people or not run.favourable:
+            lacks = "no label of these people: give explain_all(X, y)" if not people else "no label named as adverse"
+            raise SettingError(f"metric_frame(): the audit has {lacks}.")
+        known = [count, accuracy_score, selection_rate, false_positive_rate, false_negative_rate]
+        favoured = next(side for side in run.sides if " or ".join(side) == run.favourable)
+        features = [run.groups[str(v.group)] if run.groups else (v.group,) for v in people]
+        return MetricFrame(
+            metrics=metrics or {function.__name__.removesuffix("_score"): function for function in known},
+            y_true=[int(v.recorded_label in favoured) for v in people],
+            y_pred=[int(v.prediction in favoured) for v in people],
+            sensitive_features=pd.DataFrame(features, columns=list(run.attributes if run.groups else [run.sensitive])),
+        )
 
     # --- the model, labels and groups ---------------------------------------------------------------
 

@@ -80,7 +80,7 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
     )
 
 
-# --- flipped together -------------------------------------------------------------------------------
+# --- reviewed ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -93,43 +93,6 @@ class ChangedDecision:
     logit: float
     counterfactual_logit: float
     fresh: FreshSeeds | None = None
-
-
-@dataclass(frozen=True, kw_only=True, repr=False)
-class FlipOutcome:
-    """Labels flipped together, of all `labels`, and whose decisions change.
-
-    `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, if labels are known.
-    `seeded`: whether a seed changes the model."""
-
-    flips: tuple[int, ...]
-    labels: int
-    changed: tuple[ChangedDecision, ...]
-    rates: dict[str, tuple[float, float]]
-    seeded: bool
-    accuracy: tuple[float, float] | None = None
-
-    @property
-    def sentence(self) -> str:
-        raise NotImplementedError
-
-    def __repr__(self) -> str:
-        return self.sentence
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.sentence)}</p>"
-
-    def solidity_of(self, person: ChangedDecision) -> str:
-        """Solid, leaning, … as for a find."""
-        if person.fresh:
-            return person.fresh.word
-        return NOT_CHECKED if self.seeded else SOLID
-
-    def solid_clause(self, people: tuple[ChangedDecision, ...]) -> str:
-        """How many of these decisions change under any seed tried, for the end of a sentence."""
-        if not people or not self.seeded or not all(person.fresh for person in people):
-            return ""
-        return f", {sum(self.solidity_of(person) == SOLID for person in people)} of them under any seed tried"
 
 
 NOTHING = "These answers show nothing"
@@ -222,7 +185,7 @@ class Evidence:
         if self.p is None:
             return f"{NOTHING}: no label under review got an answer together with its control."
         if not self.labels[0]:
-            return f"{NOTHING} wrong: none of the {several(self.labels[1], 'label')} of {self.group} was changed."
+            return f"{NOTHING} wrong: none of the {plural(self.labels[1], 'label')} of {self.group} was changed."
         if self.p > LEVEL:
             return f"{NOTHING}: {self._comparison}; that may be chance (p = {self.p:.2g})."
         for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
@@ -250,7 +213,7 @@ class Evidence:
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
             lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
-            lines.append(f"{self.unsure} of {several(self.tasks, 'task')} got no label ('cannot tell').")
+            lines.append(f"{self.unsure} of {plural(self.tasks, 'task')} got no label ('cannot tell').")
         changed, asked = (own + alone for own, alone in zip(self.labels, self.alone, strict=True))
         if asked:
             lines.append(f"About {self.expected:.0f} of the group's {asked} labels were expected to be wrong.")
@@ -263,9 +226,8 @@ class Evidence:
 
     @property
     def _comparison(self) -> str:
-        who = "the reviewers" if len(self.errors) > 1 else "the reviewer"
         labels, controls = _share(*self.labels, f"labels of {self.group}"), _share(*self.controls, "controls")
-        return f"{who} changed {labels} and {controls}"
+        return f"the reviewer{'s' * (len(self.errors) > 1)} changed {labels} and {controls}"
 
     @property
     def _error(self) -> str:
@@ -287,11 +249,18 @@ class Evidence:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Reviewed(FlipOutcome):
-    """One round of a review: `flips` are its corrections. `answered` and `corrected` are those of all rounds so far.
-    `before` and `after`: each group beside comparable people. `corrected_to`: with more than two labels, the new
-    labels."""
+class Reviewed:
+    """One round of a review: `flips` are its corrections, of all `labels`, and `changed` whose decisions change.
+    `answered` and `corrected` are those of all rounds so far; `corrected_to`: with more than two labels, the new
+    labels. `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, if labels are
+    known. `before` and `after`: each group beside comparable people. `seeded`: whether a seed changes the model."""
 
+    flips: tuple[int, ...]
+    labels: int
+    changed: tuple[ChangedDecision, ...]
+    rates: dict[str, tuple[float, float]]
+    seeded: bool
+    accuracy: tuple[float, float] | None = None
     attribute: str
     favourable: str
     answered: tuple[int, ...]
@@ -301,10 +270,26 @@ class Reviewed(FlipOutcome):
     after: tuple[GroupStandard, ...] = ()
     corrected_to: tuple[str, ...] = ()
 
+    def __repr__(self) -> str:
+        return self.sentence
+
+    def _repr_html_(self) -> str:
+        return f"<p>{escape(self.sentence)}</p>"
+
+    def solidity_of(self, person: ChangedDecision) -> str:
+        """Solid, leaning, … as for a find."""
+        if person.fresh:
+            return person.fresh.word
+        return NOT_CHECKED if self.seeded else SOLID
+
     @property
     def sentence(self) -> str:
-        people = f"{len(self.changed)} decisions change" if len(self.changed) != 1 else "1 decision changes"
-        return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{self.solid_clause(self.changed)}."
+        changed = self.changed
+        solid = ""
+        if changed and self.seeded and all(person.fresh for person in changed):
+            solid = f", {sum(self.solidity_of(person) == SOLID for person in changed)} of them under any seed tried"
+        people = plural(len(changed), "decision changes", "decisions change")
+        return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{solid}."
 
     @property
     def rows(self) -> list[tuple[str, str, str]]:
@@ -334,10 +319,6 @@ class Reviewed(FlipOutcome):
 def _sum(counts: Iterable[Counts]) -> Counts:
     both = list(counts)
     return sum(hit for hit, _ in both), sum(n for _, n in both)
-
-
-def several(count: int, word: str) -> str:
-    return f"{count} {word}{'s' * (count != 1)}"
 
 
 def _share(count: int, n: int, what: str) -> str:

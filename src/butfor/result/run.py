@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from butfor.data.check import Concern
 from butfor.decide import USUAL, DecisionFacts
@@ -20,6 +18,7 @@ from butfor.result.words import alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import Compared, Standards
 from butfor.standard.slices import kept
+from butfor.stopping import Stop
 from butfor.words import percent, signed
 
 LOADING = (
@@ -86,12 +85,6 @@ class SeedRanges:
     fresh: tuple[int, int] | None = None
 
 
-@dataclass(frozen=True)
-class StopLimits:
-    seconds: float | None = None
-    retrainings: int | None = None
-
-
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
     """A trial of rankings before the search: how well predicted and measured effects of single `flips` agree, and which
@@ -125,8 +118,6 @@ class RecordedStandards(Compared):
 
 
 MAJORITY = "majority"
-Codes = NDArray[np.int64]
-Mask = NDArray[np.bool_]
 
 
 @dataclass(frozen=True)
@@ -155,43 +146,6 @@ class Performance:
     sensitive: str
     by_group: tuple[GroupRates, ...]
     commonest: str = ""
-
-    @classmethod
-    def of(
-        cls,
-        groups: pd.Series,
-        truth: Codes,
-        decided: Codes,
-        commonest: int,
-        names: Sequence[str],
-        sides: Callable[[Codes], Mask],
-        positive: str | None,
-        order: Sequence[Any],
-    ) -> Performance:
-        """From people's groups, their labels and decisions by number, the commonest training label and the labels'
-        names. `sides` says which labels count as `positive`, if any. `order`: the order of the groups."""
-
-        def share(hits: Mask) -> float | None:
-            return float(hits.mean()) if len(hits) else None
-
-        rates = []
-        for group in map(str, order):
-            ours = (groups.astype(str) == group).to_numpy()
-            label, said, wrong = sides(truth)[ours], sides(decided)[ours], (truth != decided)[ours]
-            errors = share(wrong), share(said[~label]), share(~said[label])
-            known = (
-                (share(label), share(said), *errors) if positive is not None else (None, None, errors[0], None, None)
-            )
-            rates.append(GroupRates(group, int(ours.sum()), *known))
-        return cls(
-            people=len(truth),
-            accuracy=float((truth == decided).mean()),
-            majority=float((truth == commonest).mean()),
-            positive=positive or "",
-            sensitive=str(groups.name),
-            by_group=tuple(rates),
-            commonest=names[commonest],
-        )
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -269,7 +223,7 @@ class Run:
     random_state: int = 0
     log_odds: bool = False
     """Whether logits are log-odds, so that they can be shown as probabilities."""
-    stop: StopLimits | None = None
+    stop: Stop | None = None
     not_rebuildable: tuple[str, ...] = ()
     """What the record cannot restore, each as "name: reason"."""
     engine: str = ""

@@ -54,6 +54,8 @@ class Person:
     """The person's name in the index; in the embedded sets, the position in the source file."""
     group: Cell
     values: dict[str, Cell]
+    recorded_label: str | None = None
+    """None if it is not known."""
     logit: float
     score: float | None = None
     """With a threshold: the probability of the favourable label or, without probabilities, the decision function."""

@@ -44,9 +44,9 @@ OF_RUN = (
 )
 SEARCHED = {
     *("attempts", "failed", "complete", "shared", "first_size", "closest_logit", "course", "minimal"),
-    *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case"),
+    *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case", "recorded_label"),
 }
-"""Fields that only a search knows, or that depend on each seed alone."""
+"""Fields that only a search knows, or that depend on each seed alone, or that were given."""
 LOST = {
     "phi": {"eligible", "left_out"},
     "psi": {"flippable", "at_least", "proof"},

@@ -26,7 +26,7 @@ from butfor.data.dates import date_of
 from butfor.data.labels import EQUALS
 from butfor.data.read import read_file
 from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError, nearest
+from butfor.errors import SettingError, TableError, nearest, plural
 from butfor.fit import Fitted
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
@@ -34,7 +34,7 @@ from butfor.models.learner import Table
 from butfor.report.text import short
 from butfor.result.population import Population
 from butfor.result.record import checksum, plain
-from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review, several
+from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review
 from butfor.review.rebuild import load_rows, protected
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import Floats, Mask
@@ -134,9 +134,9 @@ class Review:
         kinds, name = Counter(task.kind for task in self.tasks), " or ".join(map(repr, self.key.adverse))
         clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
         lines = [
-            f"{several(len(self.tasks), 'task')}, shuffled: {several(kinds[REVIEWED], 'label')} {name} of "
-            f"{self.key.group}, {several(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
-            f"to be favourable) and {several(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
+            f"{plural(len(self.tasks), 'task')}, shuffled: {plural(kinds[REVIEWED], 'label')} {name} of "
+            f"{self.key.group}, {plural(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
+            f"to be favourable) and {plural(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
