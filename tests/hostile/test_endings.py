@@ -18,7 +18,7 @@ import butfor
 from butfor import files
 from hostile.harness import QUICK, attempt, audit, people, run, saved
 
-KILLS = int(os.environ.get("BUTFOR_KILLS", "2"))
+KILLS = int(os.environ.get("BUTFOR_KILLS", "1"))
 """How often a run is killed; BUTFOR_KILLS=50 for the long test."""
 COLUMNS = ("--label", "granted", "--sensitive", "sex")
 SEARCH = (*COLUMNS, "--members", 2, "--fresh-seeds", 6, "--cases", "0:6", "--set", "epochs=20")
@@ -42,52 +42,31 @@ def without_times(path: Path) -> dict:
 def test_killed_and_resumed_gives_the_file_of_an_uninterrupted_run(tmp_path):
     table, ledger = saved(tmp_path), tmp_path / "ledger.db"
     assert run("audit", table, *SEARCH, "--quiet", "--out", tmp_path / "whole").code == 0
-    out = ("--out", tmp_path / "resumed", "--overwrite")
-    again = command("audit", table, *SEARCH, "--quiet", "--set", f"ledger={ledger}", *out)
-    rng, took = random.Random(0), 6.0
+    again = command("audit", table, *SEARCH, "--set", f"ledger={ledger}", "--out", tmp_path / "resumed", "--overwrite")
+    rng = random.Random(0)
     for _ in range(KILLS):
-        process = subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
-        started = time.monotonic()
-        try:
-            process.wait(rng.uniform(0.2, 1) * took)
-            took = 0.9 * (time.monotonic() - started)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            process.wait()
+        process = subprocess.Popen(again, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+        next((line for line in process.stderr if "Ctrl-C keeps" in line), None)
+        time.sleep(rng.uniform(0, 0.5))  # somewhere in its search, or at its end
+        process.kill()
+        process.communicate()
         if (tmp_path / "resumed" / "audit.json").exists():
             json.loads((tmp_path / "resumed" / "audit.json").read_text())
-    assert run(*again[3:]).code == 0
+    assert run(*again[3:], "--quiet").code == 0
     assert without_times(tmp_path / "resumed" / "audit.json") == without_times(tmp_path / "whole" / "audit.json")
     assert sqlite3.connect(ledger).execute("PRAGMA integrity_check").fetchone() == ("ok",)
 
 
-def seconds_computed(process: subprocess.Popen) -> float:
-    """By all its threads so far. Unlike the clock on the wall it does not run faster on a busy machine."""
-    fields = Path(f"/proc/{process.pid}/stat").read_text().rpartition(")")[2].split()
-    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
-
-
 @system
-@pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="reads the processor's time from /proc")
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_told_to_stop_while_gradients_are_computed_it_ends_soon_with_valid_files(tmp_path, number):
-    out = tmp_path / "out"
-    table = saved(tmp_path, people(1000))
+def test_told_to_stop_while_gradients_are_computed_it_ends_with_valid_files(tmp_path):
+    out, table = tmp_path / "out", saved(tmp_path, people(1000))
     long = command("audit", table, *COLUMNS, "--cases", "0:60", "--members", 4, "--budget", "5%", "--out", out)
     process = subprocess.Popen(long, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
-    for line in process.stderr:
-        if "Ctrl-C keeps" in line:
-            break
-    time.sleep(1)
-    before = after = seconds_computed(process)
-    process.send_signal(number)
-    while os.waitid(os.P_PID, process.pid, os.WEXITED | os.WNOHANG | os.WNOWAIT) is None:
-        after = seconds_computed(process)
-        time.sleep(0.02)
+    assert any("Ctrl-C keeps" in line for line in process.stderr)
+    process.send_signal(signal.SIGTERM)
     _, err = process.communicate()
     assert process.returncode == 130
     assert "Traceback" not in err
-    assert after - before < 6  # some two: most of them import what draws the page
     record = json.loads((out / "audit.json").read_text())
     assert record["run"]["interrupted"] is True
     audited = [person for person in record["people"] if person.get("eligible", True)]
@@ -153,24 +132,20 @@ def can_mount() -> bool:
 
 
 mounts = pytest.mark.skipif("not can_mount()", reason="mounts file systems, which takes root on Linux")
-FILLED = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2)) /dev/zero > "$1/full"; shift 2; '
-"""A disk of one MiB at $1, of which $2 KiB are free; what follows are the words of a command."""
+FILLED = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2)) /dev/zero > "$1/full"; shift 2; "$@"'
+"""A disk of one MiB at $1, of which $2 KiB are free, and a command there."""
 
 
 @system
 @mounts
-def test_a_disk_that_is_really_full_is_a_sentence(tmp_path):
+@pytest.mark.parametrize(("room", "answered"), [(0, False), (16, True)])  # none; enough for a folder, not all files
+def test_a_disk_that_is_really_full_is_a_sentence(tmp_path, room, answered):
     disk, table = tmp_path / "disk", saved(tmp_path)
     disk.mkdir()
     asked = command("audit", table, *COLUMNS, "--model", "ridge", "--cases", "0:6", "--quiet", "--out", disk / "out")
-    for room, answered in ((0, False), (16, True)):  # none; enough for a folder, not for all files
-        done = in_own_mounts(FILLED + '"$@"', disk, room, *asked)
-        assert (done.returncode, bool(done.stdout), len(done.stderr.splitlines())) == (3, answered, 1)
-        assert "No space left on device" in done.stderr
-    ledger = command("audit", table, *COLUMNS, *QUICK, "--set", f"ledger={disk / 'ledger.db'}")
-    done = in_own_mounts(FILLED + '"$@"', disk, 0, *ledger)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "the disk is full, over its quota, or broken" in done.stderr
+    done = in_own_mounts(FILLED, disk, room, *asked, *(() if room else ("--set", f"ledger={disk / 'ledger.db'}")))
+    assert (done.returncode, bool(done.stdout), len(done.stderr.splitlines())) == (3, answered, 1)
+    assert "No space left on device" in done.stderr
 
 
 @system
@@ -183,7 +158,8 @@ def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_p
     script += 'mount -o remount,ro "$1"; mount -t tmpfs -o ro tmpfs "$2"; export HOME="$2" PYTHONPATH="$1"; shift 3; '
     script += "unset NUMBA_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR; "
     script += '"$1" -c "from butfor.nets.compiled import OPTIONS; assert not OPTIONS[\'cache\']"; "$@"'
-    asked = command("audit", saved(tmp_path), *COLUMNS, *QUICK[:-1], "--engine", "joblib")
+    # Nothing that is compiled: without a place to keep it, that takes half a minute.
+    asked = command("audit", saved(tmp_path), *COLUMNS, *QUICK[:-1], "--engine", "joblib", "--set", "rank=distance")
     done = in_own_mounts(script, code, home, Path(butfor.__file__).parent, *asked, "--out", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["people"]
@@ -208,9 +184,7 @@ def test_memory_that_does_not_suffice_is_a_sentence(tmp_path, monkeypatch, error
 
 
 @system
-@pytest.mark.parametrize(
-    ("stream", "code"), [("| head -c1 >/dev/null", 0), ("| true", 0), (">&-", 0), ("> /dev/full", 3)]
-)
+@pytest.mark.parametrize(("stream", "code"), [("| true", 0), (">&-", 0), ("> /dev/full", 3)])
 def test_a_reader_that_has_gone_is_no_failure_and_a_full_one_a_sentence(stream, code):
     line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)

@@ -2,7 +2,7 @@
 
 import pytest
 
-from hostile.harness import attempt, audit, people, run, saved, strict_json
+from hostile.harness import attempt, audit, people, saved, strict_json
 
 OURS = [
     "people", "cases", "found", "share", "low", "high", "eligible", "median_margin", "solid", "close_calls", "case",
@@ -22,10 +22,9 @@ def test_columns_may_be_called_as_ours_are(tmp_path):
         assert audit(saved(tmp_path, people().rename(columns={"debts": name}))).code == 2
 
 
-@pytest.mark.parametrize("name", OURS[::5])
-def test_the_protected_attribute_may_be_called_as_our_columns_are(tmp_path, name):
-    table = saved(tmp_path, people().rename(columns={"sex": name}))
-    assert audit(table, sensitive=name).code == 0
+def test_the_protected_attribute_may_be_called_as_our_columns_are(tmp_path):
+    for name in OURS[::5]:
+        assert audit(saved(tmp_path, people().rename(columns={"sex": name})), sensitive=name).code == 0, name
 
 
 @pytest.mark.parametrize(("hidden", "members"), [("none", 1), ("none", 2), ("1", 1), ("2,1", 2), ("4, 4", 2)])
@@ -54,28 +53,27 @@ def test_a_header_that_says_two_things_is_refused(tmp_path):
         assert audit(path).code == 2, name
 
 
-@pytest.mark.parametrize("line", [2, 30, 50])
-@pytest.mark.parametrize(
-    ("old", "new"),
-    [(",", ',"'), (",", ',"stray,'), ("\n", ",extra\n"), (",", ""), (",f", ',"f'), (",", ",\0"), ("\n", '"\n')],
-)
-def test_a_broken_line_is_refused(tmp_path, line, old, new):
+BROKEN = [(",", ',"'), (",", ',"stray,'), ("\n", ",extra\n"), (",", ""), (",", ",\0"), ("\n", '"\n')]
+
+
+@pytest.mark.parametrize(("old", "new"), BROKEN)
+def test_a_broken_line_is_refused(tmp_path, old, new):
     path = saved(tmp_path)
-    lines = path.read_text().splitlines(keepends=True)
-    line = next(k for k in range(line, len(lines) + 1) if old in lines[k - 1])
-    lines[line - 1] = lines[line - 1].replace(old, new, 1)
-    path.write_text("".join(lines))
-    ending = audit(path)
-    assert ending.code == 2
-    if "\0" not in new and new != '"\n':  # a binary file, and a third label: no line is to blame
-        assert f"line {line} " in ending.err.lower()
+    whole = path.read_text().splitlines(keepends=True)
+    for start in (2, 50):
+        line = next(k for k in range(start, len(whole) + 1) if old in whole[k - 1])
+        broken = [text.replace(old, new, 1) if k == line - 1 else text for k, text in enumerate(whole)]
+        path.write_text("".join(broken))
+        ending = audit(path)
+        assert ending.code == 2
+        if "\0" not in new and new != '"\n':  # a binary file, and a third label: no line is to blame
+            assert f"line {line} " in ending.err.lower()
 
 
 def test_a_quotation_mark_that_is_closed_lines_later_is_refused_with_its_line(tmp_path):
     path = saved(tmp_path, people().assign(remark='said "yes, please"\nand left'))
     assert audit(path).code == 0, "values of several lines that are meant"
-    path = saved(tmp_path)
-    lines = path.read_text().splitlines()
+    lines = saved(tmp_path).read_text().splitlines()
     lines[4] = lines[4].replace(",f,", ',"f,').replace(",m,", ',"m,')
     lines[7] = lines[7].replace(",f,", ',f",').replace(",m,", ',m",')
     path.write_text("\n".join(lines))
@@ -107,17 +105,9 @@ def test_names_and_values_are_shown_never_obeyed(tmp_path, name, where):
         assert "\x1b" not in page
 
 
-@pytest.mark.parametrize("option", ["--label", "--sensitive", "--drop", "--id", "--adverse", "--names", "--config"])
-def test_what_is_quoted_in_a_refusal_is_shown_never_obeyed(tmp_path, option):
-    for value in ("\x1b[31mred\n", "\u202e"):
-        assert audit(saved(tmp_path), option, value).code == 2
-
-
-def test_a_file_name_is_shown_never_obeyed(tmp_path):
+def test_what_is_quoted_in_a_refusal_is_shown_never_obeyed(tmp_path):
+    for option in ("--label", "--sensitive", "--drop", "--id", "--adverse", "--names", "--config"):
+        for value in ("\x1b[31mred\n", "\u202e"):
+            assert audit(saved(tmp_path), option, value).code == 2
     for command in (["replay"], ["gate", "--max-solid", "5%"], ["review", "--out", "x"]):
         assert attempt(command[0], tmp_path / "\x1b[31mno\nthing.json", *command[1:]).code == 2
-
-
-def test_help_and_version_work():
-    assert "Usage" in run("--help").out
-    assert run("--version").code == 0
