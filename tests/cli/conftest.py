@@ -12,6 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
+import pandas as pd
 import pytest
 
 from butfor.cli import main
@@ -72,3 +74,22 @@ def odd(tmp_path_factory) -> SimpleNamespace:
     odd_table(600).assign(member="=1+1").to_csv(table, index=False)
     assert main(["audit", str(table), *ODD, "--out", str(out), "--quiet"]) == 0
     return SimpleNamespace(table=Path(table), out=out)
+
+
+@pytest.fixture(scope="session")
+def loans(tmp_path_factory):
+    """Six hundred applications of two hundred households, with a copy of the label."""
+    rng = np.random.default_rng(0)
+    home = rng.integers(0, 200, 600)
+    table = pd.DataFrame(
+        {"home": home, "black": rng.choice(["no", "yes"], 600), "w": rng.uniform(0.5, 3, 600).round(2)}
+    )
+    table["married"] = rng.choice(["no", "yes"], 600)
+    table["income"] = rng.normal(50, 10, 600).round(1)
+    days = pd.to_timedelta(rng.integers(0, 300, 600), unit="D")
+    table["applied"] = (pd.Timestamp("2024-01-01") + days).strftime("%Y-%m-%d")
+    harm = 6 * (table["black"] == "yes") + 6 * rng.normal(size=200)[home]
+    table["score"] = (table["income"] - harm + 20 + rng.normal(0, 3, 600)).round(1)
+    path = tmp_path_factory.mktemp("loans") / "loans.csv"
+    table.assign(copy=np.where(table["score"] >= 65, "a", "b"), less=-1.0).to_csv(path, index=False)
+    return path

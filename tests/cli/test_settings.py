@@ -93,21 +93,14 @@ def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
         ('table = "t.csv"\nlabel = { column = "x" }', "is a section"),
         ({"out": "a\0b"}, "NUL character"),
         ('label = "granted', "'a.toml' is not a TOML file ("),
-        (["--config", "no.toml"], "--config 'no.toml' cannot be read"),
-        (["t.csv", "--epochs", "3"], "'--epochs' is a setting: --set epochs=VALUE."),
-        (["t.csv", "--set", "epoch=3"], "Did you mean 'epochs'?"),
-        (["t.csv", "--set", "epochs"], "give a setting and its value, such as --set epochs=20"),
-        (["t.csv", "--set", "epochs=few"], "'few' is not a valid integer"),
-        (["t.csv", "--budgt", "3"], "--budget"),
-        ([], "Missing argument 'TABLE'"),
     ],
 )
 def test_what_cannot_be_meant_gets_a_sentence(capsys, here, given, words):
     if isinstance(given, str):
         Path("a.toml").write_text(given)
-    elif isinstance(given, dict):
+    else:
         config(**given)
-    code, out, err = run(capsys, "audit", *(given if isinstance(given, list) else ["--config", "a.toml"]))
+    code, out, err = run(capsys, "audit", "--config", "a.toml")
     assert (code, out) == (2, "")
     assert words in err
     assert len(err.strip().splitlines()) == 1

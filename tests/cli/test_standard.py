@@ -4,7 +4,6 @@ from a number, reference groups."""
 import json
 import re
 
-import numpy as np
 import pandas as pd
 import pytest
 
@@ -19,25 +18,6 @@ QUESTION = ("--label", "granted", "--sensitive", "protected group?", "--n-jobs",
 def odd(tmp_path_factory):
     path = tmp_path_factory.mktemp("odd") / "loans.csv"
     odd_table(600).to_csv(path, index=False)
-    return path
-
-
-@pytest.fixture(scope="module")
-def loans(tmp_path_factory):
-    """Six hundred applications of two hundred households, with a copy of the label."""
-    rng = np.random.default_rng(0)
-    home = rng.integers(0, 200, 600)
-    table = pd.DataFrame(
-        {"home": home, "black": rng.choice(["no", "yes"], 600), "w": rng.uniform(0.5, 3, 600).round(2)}
-    )
-    table["married"] = rng.choice(["no", "yes"], 600)
-    table["income"] = rng.normal(50, 10, 600).round(1)
-    days = pd.to_timedelta(rng.integers(0, 300, 600), unit="D")
-    table["applied"] = (pd.Timestamp("2024-01-01") + days).strftime("%Y-%m-%d")
-    harm = 6 * (table["black"] == "yes") + 6 * rng.normal(size=200)[home]
-    table["score"] = (table["income"] - harm + 20 + rng.normal(0, 3, 600)).round(1)
-    path = tmp_path_factory.mktemp("loans") / "loans.csv"
-    table.assign(copy=np.where(table["score"] >= 65, "a", "b"), less=-1.0).to_csv(path, index=False)
     return path
 
 
@@ -112,31 +92,3 @@ def test_several_attributes_have_a_reference_each(loans, capsys):
     )
     references = {group["attribute"]: group["reference"] for group in json.loads(out)["groups"]}
     assert (code, references) == (0, {"black": "no", "married": "yes", "black × married": "no · yes"})
-
-
-@pytest.mark.parametrize(
-    ("words", "sentence"),
-    [
-        (
-            ("--reference", "no"),
-            "--reference: 'no' is a group of 'black', 'married'; say of which: --reference black=no.",
-        ),
-        (("--reference", "black=no,black=yes"), "--reference black=no,black=yes: give one group per attribute."),
-        (("--reference", "black=maybe"), "--reference: 'black' has no group 'maybe'."),
-        (("--cluster", "black"), "--cluster 'black' is the label or the protected attribute; name another column."),
-        (("--weight", "nothing"), "--weight: there is no column 'nothing'."),
-        (("--weight", "applied"), "Column 'applied', row 0 (and 599 more rows) holds '"),
-        (("--weight", "less"), "--weight must be finite numbers, at least 0"),
-        (("--label", "score"), '--label "score>='),
-        (("--adverse", "maybe"), "--adverse: there is no label 'maybe'."),
-        (("--model", "sklearn.svm:LinearSVC"), "fit and predict_proba"),
-        (("--draws", -2), "--draws -2 must be"),
-        (("--random-state", -1), "--random-state -1 must be"),
-    ],
-)
-def test_bad_input_gets_a_sentence(loans, capsys, words, sentence):
-    question = ("--label", "score>=65", "--sensitive", "black,married", "--adverse", "score<65", "--draws", 0)
-    code, out, said = run(capsys, "standard", loans, *question, *words, "--quiet")
-    assert (code, out) == (2, "")
-    assert sentence in said
-    assert len(said.splitlines()) == 1
