@@ -33,8 +33,15 @@ S = TypeVar("S")
 T = TypeVar("T")
 
 
+def in_a_browser() -> bool:
+    """Whether this is Pyodide, which can start neither threads nor processes."""
+    return sys.platform == "emscripten"
+
+
 def available_cores() -> int:
     """Cores that this process may use; on a shared machine these can be fewer than it has."""
+    if in_a_browser():
+        return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
@@ -52,7 +59,8 @@ def check_n_jobs(n_jobs: Any) -> int:
     cores = available_cores()
     if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
         return cores
-    return check_whole("n_jobs", n_jobs, 1, max(16, 4 * cores), f", or -1 for all {cores} cores")
+    jobs = check_whole("n_jobs", n_jobs, 1, max(16, 4 * cores), f", or -1 for all {cores} cores")
+    return 1 if in_a_browser() else jobs
 
 
 def check_random_state(random_state: Any) -> int:
@@ -119,6 +127,13 @@ def in_threads(
 ) -> Generator[T, None, None]:
     """`function(item)` for each item, `n_jobs` at a time, in order. After an error or Ctrl-C, or when the generator is
     closed, items that have not started are dropped and others end at their next `stopping.check`."""
+    if in_a_browser():
+        for item in items:
+            stopping.check()
+            yield function(item)
+            if advance is not None:
+                advance(1)
+        return
     halt = threading.Event()
     with ThreadPoolExecutor(n_jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
         try:

@@ -175,8 +175,8 @@ def test_a_model_no_better_than_the_commonest_label(capsys, tmp_path):
     assert main([*where, "--out", str(tmp_path / "out")]) == 0
     record = json.loads((tmp_path / "out" / "audit.json").read_text())
     assert [concern["kind"] for concern in record["run"]["concerns"]] == ["majority"]
-    said = capsys.readouterr().out
-    assert said.index("Accuracy: ") < said.index("than always predicting 'granted = yes'"), "concerns come after"
+    said = " ".join(capsys.readouterr().out.split())
+    assert said.index("Accuracy: ") < said.index("The model is no more accurate"), "concerns come after"
     assert main([*where, "--set", "strict=true", "--quiet"]) == 2
     assert "The model is no more accurate" in capsys.readouterr().err
 
@@ -189,7 +189,7 @@ def test_python_callers_hear_of_it_too_and_rates_per_group_are_what_counting_giv
     audit.fit(X[:300], y[:300], sensitive_features="sex")
     population = audit.explain_all(X[300:], y[300:], cases=[0])
     assert [concern.kind for concern in audit.fitted_.concerns] == ["identifier"]
-    assert population.concerns == [str(audit.fitted_.concerns[0])]
+    assert population.run.concerns == tuple(audit.fitted_.concerns)
     assert any("Missing values: 'income' in 20 rows" in line for line in population.run.remarks)
     rates = butfor.Population.from_json(population.to_json()).performance
     decided, truth = audit.model_.logits(X[300:]) > 0, (y[300:] == "yes").to_numpy()
