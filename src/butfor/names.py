@@ -147,6 +147,9 @@ class Names:
         return {section: words for section, words in asdict(self).items() if words}
 
 
+PLAIN = Names()
+
+
 def template(groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> str:
     """A file for `Names.read` in which every name is commented out."""
     lines = ["# Take away a # and write your own words. What has no name keeps its plain form.", "", "[people]"]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -113,7 +114,9 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
                 refuse(population.run.concerns)  # what only a model shows
             again = settings_again(table, o, labels)
             remarks = (*notes, *population.run.remarks)
-            population = population.with_run(command=command_again(again), remarks=remarks, names=names)
+            standard = population.run.standard and replace(population.run.standard, names=names)
+            again_by = {"command": command_again(again), "remarks": remarks}
+            population = population.with_run(**again_by, names=names, standard=standard)
             if population.interrupted:
                 progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
             result = population[0] if len(population) == 1 else population

@@ -104,8 +104,10 @@ def print_standards(found: Standards) -> None:
     say_wrapped(found.answer)
     rows = []
     for c in found.comparisons:
-        row = {"Group": c.name, "People": c.rows, "Favourable": share(c.recorded)}
-        row["Gap to comparable people"] = often(c.difference, c.interval).replace(" points", "").replace(" often", "")
+        row = {"Group": found.name_of(c), "People": c.rows, "Favourable": share(c.recorded)}
+        row["Gap to comparable people"] = (
+            often(c.difference, c.interval).replace(" points", "").replace("as often", "none").replace(" often", "")
+        )
         if c.p_adjusted is not None:
             row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
         rows.append(row)

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed, plural
 from butfor.files import save
-from butfor.names import Names
+from butfor.names import PLAIN, Names
 from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
@@ -47,9 +47,6 @@ MOST_NAMED = 4
 """The most groups in a list."""
 
 
-# --- one group ----------------------------------------------------------------------------------------
-
-
 @dataclass(frozen=True)
 class Overlap:
     """How far the others resemble the group: `comparable` of its rows have people like them among the others, and the
@@ -70,14 +67,6 @@ class SecondOpinion:
     difference: float
     interval: Interval | None
     disagrees: bool
-
-    def supports(self, difference: float) -> bool:
-        """Whether it does not disagree, or does so in size alone: the spread of two honest methods shrinks as a table
-        grows, what they differ by does not."""
-        if not self.disagrees:
-            return True
-        low, high = self.interval or (-np.inf, np.inf)
-        return low > 0 if difference > 0 else high < 0
 
 
 @dataclass(frozen=True)
@@ -136,8 +125,6 @@ class GroupStandard:
         """How many times as far as the strongest recorded column a missing one would have to move the difference."""
         return None if self.strongest_move is None else abs(self.difference / self.strongest_move)
 
-    # --- what counts ----------------------------------------------------------------------------------
-
     @property
     def beyond_chance(self) -> bool:
         """Whether p, adjusted for all groups shown, is below 0.05."""
@@ -145,8 +132,14 @@ class GroupStandard:
 
     @property
     def differs(self) -> bool:
-        """Whether the group is called: the gap is more than chance and the second opinion supports it."""
-        return self.beyond_chance and (self.second_opinion is None or self.second_opinion.supports(self.difference))
+        """Whether the group is called: the gap is more than chance, and the second opinion supports it. It does unless
+        it disagrees; or if it does so in size alone, since the spread of two honest methods shrinks as a table grows,
+        and what they differ by does not."""
+        s = self.second_opinion
+        if s is None or not s.disagrees:
+            return self.beyond_chance
+        low, high = s.interval or (-np.inf, np.inf)
+        return self.beyond_chance and (low > 0 if self.difference > 0 else high < 0)
 
     @property
     def short(self) -> bool:
@@ -158,15 +151,9 @@ class GroupStandard:
         """Whether it is not called because of the second opinion alone."""
         return self.beyond_chance and not self.differs
 
-    # --- in words -------------------------------------------------------------------------------------
-
-    @property
-    def others(self) -> str:
-        return "other groups" if self.reference is None else f"{self.attribute} = {self.reference}"
-
-    def sentence(self, favourable: str) -> str:
+    def sentence(self, favourable: str, names: Names = PLAIN) -> str:
         """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people in …" """
-        turned, s = self.difference < 0, self.second_opinion
+        s, turned, who = self.second_opinion, self.difference < 0, names.people_in(self.attribute, self.group)
         details = [f"95 % interval {interval_in_words(self.interval, turned)}"] if self.interval else []
         if s is not None and s.disagrees and self.differs:
             details.append(f"second opinion {number(abs(s.difference))}")
@@ -174,25 +161,26 @@ class GroupStandard:
             details.append(f"adjusted p {p_in_words(self.p_adjusted, self.draws)}")
         than = "as" if abs(self.difference) < NOTHING else "than"
         said = (
-            f"People with {self.name} were labelled '{favourable}' {often(self.difference)} {than} comparable people "
-            f"in {self.others}" + (f" ({'; '.join(details)})" if details else "")
+            f"{who[:1].upper()}{who[1:]} {names.were(favourable)} {often(self.difference)} {than} "
+            f"{names.comparable(self.attribute, self.reference)}" + (f" ({'; '.join(details)})" if details else "")
         )
         if self.differs and abs(self.difference) < SMALLEST:
-            return f"{said}. So small a gap cannot be told from the method's own error, about {points(OWN_ERROR)}."
+            return f"{said}. The method itself is off by about {points(OWN_ERROR)}: a gap this small may be that."
         if s is not None and self.disputed:
-            return f"{said}. It is not called: the second opinion, {often(s.difference, s.interval)}, disagrees."
+            return f"{said}. It is not called, because the second opinion disagrees: {often(s.difference, s.interval)}."
         if self.p_adjusted is None or self.beyond_chance:
             return f"{said}."
         wrong = plural(self.missing, f"of the group's {self.rows} labels is", f"of the group's {self.rows} labels are")
         real = f" If it is real, about {wrong} wrong; a review can tell." if self.missing else ""
         return f"{said}. That may be chance.{real}"
 
-    def details(self) -> list[str]:
+    def details(self, names: Names = PLAIN) -> list[str]:
         """One line each: rates and what the columns explain, a missing column, overlap, the second opinion."""
-        raw, explained = self.raw_gap, self.explained
+        raw, explained, o, s = self.raw_gap, self.explained, self.overlap, self.second_opinion
+        others = "other groups" if self.reference is None else names.group(self.attribute, self.reference)
         rates = (
-            f"{self.name}: favourable rate {share(self.recorded)}, comparable people {share(self.expected)}, all in "
-            f"{self.others} {share(self.recorded + raw)}."
+            f"{names.group(self.attribute, self.group)}: favourable rate {share(self.recorded)}, comparable "
+            f"{names.noun} {share(self.expected)}, all in {others} {share(self.recorded + raw)}."
         )
         if abs(raw) >= NOTHING and explained * raw < 0:
             rates += f" Given the recorded columns, the gap is {points(abs(explained))} wider than the raw one."
@@ -202,43 +190,36 @@ class GroupStandard:
             rates += f" The recorded columns explain {number(abs(explained))} of the {points(abs(raw))}."
         lines = [rates]
         if (self.beyond_chance or self.p_adjusted is None) and abs(self.difference) >= NOTHING:
-            lines.append(self._on_a_missing_column)
-        if (o := self.overlap) is not None:
+            # What a column that is not in the table would have to do to remove the gap.
+            least, said = [], ""
+            if self.strongest_move is not None and abs(self.strongest_move) >= NOTHING:
+                column = names.column(self.strongest_column)
+                said = f"Leaving out {column} moves the gap by {points(abs(self.strongest_move))}. "
+                least.append(f"move it {self.times_strongest:.1f} times as far (a comparison, not a bound)")
+            elif self.robustness_value:
+                said = "No recorded column clearly narrows the gap. "
+            if self.robustness_value is not None:
+                value = f"{100 * self.robustness_value:.1f} % of the remaining variation of both label and group"
+                least.append(f"explain {value} (robustness value)")
+            if least:
+                lines.append(f"{said}To remove the gap, a missing column would have to {', or '.join(least)}.")
+        if o is not None:
             lines.append(
-                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} comparable people in {self.others}; "
-                f"weighted to resemble the group, those {o.others} people count as {o.effective_others:.0f}."
+                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} comparable {names.noun} in {others}. "
+                f"Weighted to resemble the group, those {o.others} say as much as {o.effective_others:.0f} would."
             )
             if o.poor and o.difference is not None:
-                lines[-1] += f" That is little. Among the comparable rows: {often(o.difference, o.interval)}."
-        if (s := self.second_opinion) is not None:
+                lines[-1] += f" That is little. Among the comparable rows alone: {often(o.difference, o.interval)}."
+        if s is not None:
             lines.append(f"Second opinion (AIPW): {often(s.difference, s.interval)}.")
             if s.disagrees:
-                so = ", so the gap is not called" if self.disputed else ""
-                so = "; both exclude zero, and the interval of the gap covers both" if self.differs else so
+                so = "; both exclude zero, and the interval of the gap covers both" if self.differs else ""
+                so = ", so the gap is not called" if self.disputed else so
                 lines[-1] += f" The two estimates differ by more than chance{so}."
         if self.effective_rows is not None:
-            lines.append(f"With their weights, the {self.rows} rows count as {self.effective_rows:.0f}.")
-        return [line for line in (*lines, *self.missing_values) if line]
-
-    @property
-    def _on_a_missing_column(self) -> str:
-        """What a column that is not in the table would have to do to remove the gap."""
-        least, first = [], ""
-        if self.strongest_move is not None and abs(self.strongest_move) >= NOTHING:
-            first = f"Leaving out {self.strongest_column} moves the gap by {points(abs(self.strongest_move))}."
-            least.append(f"move it {self.times_strongest:.1f} times as far (a comparison, not a bound)")
-        elif self.robustness_value:
-            first = "No recorded column clearly narrows the gap."
-        if self.robustness_value is not None:
-            least.append(
-                f"explain {100 * self.robustness_value:.1f} % of the remaining variation of both label and group "
-                "(robustness value)"
-            )
-        rest = f"To remove the gap, a missing column would have to {', or '.join(least)}." if least else ""
-        return " ".join(filter(None, [first, rest]))
-
-
-# --- all groups ---------------------------------------------------------------------------------------
+            rows = f"{self.rows} rows say as much as {self.effective_rows:.0f} of equal weight."
+            lines.append(f"Because their weights differ, the group's {rows}")
+        return [*lines, *self.missing_values]
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -256,61 +237,70 @@ class Compared:
     clusters: int | None = None
     parts: tuple[Slice, ...] = ()
     """Slices of the groups, those first where a group most likely falls short; a record keeps the first of each."""
+    names: Names = PLAIN
+    """The reader's words."""
 
     @property
     def answer(self) -> str:
         """The verdict: who is held to another standard and, if nobody is, who was not compared."""
         short = [c for c in self.comparisons if c.short]
         if len(short) == 1:
-            return short[0].sentence(self.favourable)
+            return short[0].sentence(self.favourable, self.names)
+        who, were = self.names.noun, self.names.were(self.favourable)
         if short:
-            gaps = ", ".join(f"{c.name} by {points(c.difference)}" for c in short)
-            others = "other groups" if short[0].reference is None else "the reference group"
-            return f"Labelled '{self.favourable}' less often than comparable people in {others}: {gaps}."
+            gaps = ", ".join(f"{self.name_of(c)} by {points(c.difference)}" for c in short)
+            than = f"comparable {who}" + ("" if short[0].reference is None else " in the reference group")
+            return f"{who.capitalize()} in {len(short)} groups {were} less often than {than}: {gaps}."
         if not any(c.interval for c in self.comparisons):
             return "Without draws nobody can say which gaps are more than chance."
         said = f"{self.not_compared} No other group" if self.left_out else "No group"
-        than = "less often than comparable people"
         if disputed := [c for c in self.comparisons if c.disputed and c.missing]:
-            gaps = _and_more([f"{c.name} ({often(c.difference)})" for c in disputed])
-            return f"{said} counts as labelled '{self.favourable}' {than}: two estimates disagree about {gaps}."
-        said += f" was labelled '{self.favourable}' {than} by more than chance"
-        gaps = _and_more([f"{c.name} {often(c.difference)}" for c in self.comparisons if c.differs])
+            gaps = _and_more([f"{self.name_of(c)} ({points(c.difference)})" for c in disputed])
+            return f"{said} is called: two estimates disagree whether {gaps} {were} less often than comparable {who}."
+        said += f" {were.replace('were ', 'was ')} less often than comparable {who} by more than chance"
+        gaps = _and_more([f"{self.name_of(c)} {often(c.difference)}" for c in self.comparisons if c.differs])
         return f"{said}; {gaps}." if gaps else f"{said}."
+
+    def name_of(self, c: GroupStandard) -> str:
+        """ "Hispanic", "race = hispanic"."""
+        return self.names.group(c.attribute, c.group)
 
     @property
     def not_compared(self) -> str:
-        """ "Not compared: race = a (27 rows), race = b (23 rows); it takes 30."; empty if all groups are."""
+        """ "Not compared: race = a (27 rows), race = b (23 rows); at least 30 are needed."; empty if all groups are."""
         left_out = [sentence.removesuffix(".").partition(NOT_COMPARED)[::2] for sentence in self.left_out]
-        names = _and_more([f"{name} ({why.partition(', and a comparison')[0]})" for name, why in left_out])
-        few = f"; it takes {LEAST_ROWS}" if any(" rows" in why for _, why in left_out) else ""
-        return f"Not compared: {names}{few}." if names else ""
+        said = [
+            f"{self.names.group(*name.split(' = ', 1))} ({why.partition(', and a comparison')[0]})"
+            for name, why in left_out
+        ]
+        few = f"; at least {LEAST_ROWS} are needed" if any(" rows" in why for _, why in left_out) else ""
+        return f"Not compared: {_and_more(said)}{few}." if said else ""
 
     @property
     def notable(self) -> list[GroupStandard]:
         """The groups with a sentence of their own: those that fall short, disputed ones, favoured ones, those that lack
         labels with p near 0.05 or with a slice that stands out; without draws all."""
-        called = [c for c in self.comparisons if c.differs]
-        near = [c for c in self.comparisons if c.missing and not c.beyond_chance and self._near(c)]
-        return [
-            *(c for c in called if c.short),
-            *(c for c in self.comparisons if c.disputed),
-            *(c for c in called if not c.short),
-            *near[:MOST_NAMED],
-            *(c for c in self.comparisons if c.p_adjusted is None),
-        ]
+        short, disputed, favoured, near, unknown = list[list[GroupStandard]]([] for _ in range(5))
+        for c in self.comparisons:
+            if c.p_adjusted is None:
+                unknown.append(c)
+            elif c.differs:
+                (short if c.short else favoured).append(c)
+            elif c.disputed:
+                disputed.append(c)
+            elif c.missing and (c.p_adjusted < NEAR or self.where(c)):
+                near.append(c)
+        return [*short, *disputed, *favoured, *near[:MOST_NAMED], *unknown]
 
     @property
     def detailed(self) -> list[GroupStandard]:
         """The groups whose details are shown: those that fall short or, if none does, those that matter."""
         return [c for c in self.notable if c.short] or self.notable
 
-    def _near(self, c: GroupStandard) -> bool:
-        return c.p_adjusted is not None and (c.p_adjusted < NEAR or bool(self.where(c)))
-
     def where(self, c: GroupStandard) -> list[str]:
         """A sentence on the first slice of a group that stands out; nothing if none does."""
-        return [s.sentence for s in self.parts if s.stands_out and (s.attribute, s.group) == (c.attribute, c.group)][:1]
+        group = c.attribute, c.group
+        return [s.sentence(self.names) for s in self.parts if s.stands_out and (s.attribute, s.group) == group][:1]
 
     @property
     def may_be_chance(self) -> str:
@@ -318,8 +308,8 @@ class Compared:
         known = [c for c in self.comparisons if c.missing and c.p_adjusted is not None and not c.beyond_chance]
         rest = [c for c in known if c.attribute == self.attribute and c not in self.notable]
         gaps = [
-            f"{c.name} ({often(c.difference)}, adjusted p {p_in_words(c.p_adjusted or 1, c.draws)}; if real, about "
-            f"{plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
+            f"{self.name_of(c)} ({often(c.difference)}, adjusted p {p_in_words(c.p_adjusted or 1, c.draws)}; if real, "
+            f"about {plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
             for c in sorted(rest, key=lambda c: c.p_adjusted or 0)
         ]
         return f"May be chance: {_and_more(gaps)}." if gaps else ""
@@ -330,8 +320,8 @@ class Compared:
         said: list[tuple[str, list[str]]] = [(self.answer, [])]
         said.append(("" if self.not_compared in self.answer else self.not_compared, []))
         for c in self.notable:
-            sentences = [s for s in (c.sentence(self.favourable), *self.where(c)) if s != self.answer]
-            said.append((" ".join(sentences), c.details() if c in self.detailed else []))
+            sentences = [s for s in (c.sentence(self.favourable, self.names), *self.where(c)) if s != self.answer]
+            said.append((" ".join(sentences), c.details(self.names) if c in self.detailed else []))
         return [each for each in (*said, (self.may_be_chance, [])) if any(each)]
 
     def summary(self) -> list[str]:
@@ -377,42 +367,37 @@ class Standards(Compared):
     """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
     table: str | None = None
     """The table's name, for the page."""
-    names: Names = field(default_factory=Names)
-    """The reader's words."""
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """One row per group: rows, recorded and expected share, difference, its interval, p-values, labels lacked,
-        raw gap and what explains it, robustness value."""
+        """One row per group: rows, recorded and expected share, difference, its interval, p-values (below what draws
+        can show by the normal approximation), labels lacked, raw gap and what explains it, robustness value."""
         names = [
-            *("attribute", "group", "rows", "recorded", "expected", "difference", "p", "p_adjusted", "missing"),
-            *("raw_gap", "explained", "robustness_value", "strongest_column", "times_strongest"),
+            *("attribute", "group", "rows", "recorded", "expected", "difference", "low", "high", "p", "p_adjusted"),
+            *("missing", "raw_gap", "explained", "robustness_value", "strongest_column", "times_strongest"),
         ]
-        frame = pd.DataFrame([[getattr(c, name) for name in names] for c in self.comparisons], columns=names)
-        for place, end in enumerate(("low", "high")):
-            frame.insert(6 + place, end, [c.interval[place] if c.interval else np.nan for c in self.comparisons])
-        return frame.set_index(["attribute", "group"])
+        ends = [c.interval or (np.nan, np.nan) for c in self.comparisons]
+        rows = [
+            vars(c) | {"low": low, "high": high, "missing": c.missing, "times_strongest": c.times_strongest}
+            for c, (low, high) in zip(self.comparisons, ends, strict=True)
+        ]
+        return pd.DataFrame(rows, columns=names).set_index(["attribute", "group"])
 
     @cached_property
     def columns(self) -> pd.DataFrame:
         """Per group and column, or block of correlated columns: how the difference moves when it is left out, and the
         standard error of that move; the largest first."""
-        names = ["attribute", "group", "column", "move", "error"]
-        frame = pd.DataFrame([[getattr(m, name) for name in names] for m in self.moves], columns=names)
-        order = frame["move"].abs().sort_values(ascending=False, kind="stable").index
-        return (
-            frame.loc[order]
-            .set_index(["attribute", "group", "column"])
-            .sort_index(level=[0, 1], sort_remaining=False, kind="stable")
-        )
+        frame = pd.DataFrame([vars(m) for m in self.moves], columns=[each.name for each in fields(ColumnMove)])
+        frame = frame.sort_values("move", key=np.abs, ascending=False, kind="stable")
+        frame = frame.set_index(["attribute", "group", "column"])
+        return frame.sort_index(level=[0, 1], sort_remaining=False, kind="stable")
 
     @cached_property
     def slices(self) -> pd.DataFrame:
         """Per group and value of a column, or quarter of a number: rows, recorded and expected share, difference with
         its interval, difference elsewhere, excess over what the group's own shortfall makes there, its z, whether it
         is called, and the share of the shortfall that is there. First where a group most likely falls short."""
-        names = [each.name for each in fields(Slice)]
-        return pd.DataFrame([[getattr(s, name) for name in names] for s in self.parts], columns=names)
+        return pd.DataFrame([vars(s) for s in self.parts], columns=[each.name for each in fields(Slice)])
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
@@ -464,16 +449,17 @@ class Standards(Compared):
     def notes(self) -> list[str]:
         """What to know when reading it."""
         said = [*self.proxies, ASSUMPTION]
-        if self.clusters is None:
-            said.append(
-                "Every row counts as a decision of its own. If several are about one person or household, name the "
-                "column that joins them (--cluster; in Python cluster=)."
-            )
-        else:
-            said.append(f"The rows form {self.clusters} clusters, whose labels may go together.")
+        own = (
+            "Every row counts as a decision of its own. If several are about one person or household, name the column "
+            "that joins them (--cluster; in Python cluster=)."
+        )
+        together = (
+            f"The rows form {self.clusters} clusters; labels of one cluster may be alike, which widens intervals."
+        )
+        said.append(own if self.clusters is None else together)
         if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
             said.append(
-                "On this many rows, chance is smaller than the method's own error: a gap below "
+                "On this many rows the method's own error is larger than chance: a gap below "
                 f"{points(SMALLEST)} cannot be told from it."
             )
         if len(self.doubt) > LARGE:
@@ -484,10 +470,8 @@ class Standards(Compared):
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             said.append(
                 "Each group is compared with all others together, and some of those differ too. To compare with one "
-                "group alone, name it as the reference."
+                "group alone, name a reference group."
             )
-        if any(c.p is not None and c.p < 1 / (1 + self.draws) for c in self.comparisons):
-            said.append(f"p-values below {1 / (1 + self.draws):.2g} in a record come from the normal approximation.")
         return said
 
     @property
@@ -506,13 +490,18 @@ class Standards(Compared):
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
         names = ("attribute", "adverse", "favourable", "model", "draws", "clusters")
-        return {name: getattr(self, name) for name in names} | {
-            "left_out": list(self.left_out),
-            "groups": [asdict(c) for c in self.comparisons],
-            "columns": [asdict(m) for m in self.moves],
-            "slices": [asdict(s) for s in kept(self.parts)],
-            "notes": self.notes(),
-        }
+        words = {"names": self.names.to_dict()} if self.names.to_dict() else {}
+        return (
+            {name: getattr(self, name) for name in names}
+            | words
+            | {
+                "left_out": list(self.left_out),
+                "groups": [asdict(c) for c in self.comparisons],
+                "columns": [asdict(m) for m in self.moves],
+                "slices": [asdict(s) for s in kept(self.parts)],
+                "notes": self.notes(),
+            }
+        )
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""

@@ -22,6 +22,7 @@ from butfor.columns import DATES, is_numeric, numbers_in
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
 from butfor.errors import plural
+from butfor.names import PLAIN, Names
 from butfor.standard.inference import WIDER, Drawn
 from butfor.standard.inputs import Floats, Mask, Rows
 
@@ -78,14 +79,14 @@ class Slice:
         """Whether it is called and says something: that its gap is larger by a point or more."""
         return self.called and round(100 * self.more) >= 1
 
-    @property
-    def sentence(self) -> str:
+    def sentence(self, names: Names = PLAIN) -> str:
         """ "Where purpose = education, the gap of sex = f is 21 points, 14 more than elsewhere; over half of …" """
         share, gap = self.share or 0, plural(100 * self.difference, "point")
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
         than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
-            f"Where {self.name}, the gap of {self.attribute} = {self.group} is {gap}, "
+            f"Where {names.column(self.column)} = {self.value}, the gap of "
+            f"{names.group(self.attribute, self.group)} is {gap}, "
             f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
         )
 

@@ -1,0 +1,525 @@
+"""Comparisons of standards: what they compute, what they find, what they refuse."""
+
+import signal
+import subprocess
+import sys
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from msgspec import convert
+from sklearn.base import BaseEstimator, ClassifierMixin
+from sklearn.exceptions import ConvergenceWarning
+from sklearn.linear_model import LogisticRegression
+from sklearn.naive_bayes import GaussianNB
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
+
+import butfor
+from butfor.data.sensitive import Sensitive
+from butfor.errors import LearnerError, SettingError, TableError
+from butfor.progress import Progress
+from butfor.standard import GroupStandard, second_opinion
+from butfor.standard.boosting import fit_boosting
+from butfor.standard.compare import compare
+from butfor.standard.model import TwoModels
+from butfor.standard.null import CommonStandard
+from conftest import press
+
+
+def loans(rows=400, wronged=0.0, seed=0):
+    """Loans decided by income and debts alone, but for a share of group b's that were refused all the same."""
+    rng = np.random.default_rng(seed)
+    X = pd.DataFrame(
+        {
+            "group": rng.choice(["a", "b"], rows),
+            "income": rng.normal(size=rows),
+            "debts": rng.normal(size=rows),
+            "town": rng.choice(["north", "south"], rows),
+        }
+    )
+    granted = X["income"] - X["debts"] + 0.5 * rng.normal(size=rows) > 0
+    wrong = granted & (X["group"] == "b") & (rng.random(rows) < wronged)
+    return X, pd.Series(np.where(granted & ~wrong, "yes", "no")), wrong.to_numpy()
+
+
+def shifted(rows=3000, seed=3):
+    """Two groups that differ in their columns, and labels drawn by the columns alone."""
+    rng = np.random.default_rng(seed)
+    group = np.where(rng.random(rows) < 0.3, "b", "a")
+    income = rng.normal(size=rows) - 1.2 * (group == "b")
+    town = np.where(rng.random(rows) < 0.3 + 0.4 * (group == "b"), "north", "south")
+    p = 1 / (1 + np.exp(-(1.5 * income + (town == "north"))))
+    return pd.DataFrame({"group": group, "income": income, "town": town}), rng.random(rows) < p
+
+
+def compared(X, y, **how):
+    how = {"sensitive_features": "group", "adverse": "no", "draws": 0, "n_jobs": 1} | how
+    y = np.where(y, "yes", "no") if isinstance(y, np.ndarray) and y.dtype == bool else y
+    return butfor.compare_standards(X, y, **how)
+
+
+def width(c):
+    return c.interval[1] - c.interval[0]
+
+
+class LeastSquares(ClassifierMixin, BaseEstimator):
+    def fit(self, X, y):
+        self.classes_ = np.array([False, True])
+        self.beta_ = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y.astype(float), rcond=None)[0]
+        return self
+
+    def predict_proba(self, X):
+        p = np.column_stack([np.ones(len(X)), X]) @ self.beta_
+        return np.column_stack([1 - p, p])
+
+
+@pytest.fixture(scope="module")
+def wronged():
+    """A table where 30 % of group b's favourable labels were lost, which ones, and its comparison."""
+    X, y, wrong = loans(800, wronged=0.3)
+    return X, wrong, compared(X, y, draws=39)
+
+
+@pytest.fixture(scope="module")
+def fair():
+    """A table with one standard for all, and its comparison by ten draws."""
+    X, y, _ = loans()
+    return X, y, compared(X, y, draws=10)
+
+
+# --- what it finds ------------------------------------------------------------------------------------
+
+
+def test_lost_labels_are_called_counted_and_listed_first(wronged):
+    X, wrong, found = wronged
+    b, ours = found.of_group("b"), (X["group"] == "b").to_numpy()
+    assert b.differs
+    assert b.p < 1 / 40  # by the normal tail
+    assert 0 < b.interval[0] < wrong.sum() / ours.sum() < b.interval[1]
+    assert abs(b.missing - wrong.sum()) < 0.5 * wrong.sum()
+    assert found.of_group("a").missing == 0
+    frame = found.to_frame().sort_values("rank")
+    assert list(frame) == ["label", "group", "doubt", "wrong", "rank"]
+    assert wrong[frame.index[: b.missing]].mean() > 0.5
+    assert frame["wrong"].is_monotonic_decreasing
+    assert frame["doubt"][frame["wrong"] == 0].is_monotonic_decreasing
+    listed = frame[frame["wrong"] > 0]
+    assert (set(listed["group"]), set(listed["label"])) == ({"b"}, {"no"})
+
+
+def test_probabilities_of_being_wrong_add_up_to_the_gap_and_grow_with_it(wronged):
+    X, _, found = wronged
+    ours, gap = (X["group"] == "b").to_numpy(), found.of_group("b").difference
+    assert found.wrong[ours].sum() == pytest.approx(gap * ours.sum(), rel=1e-6)
+    steps = [found.wrong_at("b", difference) for difference in (-0.1, 0.0, 0.05, 0.1, 0.2, 0.9)]
+    assert (np.diff(steps, axis=0) >= 0).all()
+    assert not np.any(steps[:2])
+    assert (steps[-1] == ours & ~found.is_favourable).all()  # more than there are
+    with pytest.raises(SettingError, match="'c' was not compared"):
+        found.wrong_at("c", 0.1)
+    half = found.of_rows(np.arange(0, 800, 2))
+    assert half.wrong.sum() == pytest.approx(gap * (half.groups == "b").sum(), rel=1e-6)
+
+
+def test_frames_and_records_hold_what_objects_do(wronged):
+    _, _, found = wronged
+    assert list(found.by_group.index) == [("group", "a"), ("group", "b")]
+    for (_, row), c in zip(found.by_group.iterrows(), found.comparisons, strict=True):
+        assert (row["low"], row["high"]) == c.interval
+        assert (row["missing"], row["p_adjusted"], row["explained"]) == (c.missing, c.p_adjusted, c.explained)
+    assert set(found.columns.index.get_level_values("column")) == {"income", "debts", "town"}
+    assert found.columns.loc[("group", "b"), "move"].abs().is_monotonic_decreasing
+    record = found.to_dict()
+    assert [convert(each, GroupStandard) for each in record["groups"]] == list(found.comparisons)
+    assert len(record["columns"]) == len(found.moves) == 6
+    for text in (str(found), repr(found), found._repr_html_()):
+        assert not any(odd in text for odd in ("GroupStandard(", "np.", "nan"))
+
+
+def test_false_alarms_on_tables_drawn_by_one_standard_are_rare():
+    called = [c.differs for seed in range(12) for c in compared(*shifted(500, seed), draws=19).comparisons]
+    assert sum(called) <= 2, "5 % of 24, which are nearly pairs"
+
+
+def test_groups_that_differ_in_their_columns_alone_do_not_differ():
+    for c in compared(*shifted(), draws=39).comparisons:
+        assert abs(c.raw_gap) > 0.1
+        assert not c.differs
+        assert c.interval[0] < 0 < c.interval[1]
+        assert c.raw_gap == pytest.approx(c.explained + c.difference)
+
+
+def test_labels_made_adverse_move_the_gap_by_their_share():
+    X, favourable = shifted()
+    refused = np.flatnonzero(favourable & (X["group"] == "b").to_numpy())[:60]
+    before, after = (
+        compared(X, labels).of_group("b")
+        for labels in (favourable, np.where(np.isin(np.arange(len(X)), refused), False, favourable))
+    )
+    assert after.difference - before.difference == pytest.approx(60 / before.rows)
+    assert after.raw_gap - before.raw_gap == pytest.approx(60 / before.rows)
+
+
+# --- what it computes ---------------------------------------------------------------------------------
+
+
+def test_probabilities_come_from_a_model_of_the_other_rows_without_the_attribute():
+    X, y, _ = loans()
+    numbers, ours = X[["income", "debts"]], (X["group"] == "b").to_numpy()
+    model = make_pipeline(StandardScaler(), LogisticRegression())
+    found = compared(X.drop(columns="town"), y, standard=model)
+    by_hand = model.fit(numbers[~ours], y[~ours] == "yes").predict_proba(numbers[ours])[:, 1]
+    granted = (y[ours] == "yes").to_numpy()
+    np.testing.assert_allclose(found.doubt[ours], np.where(granted, 1 - by_hand, by_hand))
+    assert found.of_group("b").difference == pytest.approx(by_hand.mean() - granted.mean())
+
+
+def test_least_squares_give_the_twofold_decomposition():
+    """Kitagawa–Oaxaca–Blinder with the others' coefficients: ȳ_o − ȳ_h = (x̄_o − x̄_h)·β_o + x̄_h·(β_o − β_h)."""
+    X, y, _ = loans(wronged=0.2)
+    X = X.drop(columns="town")
+    found, labels = compared(X, y, standard=LeastSquares()), (y == "yes").to_numpy(float)
+    design = np.column_stack([np.ones(len(X)), X[["income", "debts"]]])
+    for value in "ab":
+        ours = (X["group"] == value).to_numpy()
+        own, theirs = (np.linalg.lstsq(design[rows], labels[rows], rcond=None)[0] for rows in (ours, ~ours))
+        c = found.of_group(value)
+        assert c.raw_gap == pytest.approx(labels[~ours].mean() - labels[ours].mean())
+        assert c.explained == pytest.approx((design[~ours].mean(axis=0) - design[ours].mean(axis=0)) @ theirs)
+        assert c.difference == pytest.approx(design[ours].mean(axis=0) @ (theirs - own))
+    fewer = compared(X.drop(columns="debts"), y, standard=LeastSquares())
+    move = found.columns.loc[("group", "a", "debts"), "move"]
+    assert move == pytest.approx(fewer.of_group("a").difference - found.of_group("a").difference)
+
+
+def test_the_centre_is_subtracted_and_the_rest_adds_up(fair):
+    X, y, found = fair
+    without = compared(X, y)
+    for plain, c in zip(without.comparisons, found.comparisons, strict=True):
+        assert c.centre != 0 == plain.centre
+        assert c.difference == pytest.approx(plain.difference - c.centre)
+        assert c.expected - c.recorded == pytest.approx(c.difference)
+        assert plain.interval is plain.p is plain.bounds is None
+        assert c.bounds[0] <= c.interval[0] < c.difference < c.interval[1] <= c.bounds[1]
+    assert without.slices.empty
+    assert len(found.slices)
+
+
+def test_leaving_out_a_column_moves_the_difference_as_a_refit_does():
+    X, favourable = shifted(900)
+    y = favourable & ~((X["group"] == "b") & (np.arange(900) % 4 == 0)).to_numpy()
+    found, without = compared(X, y), compared(X.drop(columns="income"), y)
+    b = found.of_group("b")
+    for value in "ab":
+        move = found.columns.loc[("group", value, "income"), "move"]
+        assert move == pytest.approx(without.of_group(value).difference - found.of_group(value).difference, abs=1e-6)
+    assert b.strongest_column == "income"
+    assert b.strongest_move == pytest.approx(without.of_group("b").difference - b.difference, abs=1e-6)
+    assert b.times_strongest == pytest.approx(b.difference / b.strongest_move)
+    again = compared(X.assign(salary=X["income"] + 0.1 * (X["town"] == "north")), y)
+    moves = again.columns.loc[("group", "b"), "move"]
+    assert moves["income + salary"] > 2 * max(moves["income"], moves["salary"]), "they stand for each other"
+    assert again.of_group("b").strongest_column != "income + salary"
+    for standard in (None, LeastSquares()):
+        only = compared(X[["group", "income"]], y, standard=standard)
+        for c in only.comparisons:
+            move = only.columns.loc[("group", c.group, "income"), "move"]
+            assert c.difference + move == pytest.approx(c.raw_gap, abs=0.002), "without its only column"
+
+
+def test_overlap_is_poor_where_groups_hardly_meet(fair):
+    X, y, found = fair
+    fine = found.of_group("b").overlap
+    assert fine.comparable > 0.9 * (X["group"] == "b").sum()
+    assert (fine.poor, fine.difference) == (False, None)
+    apart = X.assign(income=X["income"] - 3 * (X["group"] == "b"))
+    poor = compared(apart, y, draws=5).of_group("b").overlap
+    assert poor.poor
+    assert poor.effective_others < fine.effective_others
+
+
+def test_it_is_deterministic_whatever_the_number_of_jobs(fair):
+    X, y, found = fair
+    again = compared(X, y, draws=10, n_jobs=2)
+    assert again.to_dict() == found.to_dict()
+    np.testing.assert_array_equal(again.wrong, found.wrong)
+    assert found.to_dict() != compared(X, y, draws=10, random_state=1).to_dict()
+
+
+def test_draws_do_not_follow_a_table_that_was_made_with_the_same_seed():
+    """numpy's generator of (0, 0) is that of 0."""
+    zero, other = (compared(*shifted(3000, seed), draws=20).of_group("b") for seed in (0, 1))
+    assert zero.error < 1.5 * other.error
+
+
+def test_few_labels_of_one_kind_are_judged_by_quantiles():
+    rng = np.random.default_rng(2)
+    X = pd.DataFrame({"group": ["a"] * 500 + ["b"] * 40, "income": rng.normal(size=540)})
+    b = compared(X, rng.random(540) < 0.96, draws=60).of_group("b")
+    low, high = b.interval
+    assert low < b.difference < high
+    assert abs((high - b.difference) - (b.difference - low)) > 1e-3  # not symmetric, as a normal interval is
+    assert not b.differs
+
+
+def test_an_estimator_that_warns_in_every_fit_warns_once_per_group(recwarn):
+    X, y, _ = loans()
+    compared(X.drop(columns="town"), y, standard=LogisticRegression(max_iter=1), draws=6)
+    assert len([warning for warning in recwarn if issubclass(warning.category, ConvergenceWarning)]) == 2
+
+
+# --- groups, labels, weights, clusters ----------------------------------------------------------------
+
+
+def test_several_attributes_are_compared_alone_and_together():
+    X, y, _ = loans(600)
+    found = compared(X, y, sensitive_features=["group", "town"], draws=10)
+    names = [c.name for c in found.comparisons]
+    assert names[:4] == ["group = a", "group = b", "town = north", "town = south"]
+    assert names[4:] == [f"group × town = {a} · {b}" for a in "ab" for b in ("north", "south")]
+    assert all(c.p <= c.p_adjusted <= 1 for c in found.comparisons)
+    assert np.isfinite(found.doubt).all()
+    beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]], draws=10)
+    assert beside.to_dict() == found.to_dict()
+    ages = X[["group"]].assign(age=np.arange(len(X)) % 50)
+    banded = compared(X[["income", "debts"]], y, sensitive_features=ages, sensitive_bands={"age": [25]})
+    assert [c.name for c in banded.comparisons][2:4] == ["age = 25 and over", "age = under 25"]
+
+
+def test_more_than_two_labels_are_two_sides(fair):
+    X, y, _ = fair
+    three = y.where(X["town"] == "north", y.replace("yes", "partly"))
+    found = compared(X, three, adverse="no")
+    assert found.favourable == "partly or yes"
+    assert found.by_group.equals(compared(X, y).by_group)
+    assert compared(X, three, adverse=["no", "partly"]).favourable == "yes"
+    data = butfor.load_dataset("german")
+    for adverse in ("bad credit", 0):
+        known = compared(data.X_train, data.y_train, sensitive_features="sex", adverse=adverse)
+        assert known.favourable == "good credit"
+
+
+def test_a_reference_group_is_what_others_are_compared_with():
+    X, y, _ = loans(900)
+    X["group"] = np.random.default_rng(9).choice(["a", "b", "c"], 900)
+    y = y.mask((X["group"] == "c") & (np.arange(900) % 3 > 0), "no")
+    found = compared(X, y, reference="a")
+    assert [(c.group, c.reference) for c in found.comparisons] == [("b", "a"), ("c", "a")]
+    kept = X["group"] != "c"
+    assert found.of_group("b").difference == pytest.approx(
+        compared(X[kept], y[kept]).of_group("b").difference, abs=0.01
+    )
+    assert compared(X, y).of_group("b").difference < found.of_group("b").difference  # c is among the others of b
+    both = compared(X, y, sensitive_features=["group", "town"], reference=["a", "north"])
+    assert {c.reference for c in both.comparisons} == {"a", "north", "a · north"}
+
+
+def test_small_groups_are_left_out_and_it_says_so():
+    X, y, _ = loans()
+    X.loc[:20, "group"] = "rare"
+    found = compared(X, y)
+    assert found.left_out == ("group = rare is not compared: 21 rows, and a comparison needs 30.",)
+    assert np.isnan(found.doubt[:21]).all()
+    assert found.to_frame()["rank"].isna().sum() == 21
+    X["group"] = X["group"].replace("rare", "b")
+    (sentence,) = compared(X, y.where(X["group"] != "a", "yes")).left_out
+    assert sentence == "group = b is not compared: the other groups together have the same label everywhere."
+
+
+def test_only_ratios_of_weights_matter_and_uneven_ones_widen_intervals(fair):
+    X, y, plain = fair
+    weight, ours, granted = np.where(np.arange(400) % 4, 0.1, 4.0), (X["group"] == "a").to_numpy(), y == "yes"
+    weighted, shares, same = (
+        compared(X, y, sample_weight=each, draws=10) for each in (weight, weight / weight.sum(), np.full(400, 7.0))
+    )
+    a = weighted.of_group("a")
+    assert a.recorded == pytest.approx(np.average(granted[ours], weights=weight[ours]))
+    assert a.effective_rows == pytest.approx(weight[ours].sum() ** 2 / (weight[ours] ** 2).sum())
+    assert width(a) > 1.2 * width(plain.of_group("a"))
+    for one, other in ((weighted, shares), (same, plain)):
+        for c, d in zip(one.comparisons, other.comparisons, strict=True):
+            assert (c.difference, c.p) == (pytest.approx(d.difference, abs=1e-6), d.p)
+            assert c.interval == pytest.approx(d.interval, abs=1e-6)
+    for group in "ab":
+        inside = (X["group"] == group).to_numpy()
+        at_ten = weighted.wrong_at(group, 0.1)
+        assert at_ten[inside] @ weight[inside] == pytest.approx(0.1 * weight[inside].sum())
+
+
+def test_rows_that_belong_together_widen_the_interval():
+    X, y, _ = loans(150, seed=4)
+    many, labels, advert = pd.concat([X] * 6, ignore_index=True), pd.concat([y] * 6), np.tile(np.arange(150), 6)
+    many[["income", "debts"]] += 0.3 * np.random.default_rng(0).normal(size=(900, 2))
+    alone = compared(many, labels.to_numpy(), draws=40)
+    together = compared(many, labels.to_numpy(), draws=40, cluster=advert)
+    assert together.clusters == 150
+    assert width(together.of_group("b")) > 1.3 * width(alone.of_group("b"))
+    named = compared(many.assign(advert=advert), labels.to_numpy(), draws=40, cluster="advert")
+    assert named.to_dict() == together.to_dict()  # the column is no input
+    apart = compared(many, labels.to_numpy(), draws=40, cluster=np.arange(900))
+    assert apart.of_group("b").interval == pytest.approx(alone.of_group("b").interval, abs=0.03)
+
+
+def test_missing_values_constant_and_wide_columns_are_taken(fair):
+    X, y, _ = fair
+    X = X.assign(constant=1.0, code=[f"c{k % 150}" for k in range(len(X))])
+    X.loc[::7, "income"] = np.nan
+    X.loc[(X["group"] == "b") & (np.arange(400) % 5 == 0), "town"] = None
+    found = compared(X, y)
+    assert np.isfinite(found.doubt).all()
+    (sentence,) = found.of_group("b").missing_values
+    assert sentence.startswith("town is missing in 2")
+    gap = compared(X[["group", "constant"]], y).of_group("b")
+    assert gap.difference == pytest.approx(gap.raw_gap, abs=0.02)
+
+
+def test_of_many_columns_the_ones_that_matter_are_left_out():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(200, 100)), columns=[f"x{k}" for k in range(100)])
+    groups, y = (X["x7"] + rng.normal(size=200) > 0 for _ in range(2))
+    left_out = compared(X, y.to_numpy(), sensitive_features=np.where(groups, "a", "b")).columns.reset_index()
+    assert left_out["column"].value_counts().loc["x7"] == 2
+    assert left_out["column"].nunique() < 100
+
+
+X, Y, _ = loans()
+REFUSED = {
+    "adverse": ({"adverse": "maybe"}, SettingError, "adverse: there is no label 'maybe'. The labels are 'no', 'yes'"),
+    "one group": ({"sensitive_features": ["a"] * 400}, SettingError, "has only one value"),
+    "the label": ({"sensitive_features": "label"}, TableError, "determines every label"),
+    "draws": ({"draws": -1}, SettingError, "draws=-1 must be"),
+    "no classifier": ({"standard": StandardScaler()}, SettingError, "fit and predict_proba"),
+    "fails": ({"standard": make_pipeline(GaussianNB())}, LearnerError, "GaussianNB, cannot be trained"),
+    "reference": ({"reference": "z"}, SettingError, "reference: there is no group 'z'"),
+    "two references": ({"reference": ["a", "b"]}, SettingError, "reference names 'a' and 'b', both groups of 'group'"),
+    "its attribute": ({"reference": {"sex": "a"}}, SettingError, "reference: there is no attribute 'sex'"),
+    "its value": ({"reference": {"group": "z"}}, SettingError, "reference: 'group' has no group 'z'"),
+    "few in it": (
+        {"X": X.assign(group=np.where(np.arange(400) < 20, "few", X["group"])), "reference": "few"},
+        TableError,
+        "reference group group = few cannot be used: 20 rows, and a comparison needs 30",
+    ),
+    "cluster": ({"cluster": "advert"}, (SettingError, TableError), "cluster: there is no column 'advert'"),
+    "two clusters": ({"cluster": [1, 2]}, (SettingError, TableError), "cluster holds 2 values, but the table has 400"),
+    "few clusters": ({"cluster": np.arange(400) % 9}, TableError, "in fewer than 10 clusters"),
+    "all alike": ({"y": Y.mask(Y != "no", "no")}, TableError, "needs a favourable label"),
+    "no columns": ({"X": X[["group"]]}, TableError, "only protected columns"),
+    "too many": (
+        {"X": X.join(pd.DataFrame(np.arange(400)[:, None] * np.arange(1, 1002)).add_prefix("x"))},
+        TableError,
+        r"make 100\d inputs .* at most 1000\. Drop columns",
+    ),
+}
+
+
+@pytest.mark.parametrize("case", REFUSED)
+def test_what_cannot_be_compared_gets_a_sentence(case):
+    change, error, sentence = REFUSED[case]
+    with pytest.raises(error, match=sentence):
+        compared(**{"X": X.assign(label=Y), "y": Y} | change)
+
+
+# --- large tables -------------------------------------------------------------------------------------
+
+
+def bent(rows, seed, lost=0.0):
+    """Labels depend on the size of a number, whatever its sign: no sum of columns says that, so that two honest methods
+    differ. Group b loses a share of its favourable labels."""
+    rng = np.random.default_rng(seed)
+    group = rng.random(rows) < 0.4
+    income, debts = rng.normal(size=rows) + 0.8 * group, rng.normal(size=rows)
+    favourable = rng.random(rows) < 1 / (1 + np.exp(-(1.2 * np.abs(income) - 0.9 + 0.5 * debts)))
+    favourable &= ~(group & (rng.random(rows) < lost))
+    return pd.DataFrame({"income": income, "debts": debts, "group": np.where(group, "b", "a")}), favourable
+
+
+def test_two_estimates_that_differ_in_size_alone_do_not_acquit_a_large_table():
+    b = compared(*bent(12_000, 3, lost=0.1), reference="a", draws=20).of_group("b")
+    second = b.second_opinion
+    assert second.disagrees
+    assert b.differs
+    assert b.interval[0] <= min(b.difference, second.interval[0])
+    assert b.interval[1] >= max(b.difference, second.interval[1])
+
+
+def test_spreads_by_a_part_of_the_others_are_those_by_all(monkeypatch):
+    table = bent(4000, 3)
+    whole = compared(*table, reference="a", draws=60).of_group("b")
+    monkeypatch.setattr(second_opinion, "PART_ROWS", 1000)
+    part = compared(*table, reference="a", draws=60).of_group("b")
+    assert part.difference != whole.difference  # its centre is estimated anew
+    assert part.centre == pytest.approx(whole.centre, abs=0.5 * whole.error)
+    assert part.error == pytest.approx(whole.error, rel=0.2)
+
+
+# --- ending early, and where there are no threads -----------------------------------------------------
+
+
+class Impatient(Progress):
+    """Presses Ctrl-C after the first drawn tables."""
+
+    def phase(self, name, total=None, unit=""):
+        self.drawing = unit == "tables"
+
+    def advance(self, count):
+        if self.drawing:
+            press()
+
+
+def test_ctrl_c_or_a_time_limit_keeps_the_draws_that_are_done():
+    X, y, _ = loans(200)
+    found = compared(X, y, draws=60, progress=Impatient())
+    assert (found.interrupted, found.draws) == (True, 25)
+    assert found.of_group("a").p >= 1 / 26
+    timed = compare(X, (y == "yes").to_numpy(), [Sensitive.of("group", X)], names=("no", "yes"), n_jobs=1, seconds=0.0)
+    assert (timed.interrupted, timed.draws) == (False, 25)
+    assert timed.comparisons == found.comparisons
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
+    """Drawn tables after the first part never end by themselves here."""
+    X, y, _ = loans(200)
+    real, parts, encoded = CommonStandard.labels, [], TwoModels.of(X[["income", "debts"]])
+
+    def drawn(self, seeds):
+        parts.append(seeds)
+        if len(parts) == 1:
+            return real(self, seeds)
+        press(number)
+        for _ in range(2000):
+            fit_boosting(encoded.questions, encoded.inputs, y.to_numpy()[None] == "yes")
+        raise AssertionError("nobody halted it")
+
+    monkeypatch.setattr(CommonStandard, "labels", drawn)
+    before = signal.signal(number, signal.default_int_handler), threading.active_count()
+    try:
+        found = compared(X, y, draws=99)
+    finally:
+        signal.signal(number, before[0])
+    assert (found.interrupted, found.draws, len(parts)) == (True, 25, 2)
+    assert found.of_group("a").interval is not None
+    assert np.isfinite(found.wrong).all()
+    assert threading.active_count() == before[1]
+
+
+BROWSER = """
+import sys, threading, subprocess, os
+import numpy, pandas, scipy.stats, scipy.optimize, sklearn.pipeline, threadpoolctl
+def forbidden(*_, **__):
+    raise RuntimeError("can't start new thread")
+threading.Thread.start = subprocess.Popen.__init__ = os.fork = forbidden
+sys.platform = "emscripten"
+import butfor
+data = butfor.load_dataset("german")
+X, y = data.X_train[:300], data.y_train[:300]
+found = butfor.compare_standards(X, y, sensitive_features="sex", adverse=0, draws=6)
+print(found.draws, "torch" in sys.modules, len(found.to_html()) > 10_000)
+"""
+
+
+def test_the_core_runs_in_a_browser_where_nothing_can_start_a_thread_or_a_process():
+    done = subprocess.run([sys.executable, "-c", BROWSER], capture_output=True, text=True, check=False)
+    assert done.stdout.split() == ["6", "False", "True"], done.stderr

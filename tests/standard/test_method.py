@@ -1,0 +1,336 @@
+"""The parts of the method, each reached two ways: models, the second opinion, drawn tables and figures."""
+
+import threading
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import LogisticRegression
+
+from butfor.errors import Stopped
+from butfor.standard import inputs as inputs_module
+from butfor.standard.boosting import Questions, fit_boosting
+from butfor.standard.explain import strongest
+from butfor.standard.inference import WIDER, Drawn, at_once, disagree
+from butfor.standard.inputs import dense, encode, thin
+from butfor.standard.logistic import design_of, fit_logistic, levers, predict_logistic
+from butfor.standard.model import OwnModel, TwoModels
+from butfor.standard.null import CommonStandard
+from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
+from butfor.standard.wrong import with_sum
+from butfor.stopping import halt_by
+
+EVERYONE = np.arange(300)
+
+
+@pytest.fixture(scope="module")
+def rows():
+    rng = np.random.default_rng(0)
+    inputs = np.column_stack([rng.normal(size=(300, 3)), rng.random(300) < 0.3])
+    p = 1 / (1 + np.exp(-inputs @ [1.0, -1.0, 0.0, 2.0]))
+    return inputs, (rng.random((6, 300)) < p).astype(float), rng.uniform(0.2, 3, 300)
+
+
+# --- the two models -----------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("weighted", [False, True])
+def test_logistic_regressions_are_those_of_scikit_learn(rows, weighted):
+    inputs, labels, weight = rows
+    labels = np.vstack([labels, 1 - labels[0], inputs[:, 0] > 0])  # far from their mean too
+    weight = weight if weighted else None
+    found = predict_logistic(inputs, fit_logistic(design_of(inputs), labels, weight))
+    for own, each in zip(found, labels, strict=True):
+        model = LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(inputs, each, sample_weight=weight)
+        np.testing.assert_allclose(own, model.predict_proba(inputs)[:, 1], atol=1e-3)
+    assert predict_logistic(inputs, fit_logistic(design_of(inputs), np.zeros((1, 300)))).max() < 0.02
+
+
+def test_levers_say_how_far_a_label_moves_the_mean(rows):
+    inputs, labels, _ = rows
+    asked = inputs[:50] + 1
+    fitted = fit_logistic(design_of(inputs), labels[:1])
+    lever, residual = levers(design_of(inputs), labels[0], design_of(asked), None, None, fitted[0])
+    np.testing.assert_allclose(residual, labels[0] - predict_logistic(inputs, fitted)[0])
+    for row in (0, 17, 120):
+        changed = labels[0] + 1e-3 * (row == EVERYONE)
+        mean = [
+            predict_logistic(asked, fit_logistic(design_of(inputs), each[None])).mean() for each in (labels[0], changed)
+        ]
+        assert (mean[1] - mean[0]) / 1e-3 == pytest.approx(lever[row], rel=0.02, abs=1e-5)
+
+
+def test_questions_split_numbers_at_quantiles_and_categories_once():
+    inputs = np.column_stack([np.arange(100.0), np.arange(100) % 2, np.ones(100), np.arange(100) % 5])
+    questions = Questions.of(inputs)
+    assert np.bincount(questions.about, minlength=4).tolist() == [16, 1, 0, 4]
+    *answers, nobody = questions.answers(inputs)
+    assert all(0 < yes.mean() < 1 for yes in answers)
+    assert not nobody.any()
+
+
+def test_boosting_side_by_side_is_boosting_one_by_one(rows):
+    inputs, labels, weight = rows
+    learn = Questions.of(inputs), inputs[:200]
+    model = fit_boosting(*learn, labels[:, :200], weight[:200])
+    together = model.predict(inputs[200:])
+    alone = [fit_boosting(*learn, each[None, :200], weight[:200]).predict(inputs[200:])[0] for each in labels]
+    np.testing.assert_allclose(together, alone, atol=1e-4)
+    assert np.array_equal(model.predict(inputs[200:], table=3)[0], together[3])
+
+
+def test_boosting_learns_an_interaction_that_a_line_cannot():
+    rng = np.random.default_rng(1)
+    inputs = rng.integers(0, 2, (800, 3)).astype(float)
+    truth = np.where(inputs[:, 0] == inputs[:, 1], 0.9, 0.1)
+    labels = (rng.random((1, 800)) < truth).astype(float)
+    found = fit_boosting(Questions.of(inputs), inputs, labels).predict(inputs)[0]
+    assert np.abs(found - truth).max() < 0.12
+    assert np.abs(predict_logistic(inputs, fit_logistic(design_of(inputs), labels))[0] - truth).mean() > 0.3
+
+
+def test_rows_of_no_weight_and_columns_left_out_do_not_count(rows):
+    inputs, labels, _ = rows
+    questions, kept = Questions.of(inputs), EVERYONE < 200
+    by_weight = fit_boosting(questions, inputs, labels[:1], kept.astype(float)[None])
+    by_rows = fit_boosting(questions, inputs[kept], labels[:1, kept])
+    np.testing.assert_allclose(by_weight.predict(inputs), by_rows.predict(inputs), atol=1e-4)
+    X = pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
+    whole, part = TwoModels.of(X), TwoModels.of(X.drop(columns=["a", "e"]))
+    learn, ask, sets = EVERYONE[:200], EVERYONE[200:], [["a", "e"], ["b"]]
+    stays = [~whole.inputs_of(columns) for columns in sets]
+    fits = [fit_logistic(design_of(whole.inputs[:200, stay]), labels[:1, :200])[0] for stay in stays]
+    found = whole.predict_without(sets, fits, learn, ask, labels[0, :200], None)
+    np.testing.assert_allclose(found[0], part.predict(learn, ask, labels[:1, :200], None)[0], atol=1e-6)
+
+
+def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
+    inputs, labels, weight = rows
+    model, folds = TwoModels.of(pd.DataFrame(inputs)), EVERYONE % 5
+    found = model.cross_predict(EVERYONE, labels[0], folds, EVERYONE, weight)
+    changed = np.where(folds == 2, 1 - labels[0], labels[0])
+    again = model.cross_predict(EVERYONE, changed, folds, EVERYONE, weight)
+    np.testing.assert_allclose(again[folds == 2], found[folds == 2], atol=1e-6)
+    by_hand = model.predict(EVERYONE[folds != 2], EVERYONE[folds == 2], labels[:1, folds != 2], weight[folds != 2])[0]
+    np.testing.assert_allclose(found[folds == 2], by_hand, atol=1e-4)
+
+
+def test_every_fit_ends_when_its_thread_is_halted(rows):
+    inputs, labels, _ = rows
+    encoded, halt, ended = TwoModels.of(pd.DataFrame(inputs)), threading.Event(), []
+    boosted = fit_boosting(encoded.questions, inputs, labels[:1])
+    work = {
+        "boosting": lambda: fit_boosting(encoded.questions, inputs, labels[:1]),
+        "its predictions": lambda: boosted.predict(inputs),
+        "one regression": lambda: fit_logistic(design_of(inputs), labels[:1]),
+        "several": lambda: fit_logistic(design_of(inputs), labels),
+        "a classifier of the user's": lambda: OwnModel(LogisticRegression(), None, encoded).predict(
+            EVERYONE, EVERYONE, labels[:1], None
+        ),
+    }
+
+    def halted():
+        halt_by(halt)
+        for name, fit in work.items():
+            fit()
+            halt.set()
+            try:
+                fit()
+            except Stopped:
+                ended.append(name)
+            halt.clear()
+
+    thread = threading.Thread(target=halted)
+    thread.start()
+    thread.join()
+    assert ended == list(work)
+
+
+def test_a_large_table_is_sparse_and_says_the_same(rows, monkeypatch):
+    """Tables of more than 250 rows are large here, and boostings of them learn from 150."""
+    inputs, labels, _ = rows
+    X = pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
+    X = X.sort_values("e", ignore_index=True)  # parts of it lack a value
+    whole, columns = encode(X)
+    for name, value in {"LARGE": 250, "SAMPLE": 150, "ROWS_AT_ONCE": 50}.items():
+        monkeypatch.setattr(inputs_module, name, value)
+    sparse, _ = encode(X)
+    assert not isinstance(sparse, np.ndarray)
+    np.testing.assert_array_equal(dense(sparse), whole)
+    assert columns["e"].stop == whole.shape[1]
+    learn, ask = np.arange(5, 280, 2), np.arange(250, 300)
+    gone = np.isin(np.arange(whole.shape[1]), [0, 5])
+    fits, said = [], []
+    for each in (sparse, whole):
+        design, other = design_of(each, learn, gone), design_of(each, ask, gone)
+        fits.append(fit_logistic(design, labels[:3, learn]))
+        centred = design_of(each, learn, further=labels[0, learn], centred=True)
+        said.append(
+            [*levers(design, labels[0, learn], other, None, None, fits[-1][0]), centred.sums(labels[:2, learn])]
+        )
+        stay = np.append(True, ~gone if each is sparse else np.full(len(gone) - gone.sum(), True))
+        said[-1].append(design.gram(labels[2, learn])[np.ix_(stay, stay)])
+    np.testing.assert_allclose(fits[0][:, np.append(True, ~gone)], fits[1], atol=1e-4)
+    assert not fits[0][:, np.append(False, gone)].any()
+    for of_sparse, of_whole in zip(said[0][:2] + said[0][3:], said[1][:2] + said[1][3:], strict=True):
+        np.testing.assert_allclose(of_sparse, of_whole, atol=1e-4)
+    model, some = TwoModels.of(X), thin(300, 150)
+    found = model.predict(EVERYONE, EVERYONE, labels[:2], None)
+    boosted = fit_boosting(model.questions, model.inputs[some], labels[:2, some])
+    by_hand = 0.5 * predict_logistic(model.inputs, fit_logistic(design_of(model.inputs), labels[:2]))
+    np.testing.assert_allclose(found, by_hand + 0.5 * boosted.predict(model.inputs), atol=1e-9)
+
+
+# --- the second opinion -------------------------------------------------------------------------------
+
+
+def people(rows=600, seed=0):
+    """Two groups whose incomes differ; b's labels also come out worse by themselves."""
+    rng = np.random.default_rng(seed)
+    b = rng.random(rows) < 0.4
+    X = pd.DataFrame({"income": rng.normal(size=rows) - b, "debts": rng.normal(size=rows), "age": rng.random(rows)})
+    p = 1 / (1 + np.exp(-(1.2 * X["income"] - X["debts"] - 0.6 * b)))
+    return X, np.where(b, "b", "a"), (rng.random(rows) < p).to_numpy(float)
+
+
+@pytest.fixture(scope="module")
+def second():
+    """AIPW of group b; membership, labels, propensity and expected outcomes of the group's rows, then of the others."""
+    X, group, y = people()
+    ours, others = np.flatnonzero(group == "b"), np.flatnonzero(group == "a")
+    opinion = Opinion.of(TwoModels.of(X), ours, others, folds_of(len(X), None, 0), None)
+    order, outcomes = np.concatenate([ours, others]), opinion.outcomes(TwoModels.of(X), y[None, others], EVERYBODY)
+    return opinion, outcomes, (group[order] == "b", y[order], opinion.propensity, outcomes[0]), (X, y, order)
+
+
+def test_the_second_opinion_is_aipw_of_the_effect_on_the_treated(second):
+    """θ = mean(d(y − g)/π − (1 − d)(y − g)·e/(1 − e)/π), the score of DoubleML's IRM for the ATTE."""
+    opinion, outcomes, (d, labels, e, g), _ = second
+    score = d * (labels - g) / d.mean() - (1 - d) * (labels - g) * e / (1 - e) / d.mean()
+    expected = opinion.expected(outcomes, labels[None, ~d], EVERYBODY)[0]
+    assert expected - labels[d].mean() == pytest.approx(-score.mean())
+
+
+def test_nuisances_are_cross_fitted(second):
+    opinion, outcomes, (d, labels, *_), (X, *_) = second
+    changed = np.where(opinion.folds == 1, 0.0, labels)
+    again = opinion.outcomes(TwoModels.of(X), changed[None, ~d], EVERYBODY)
+    inside = opinion.folds == 1
+    np.testing.assert_allclose(again[:, inside], outcomes[:, inside], atol=1e-9)
+    assert np.abs(again - outcomes).max() > 0.01
+
+
+def test_the_robustness_value_solves_the_bound(second):
+    """|θ| = S·r/√(1 − r), S² = E[(y − g)²]·E[α²], both of the remaining variation explained alike."""
+    opinion, outcomes, (d, labels, e, g), (_, y, _) = second
+    own = np.full(len(y), 0.4)
+    value = opinion.robustness_value(0.08, outcomes[0], own, y)
+    alpha = d / d.mean() - (1 - d) * e / (1 - e) / d.mean()
+    scale = np.sqrt(((labels - np.where(d, 0.4, g)) ** 2).mean() * (alpha**2).mean())
+    assert scale * value / np.sqrt(1 - value) == pytest.approx(0.08)
+    assert opinion.robustness_value(0.0, outcomes[0], own, y) == 0
+
+
+def test_a_part_takes_whole_clusters_and_those_who_resemble_the_group_more_often():
+    rng = np.random.default_rng(4)
+    group, others, folds = np.arange(1200), 1200 + np.arange(30_400), np.zeros(31_600, int)
+    opinion = Opinion(group, others, folds, rng.uniform(0.1, 0.9, 31_600), None)
+    part = opinion.part(None)
+    assert len(part.rows) == pytest.approx(2500, rel=0.02)
+    assert (1 / part.taken).sum() == pytest.approx(len(others), rel=0.05)
+    near = np.argsort(opinion.odds[part.rows])
+    assert part.taken[near[-1]] > part.taken[near[0]]
+    whole = opinion.part(np.r_[np.zeros(1200, int), 1 + np.arange(30_400) // 4])
+    assert len(set(whole.rows // 4)) * 4 == len(whole.rows)
+
+
+# --- tables drawn by one standard ---------------------------------------------------------------------
+
+
+def common(X, group, y, clusters=None):
+    return CommonStandard.of(TwoModels.of(X), [np.unique(group, return_inverse=True)[1]], y, None, clusters)
+
+
+def test_one_standard_gives_people_with_the_same_columns_the_same():
+    X, group, y = people()
+    twice = pd.concat([X, X], ignore_index=True)
+    null = common(twice, np.concatenate([group, np.where(group == "a", "b", "a")]), np.concatenate([y, y]))
+    np.testing.assert_allclose(null.everybody[: len(X)], null.everybody[len(X) :])
+    plain = common(X, group, y)
+    assert plain.own[group == "b"].mean() < plain.everybody[group == "b"].mean()
+    assert plain.own.mean() == pytest.approx(y.mean(), abs=0.02)
+
+
+def test_labels_of_a_cluster_agree_as_often_as_the_recorded_ones():
+    rng = np.random.default_rng(3)
+    clusters, X = np.repeat(np.arange(800), 2), pd.DataFrame({"income": rng.normal(size=1600)})
+    group = np.where(rng.random(1600) < 0.5, "a", "b")
+    latent = np.sqrt(0.6) * rng.normal(size=800)[clusters] + np.sqrt(0.4) * rng.normal(size=1600)
+    y = (latent + X["income"].to_numpy() > 0).astype(float)
+    null = common(X, group, y, clusters)
+    assert null.correlation == pytest.approx(0.6, abs=0.12)
+    drawn = null.labels([(0, k) for k in range(40)])
+    assert (drawn[:, ::2] == drawn[:, 1::2]).mean() == pytest.approx((y[::2] == y[1::2]).mean(), abs=0.03)
+    assert drawn.mean() == pytest.approx(null.everybody.mean(), abs=0.02)
+    assert common(X, group, (rng.random(1600) < 0.5).astype(float), clusters).correlation < 0.15
+
+
+# --- figures ------------------------------------------------------------------------------------------
+
+
+def figures(difference=0.05, draws=200, spread=0.01, seed=0, **change):
+    some = 0.62 + spread * np.random.default_rng(seed).standard_normal(draws)
+    shares = {"expected": 0.6 + difference, "recorded": 0.58, "own_draws": np.full(draws, 0.6), "one_standard": 0.6}
+    labels = {"label_variance": 0.0, "label_draws": np.zeros((draws, 1)), "few": False, "clustered": False}
+    return Drawn(**{"draws": some} | shares | labels | change)
+
+
+def test_p_values_count_draws_and_go_on_by_the_normal_tail():
+    near, far = figures(difference=0.018), figures(difference=0.2)
+    (p, adjusted, _), *_ = at_once([near])
+    assert near.centre == pytest.approx(0.02, abs=0.003)
+    assert p == adjusted == (1 + (np.abs(near.null) >= abs(near.difference)).sum()) / 201
+    (p, adjusted, _), (other, *_) = at_once([far, figures(difference=0.0, seed=1)])
+    assert p < 1e-6 < 0.01 < other
+    assert p <= adjusted <= 2.1 * p
+    assert at_once([figures(draws=1)]) == [None]
+    assert figures(draws=1).interval is None
+
+
+def test_p_values_are_adjusted_by_the_largest_of_all_groups_draw_by_draw():
+    groups = [figures(difference=0.02, seed=seed) for seed in range(5)]
+    largest = np.max([np.abs(f.null) / f.null.std(ddof=1) for f in groups], axis=0)
+    for f, (p, adjusted, bounds) in zip(groups, at_once(groups), strict=True):
+        z = abs(f.difference) / f.null.std(ddof=1)
+        assert adjusted == pytest.approx(max(p, (1 + (largest >= z).sum()) / 201))
+        assert bounds[0] < f.interval[0] < f.interval[1] < bounds[1]
+    same = [figures(difference=0.02)] * 3  # one test thrice is one test
+    assert all(p == adjusted for p, adjusted, _ in at_once(same))
+
+
+def test_errors_join_draws_and_own_labels_and_opinions_disagree_by_the_spread_of_their_difference():
+    first, second = figures(label_variance=0.0004), figures(difference=0.08)
+    assert first.error == pytest.approx(WIDER * np.sqrt(first.draws.var(ddof=1) + 0.0004))
+    assert sum(first.interval) / 2 == pytest.approx(first.difference)
+    assert not disagree(first, figures())
+    shared = figures(difference=0.08, draws=200)
+    shared = Drawn(**vars(shared) | {"draws": first.draws + 0.001 * np.random.default_rng(2).standard_normal(200)})
+    assert disagree(first, shared)  # 3 points apart, though each is known to 1 only
+    assert not disagree(first, figures(difference=0.08, seed=9))
+    assert second.difference > first.difference
+
+
+def test_the_strongest_column_brings_the_difference_towards_zero():
+    moves = [("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04), ("a + c", 0.06, 0.001)]
+    assert strongest(moves, 3, 0.1) == ("a", 0.02)
+    assert strongest(moves, 3, -0.1) == ("b", -0.05)
+    assert strongest(moves[2:], 1, 0.1) is None
+
+
+@pytest.mark.parametrize("total", [-1, 0, 0.3, 2, 3.9, 4, 9])
+def test_odds_are_scaled_to_a_sum(total):
+    given = np.array([0.0, 0.2, 0.9, 1.0])
+    scaled = with_sum(given, total)
+    assert scaled.sum() == pytest.approx(np.clip(total, 0, 4), abs=1e-6)
+    assert (np.diff(scaled) >= 0).all()
+    assert with_sum(given[:0], total).shape == (0,)
