@@ -1,170 +1,242 @@
-"""What reviewers answered: filled-in tables and Label Studio's export, or a sentence on why they cannot be used."""
+"""What reviewers answered, or a sentence on why it cannot be used; and whether the answers show anything."""
 
-import csv
 import json
+import os
 from itertools import combinations
 from pathlib import Path
 
 import numpy as np
-import pandas as pd
 import pytest
+from scipy.stats import fisher_exact
 from sklearn.metrics import cohen_kappa_score
 
 from butfor.errors import TableError
-from butfor.review.answers import _checked, cohens_kappa, read_answers
-from recorded import OTHER, answered, fill_in, key_of, key_with, of_kind, run, sealed
+from butfor.result.reviewed import Evidence, chance
+from butfor.review.answers import Outcome, cohens_kappa, read_answers
+from butfor.review.tasks import simulated_power
+from recorded import OTHER, answered, changed, fill_in, key_of, key_with, of_kind, run, sealed
+
+DEEP = "[" * 100_000
 
 
-def annotation(label: str, cancelled: bool = False) -> dict:
-    result = [{"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": [label]}}]
+def exported(tasks: Path, answers: dict[str, str]) -> list[dict]:
+    """Label Studio's export of these answers."""
+    export = json.loads((tasks / "tasks.json").read_text())
+    for task in export:
+        task["annotations"] = [annotation(answers[task["data"]["id"]])]
+    return export
+
+
+def annotation(label: object, cancelled: bool = False) -> dict:
+    choices = [label] if isinstance(label, str) else label
+    result = [{"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": choices}}]
     return {"id": 7, "was_cancelled": cancelled, "result": result}
 
 
-def test_label_studio_gives_the_same(german_file, tasks, tmp_path, capsys):
+def test_a_table_of_any_separator_and_label_studio_give_the_same(german_file, tasks, tmp_path, capsys):
     answers = answered(tasks, 12, 1)
-    _, wanted, _ = run(capsys, "review", german_file, "--answers", fill_in(tasks, answers))
-    assert f"The reviewer changed 12 of {len(of_kind(tasks, 'control'))} labels of sex = female" in wanted
-    exported = json.loads((tasks / "tasks.json").read_text())
-    for k, task in enumerate(exported):
-        label = answers[task["data"]["id"]]
-        task |= {"id": 1 + k, "annotations": [annotation(label), annotation(OTHER[label], cancelled=True)]}
-    path = tmp_path / "export.json"  # beside tasks.key.json
-    path.write_text(json.dumps(exported))
-    code, out, _ = run(capsys, "review", german_file, "--answers", path)
-    assert code == 0
-    assert out == wanted
-    # Reviewers who differ leave it as it is, and so does one who skipped it.
-    label = answers[exported[0]["data"]["id"]]
-    exported[0]["annotations"] = [annotation(label), annotation(label)]
-    exported[1]["annotations"] = [annotation(label), annotation(OTHER[label]), annotation(label)]
-    exported[2]["annotations"] = [annotation(label, cancelled=True)]
-    path.write_text(json.dumps(exported))
-    given = read_answers([path], sealed(tasks)).reviewers[0]
-    assert {given[exported[k]["data"]["id"]] for k in (1, 2)} == {"cannot tell"}
-    assert given[exported[0]["data"]["id"]] == label
-    exported[3]["annotations"] = []
-    path.write_text(json.dumps(exported))
-    assert f"1 of {len(exported)} tasks has no answer" in run(capsys, "review", german_file, "--answers", path)[2]
+    filled = [fill_in(tasks, answers, separator, f"{k}.csv") for k, separator in enumerate(",;\t")]
+    outputs = [run(capsys, "review", german_file, "--answers", path) for path in filled]
+    export, path = exported(tasks, answers), tmp_path / "export.json"  # beside tasks.key.json
+    for task in export:
+        task["annotations"] += [annotation(answers[task["data"]["id"]]), annotation("?", cancelled=True)]
+    path.write_text(json.dumps(export))
+    outputs.append(run(capsys, "review", german_file, "--answers", path))
+    assert outputs == [outputs[0]] * 4
+    assert outputs[0][0] == 0
+    assert f"The reviewer changed 12 of {len(of_kind(tasks, 'control'))} labels of sex = female" in outputs[0][1]
+    first, second = (task["data"]["id"] for task in export[:2])
+    export[0]["annotations"] = [annotation(answers[first]), annotation(OTHER[answers[first]])]  # reviewers differ
+    export[1]["annotations"] = [annotation(answers[second], cancelled=True)]  # skipped
+    path.write_text(json.dumps(export))
+    assert {read_answers([path], sealed(tasks)).reviewers[0][task] for task in (first, second)} == {"cannot tell"}
+    export[3]["annotations"] = []
+    path.write_text(json.dumps(export))
+    assert f"1 of {len(export)} tasks has no answer" in run(capsys, "review", german_file, "--answers", path)[2]
 
 
-def edited(tasks: Path, change) -> Path:
-    with (tasks / "tasks.csv").open(newline="", encoding="utf-8-sig") as file:
-        rows = list(csv.reader(file))
-    change(rows)
-    with (tasks / "tasks.csv").open("w", newline="", encoding="utf-8") as file:
-        csv.writer(file).writerows(rows)
-    return tasks / "tasks.csv"
-
-
-def _label(value):
-    return lambda rows: rows[3].__setitem__(-1, value)
-
-
-@pytest.mark.parametrize(
-    ("change", "sentence"),
-    [
-        (_label("maybe"), "line 4 (task {id}): 'maybe' is not a label; write 'bad credit', 'good credit' or 'cannot"),
-        (_label("Bad-credit"), "'Bad-credit' is not a label"),
-        (_label(""), "tasks has no answer; the first is task {id} (line 4). Write a label or 'cannot tell'"),
-        (lambda rows: rows.pop(3), "tasks has no answer; the first is task {id}. Write"),
-        (
-            lambda rows: rows[3].__setitem__(0, "17"),
-            "line 4: this review has no task '17'; its ids begin",
-        ),
-        (lambda rows: rows[3].__setitem__(0, "x"), "this review has no task 'x'"),
-        (lambda rows: rows.append(rows[3]), "task {id} has an answer already, in line 4"),
-        (lambda rows: rows[0].__setitem__(0, "number"), "no column 'id'"),
-        (lambda rows: rows[0].__setitem__(-1, "verdict"), "no column 'label'"),
-        (lambda rows: rows.clear(), "no column 'id'"),
-        (lambda rows: [row.append(row[-1]) for row in rows], "have 2 columns 'label'"),
-        (lambda rows: rows[3].__setitem__(0, "7" * 5000), "this review has no task '7777"),
-        (lambda rows: rows[3].__setitem__(1, "x" * 200_000), "are not a CSV file (field larger than"),
-        (lambda rows: rows[0].__setitem__(1, "x" * 200_000), "are not a CSV file (field larger than"),
-    ],
-)
-def test_bad_answers_get_one_sentence_and_change_nothing(german_file, tasks, tmp_path, capsys, change, sentence):
-    fill_in(tasks, answered(tasks, 9, 2))
-    number = pd.read_csv(tasks / "tasks.csv")["id"][2]
-    filled = edited(tasks, change)
-    code, out, err = run(capsys, "review", german_file, "--answers", filled, "--out", tmp_path / "after")
-    assert code == 2
-    assert sentence.format(id=number) in err
-    assert len(err.splitlines()) == 1
-    assert not out
-    assert not (tmp_path / "after").exists()
-
-
-def test_capitals_do_not_matter_where_one_label_is_meant():
-
+def test_labels_are_read_as_they_are_meant(tmp_path):
     def read(given: str, names: tuple[str, ...]) -> str:
-        return _checked([("line 2", "K-0", given)], key_with(names[:1], names), "tasks.csv")["K-0"]
+        (tmp_path / "answers.csv").write_text(f'id,label\r\n"K-0","{given}"\r\n', newline="")
+        return read_answers([tmp_path / "answers.csv"], key_with(names[:1], names)).reviewers[0]["K-0"]
 
     names = ("deny = no", "deny = yes")
-    assert [read(given, names) for given in ("YES", "Deny = No", "no ", "Cannot Tell")] == [
-        "deny = yes",
-        "deny = no",
-        "deny = no",
-        "cannot tell",
-    ]
+    meant = {"YES": "deny = yes", "Deny = No": "deny = no", "no ": "deny = no", "Cannot Tell": "cannot tell"}
+    assert {given: read(given, names) for given in meant} == meant
     assert read("b", ("b", "B")) == "b"
     assert read("Cannot Tell", ("Cannot Tell", "yes")) == "Cannot Tell"
-    with pytest.raises(TableError, match="'Ab' is not a label"):
-        read("Ab", ("ab", "AB"))
+    assert [read(given, ("no", "yes", "yes ")) for given in ("yes ", "yes", " no ")] == ["yes ", "yes", "no"]
+    assert read("'=1+1", ("=1+1", "no")) == "=1+1", "no spreadsheet calculates an answer"
+    for given, names in (("Ab", ("ab", "AB")), ("1", ("x = 1", "y = 1"))):
+        with pytest.raises(TableError, match=f"'{given}' is not a label; write '{names[0]}'"):
+            read(given, names)
 
 
-def test_a_key_of_another_audit_or_none_is_refused(german_file, salary_file, tasks, tmp_path, capsys):
-    filled, key = fill_in(tasks, answered(tasks, 0, 0)), tasks.with_name("tasks.key.json")
-    code, _, err = run(capsys, "review", salary_file, "--answers", filled)
-    assert code == 2
-    assert "belongs to another audit" in err
-    key.rename(tmp_path / "elsewhere.json")
-    code, _, err = run(capsys, "review", german_file, "--answers", filled)
-    assert code == 2
-    assert "--key" in err
-    assert run(capsys, "review", german_file, "--answers", filled, "--key", tmp_path / "elsewhere.json")[0] == 1
-
-
-def test_answers_to_another_review_of_the_same_audit_are_refused(german_file, tasks, tmp_path, capsys):
-    """Another seed, another number of labels: other ids, though rows are the same."""
-    filled, codes = fill_in(tasks, answered(tasks, 9, 2)), {key_of(tasks)[0]["id"][:5]}
-    for k, options in enumerate((("--random-state", 4, "--labels", 30, "--anyway"), ("--labels", 29, "--anyway"))):
-        other = tmp_path / str(k) / "tasks"
-        assert run(capsys, "review", german_file, "--out", other, *options)[0] == 0
-        codes |= {key_of(other)[0]["id"][:5]}
-        key = other.with_name("tasks.key.json")
-        code, out, err = run(capsys, "review", german_file, "--answers", filled, "--key", key, "--out", tmp_path / "x")
-        assert (code, out) == (2, "")
-        assert "Use the answers that were given for this review." in err
-    assert len(codes) == 3
+def test_what_is_no_answer_gets_one_sentence_and_changes_nothing(german_file, tasks, tmp_path, capsys):
+    good = ["id,label", *(f"{task},{label}" for task, label in answered(tasks, 9, 2).items())]
+    task, studio = good[3].partition(",")[0], "not an export of Label Studio"
+    contents = [
+        ([*good[:3], f"{task},maybe"], f"line 4 (task {task}): 'maybe' is not a label; write 'bad credit'"),
+        ([*good[:3], f"{task},", *good[4:]], f"tasks has no answer; the first is task {task} (line 4). Write a label"),
+        (good[:3] + good[4:], f"tasks has no answer; the first is task {task}. Write"),
+        ([*good[:3], "17,bad credit"], "line 4: this review has no task '17'; its ids begin"),
+        ([*good, good[3]], f"task {task} has an answer already, in line 4"),
+        (["number,label", *good[1:]], "no column 'id'"),
+        (["id,label,label", "1,yes,no"], "have 2 columns 'label'"),
+        ([""], "no column 'id'"),
+        (["id,label", f"{'x' * 200_000},yes"], "are not a CSV file (field larger than"),
+        ([DEEP], studio),
+        (["[null]"], studio),
+        (['[{"data": {}}]'], studio),
+        (["\udcff"], "it is not UTF-8 text"),
+    ]
+    for choices, sentence in (("yes", studio), (["a", "b"], studio), ({"yes": 1}, studio), ([3], "'3' is not a label")):
+        result = [{"type": "choices", "value": {"choices": choices}}]
+        contents.append(([json.dumps([{"data": {"id": task}, "annotations": [{"result": result}]}])], sentence))
+    for k, (lines, sentence) in enumerate(contents):
+        (tmp_path / f"answers{k}").write_bytes("\n".join(lines).encode(errors="surrogateescape"))
+        code, out, err = run(
+            capsys, "review", german_file, "--answers", tmp_path / f"answers{k}", "--out", tmp_path / "x"
+        )
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert sentence in err
     assert not (tmp_path / "x").exists()
+
+
+def test_a_key_that_was_changed_or_belongs_to_another_review_is_refused(
+    german_file, salary_file, tasks, tmp_path, capsys
+):
+    filled, key = fill_in(tasks, answered(tasks, 9, 2)), tasks.with_name("tasks.key.json")
+    bends = [
+        lambda r: r["tasks"][0].update(position=10**6),
+        lambda r: r["tasks"][0].update(label=OTHER[r["tasks"][0]["label"]]),
+        lambda r: r["tasks"][0].update(kind="control" if r["tasks"][0]["kind"] == "label" else "label"),
+        lambda r: [task.update(id="X-1") for task in r["tasks"]],
+        lambda r: r.update(adverse=["good credit"]),
+        lambda r: r["tasks"].clear(),
+        lambda r: r.update(seed=7),
+    ]
+    was_changed = "was changed since butfor wrote it"
+    refused = [(changed(key, tmp_path / f"{k}.json", bend), was_changed) for k, bend in enumerate(bends)]
+    record = json.loads(key.read_text())
+    first, second = record["tasks"][:2]
+    first["id"], second["id"] = second["id"], first["id"]
+    away = changed(key, tmp_path / "away.json", lambda r: r.update(audit_sha256="sha256:0"))
+    refused += [(away, "belongs to another audit"), (tmp_path, "it is not a file"), (tmp_path / "no", "cannot be read")]
+    os.mkfifo(tmp_path / "pipe")
+    refused.append((tmp_path / "pipe", "it is not a file"))
+    for name, content, sentence in (
+        ("swapped", json.dumps(record), was_changed),
+        ("deep", DEEP, "is not the key of a review"),
+        ("empty", "{}", "is not the key of a review"),
+    ):
+        (tmp_path / name).write_text(content)
+        refused.append((tmp_path / name, sentence))
+    other = ("--out", tmp_path / "other", "--labels", 29, "--anyway")
+    assert run(capsys, "review", german_file, *other)[0] == 0
+    refused.append((tmp_path / "other.key.json", "Use the answers that were given for this review"))
+    for path, sentence in refused:
+        code, out, err = run(capsys, "review", german_file, "--answers", filled, "--key", path, "--out", tmp_path / "x")
+        assert (code, out, len(err.splitlines())) == (2, "", 1), err
+        assert sentence in err
+    assert "belongs to another audit" in run(capsys, "review", salary_file, "--answers", filled)[2]
+    key.rename(tmp_path / "elsewhere.json")
+    assert "--key" in run(capsys, "review", german_file, "--answers", filled)[2]
+    assert run(capsys, "review", german_file, "--answers", filled, "--key", tmp_path / "elsewhere.json")[0] == 0
 
 
 def test_two_reviewers_correct_what_they_agree_on_in_both_groups(german_file, tasks, capsys):
     one, other = answered(tasks, 14, 2, 1), answered(tasks, 12, 1)
-    unsure = of_kind(tasks, "label")[0]
-    other[unsure["id"]] = "cannot tell"
+    other[of_kind(tasks, "label")[0]["id"]] = "cannot tell"
     files = [fill_in(tasks, answers, name=name) for name, answers in (("a.csv", one), ("b.csv", other))]
-    outcome = read_answers(files, sealed(tasks))
-    n = len(one)
-    assert sum(one[task] == other[task] for task in one) == n - 5
+    outcome, n = read_answers(files, sealed(tasks)), len(one)
     assert outcome.evidence.kappa == pytest.approx(cohen_kappa_score(list(one.values()), list(other.values())))
-    changed = {t["position"] for t in key_of(tasks) if one[t["id"]] == other[t["id"]] != t["label"]}
-    assert set(outcome.made) == changed
-    assert len(changed) == 11 + 1
+    agreed = {t["position"] for t in key_of(tasks) if one[t["id"]] == other[t["id"]] != t["label"]}
+    assert set(outcome.made) == agreed
+    assert len(agreed) == 11 + 1
     code, out, _ = run(capsys, "review", german_file, "--answers", files[0], "--answers", files[1])
+    pairs, clear = len(of_kind(tasks, "control")) - 1, len(of_kind(tasks, "clear case"))
     assert code == 0
-    pairs = len(of_kind(tasks, "control")) - 1
     assert f"The reviewers changed 11 of {pairs} labels of sex = female" in out
-    assert f"and 1 of {pairs} controls" in out or f"and 0 of {pairs} controls" in out
-    clear = len(of_kind(tasks, "clear case"))
     assert f"Reviewer error on clear cases: reviewer 1 {100 / clear:.1f} %, 1 of {clear}" in out
     assert f"same answer to {n - 5} of {n} tasks (Cohen's κ" in out
     assert run(capsys, "review", german_file, "--answers", files[0], "--answers", files[0])[0] == 2
-
-
-def test_kappa_is_that_of_scikit_learn_and_unknown_where_chance_agrees():
     rng = np.random.default_rng(0)
     some = [dict(enumerate(rng.choice(["a", "b", "cannot tell"], 50))) for _ in range(3)]
-    pairs = [cohen_kappa_score(list(a.values()), list(b.values())) for a, b in combinations(some, 2)]
-    assert cohens_kappa(some) == pytest.approx(np.mean(pairs))
+    kappas = [cohen_kappa_score(list(a.values()), list(b.values())) for a, b in combinations(some, 2)]
+    assert cohens_kappa(some) == pytest.approx(np.mean(kappas))
     assert cohens_kappa([{1: "a", 2: "a"}] * 2) is None
+
+
+# --- what answers show ----------------------------------------------------------------------------------
+
+NAMES = ("refused", "granted")
+
+
+def evidence(labels=(9, 30), controls=(1, 30), errors=((0, 30),), **changes: object) -> Evidence:
+    told = {"alone": (0, 0), "tasks": 90, "unsure": 0, "expected": 9.0, "most": 20.0} | changes
+    return Evidence(group="sex = f", others="other groups", errors=errors, strata=((labels, controls),), **told)
+
+
+def reviews(pairs: int, wrong_share: float, answer, times: int, clear: int = 20) -> float:
+    """The share of simulated reviews whose answers show something: refused labels, a share of them wrong, with
+    controls, and clear cases of both labels. `answer`: from the truth to the answers of one reviewer or several."""
+    kinds = ["label"] * pairs + ["control"] * pairs + ["clear case"] * clear
+    labels = ["refused"] * 2 * pairs + [NAMES[k % 2] for k in range(clear)]
+    controls = [pairs + k for k in range(pairs)] + [None] * (pairs + clear)
+    key, shows = key_with(labels, NAMES, kind=kinds, control=controls), 0
+    for seed in range(times):
+        rng = np.random.default_rng(seed)
+        truth = np.array([label == "granted" for label in labels])
+        truth[:pairs] = rng.random(pairs) < wrong_share
+        given = [{f"K-{k}": NAMES[int(a)] for k, a in enumerate(one)} for one in np.atleast_2d(answer(truth, rng))]
+        shows += not Outcome(key, tuple(given)).evidence.shows_nothing
+    return shows / times
+
+
+def erring(share: float, reviewers: int = 1):
+    return lambda truth, rng: truth ^ (rng.random((reviewers, len(truth))) < share)
+
+
+@pytest.mark.parametrize(
+    ("wrong", "answer", "least", "most"),
+    [
+        (0.3, lambda truth, rng: rng.random(len(truth)) < 0.5, 0.0, 0.05),
+        (0.3, lambda truth, rng: rng.random(len(truth)) < 0.8, 0.0, 0.05),
+        (0.3, lambda truth, rng: np.ones(len(truth), bool), 0.0, 0.0),
+        (0.0, erring(0.1), 0.0, 0.06),
+        (0.3, erring(0.1), 0.65, 1.0),
+        (0.3, erring(0.1, 2), 0.85, 1.0),
+    ],
+    ids=["at random", "mostly favourable", "always favourable", "nothing is wrong", "careful", "two who are careful"],
+)
+def test_careless_answers_show_nothing_and_careful_ones_do_where_labels_are_wrong(wrong, answer, least, most):
+    assert least <= reviews(40, wrong, answer, times=100) <= most
+
+
+def test_the_power_that_is_foretold_is_that_of_the_reviews():
+    foretold = simulated_power(np.full(40, 0.25), np.ones(40, bool), np.ones(40, bool), 20)
+    assert foretold == pytest.approx(reviews(40, 0.25, erring(0.1), times=200), abs=0.1)  # three standard errors
+
+
+def test_the_test_is_fishers_among_all_and_among_those_alike():
+    for labels, controls in (((6, 10), (1, 10)), ((1, 10), (6, 10)), ((9, 29), (1, 29)), ((10, 30), (3, 30))):
+        table, found = [[hit, n - hit] for hit, n in (labels, controls)], evidence(labels, controls)
+        p = fisher_exact(table, alternative="greater")[1]
+        assert found.p == pytest.approx(p)
+        assert found.interval[0] < found.difference < found.interval[1]
+        assert (found.interval[0] > 0, not found.shows_nothing) in ((p <= 0.05, p <= 0.05), (False, False))
+    assert evidence((0, 0), (0, 0)).p is None
+    # The others' standard favours 20 labels and 5 controls. Whoever follows it changes these and nothing else.
+    assert chance((((0, 10), (0, 25)), ((20, 20), (5, 5)))) == 1
+    assert chance((((8, 10), (3, 25)), ((16, 20), (1, 5)))) < 0.001
+
+
+def test_guessing_is_refused_and_many_more_changes_than_expected_get_a_sentence():
+    assert not evidence(errors=((9, 30),)).shows_nothing
+    assert "the reviewer changed 10 of 30 clear cases (33 %)" in evidence(errors=((10, 30),)).shows_nothing
+    assert "reviewer 2 changed 10 of 30" in evidence(errors=((9, 30), (10, 30))).shows_nothing
+    assert "not known, since no clear case got a label" in " ".join(evidence(errors=((0, 0),)).lines)
+    many, few = (evidence((hit, 30), (1, 30), alone=(2, 5)).lines[-1] for hit in (19, 18))
+    assert few == "About 9 of the group's 35 labels were expected to be wrong."
+    assert many.startswith(f"{few} Reviewers changed 21, far more than that")

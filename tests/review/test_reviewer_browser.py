@@ -11,7 +11,7 @@ import pytest
 
 from butfor.review.reviewer import reviewer_page
 from butfor.review.tasks import question
-from recorded import answered, key_of, run
+from recorded import answered, run
 
 pytestmark = [pytest.mark.system, pytest.mark.xdist_group("browser")]
 
@@ -73,20 +73,16 @@ def silent(browser: Any) -> Iterator[None]:
     browser.execute_script("localStorage.clear()")
 
 
-def test_a_review_from_the_first_answer_to_the_corrected_table(browser, german_file, tasks, tmp_path, capsys):
+def test_a_review_from_the_first_answer_to_the_evidence(browser, german_file, tasks, tmp_path, capsys):
     wanted = {str(number): label for number, label in answered(tasks, 20).items()}
-    ids = [str(task["id"]) for task in key_of(tasks)]
-    total = len(ids)
+    ids, keys = list(wanted), {"bad credit": "1", "good credit": "2", "cannot tell": "0"}
+    total, key = len(ids), tmp_path / "tasks.key.json"
     wanted[ids[7]] = "cannot tell"
-    keys = {"bad credit": "1", "good credit": "2", "cannot tell": "0"}
     shown = pd.read_csv(tasks / "tasks.csv", dtype=str, keep_default_na=False)
     browser.get((tasks / "review.html").as_uri())
-    assert text(browser, "question") == "credit: bad credit (unfavourable) or good credit (favourable)?"
     assert text(browser, "count") == f"0 of {total} answered"
     assert values(browser) == shown.iloc[0].drop(["id", "label"]).to_dict()
-
     press(browser, "".join(keys[wanted[number]] for number in ids[:20]))
-    assert text(browser, "place") == f"Task 21 of {total}"
     assert text(browser, "status") == f"Task 20: {wanted[ids[19]]}."
     browser.refresh()
     assert text(browser, "count") == f"20 of {total} answered"
@@ -94,33 +90,23 @@ def test_a_review_from_the_first_answer_to_the_corrected_table(browser, german_f
     assert values(browser) == shown.iloc[20].drop(["id", "label"]).to_dict()
     for number in ids[20:25]:
         choose(browser, wanted[number])
-
     press(browser, LEFT * 2)
-    assert text(browser, "place") == f"Task 24 of {total}"
     assert pressed(browser) == [wanted[ids[23]]]
     choose(browser, "cannot tell")  # and back to what is open
     assert text(browser, "place") == f"Task 26 of {total}"
-    assert text(browser, "count") == f"25 of {total} answered"
     press(browser, LEFT * 2 + keys[wanted[ids[23]]])
-
     half = save(browser, tmp_path / "half")
     assert f"{total - 25} of {total} tasks are still open" in text(browser, "status")
-    code, _, err = run(capsys, "review", german_file, "--answers", half, "--key", tmp_path / "tasks.key.json")
-    assert code == 2
-    assert f"{total - 25} of {total} tasks have no answer" in err
-
+    code, _, err = run(capsys, "review", german_file, "--answers", half, "--key", key)
+    assert (code, f"{total - 25} of {total} tasks have no answer" in err) == (2, True)
     press(browser, RIGHT * (total - 26) + keys[wanted[ids[-1]]])  # the last first, then what is open from the start
     assert text(browser, "place") == f"Task 26 of {total}"
     press(browser, "".join(keys[wanted[number]] for number in ids[25:-1]))
-    assert text(browser, "status").endswith(f"All {total} are answered: save them now.")
     whole = save(browser, tmp_path / "whole")
     assert "Every task has an answer." in text(browser, "status")
     assert pd.read_csv(whole, dtype=str).set_index("id")["label"].to_dict() == wanted
-    code, out, err = run(capsys, "review", german_file, "--answers", whole, "--key", tmp_path / "tasks.key.json")
-    assert code == 0, err
-    told = [task for task in key_of(tasks) if wanted[str(task["id"])] != "cannot tell"]
-    assert len(told) == total - 1
-    assert "labels of sex = female" in out
+    code, out, err = run(capsys, "review", german_file, "--answers", whole, "--key", key)
+    assert (code, "labels of sex = female" in out) == (0, True), err
 
 
 def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
@@ -130,39 +116,41 @@ def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
     browser.get(two.as_uri())
     assert text(browser, "count") == "0 of 4 answered"
     press(browser, "0")
-    browser.get(one.as_uri())
-    assert text(browser, "count") == "2 of 4 answered"
-
     first = browser.current_window_handle
+    browser.get(one.as_uri())
     browser.switch_to.new_window("tab")  # the same review twice: both know every answer
     browser.get(one.as_uri())
     press(browser, "1")
     browser.close()
     browser.switch_to.window(first)
-    assert text(browser, "count") == "3 of 4 answered"
-    browser.find_element("id", "delete").click()
-    browser.switch_to.alert.dismiss()
-    assert text(browser, "count") == "3 of 4 answered"
-    browser.find_element("id", "delete").click()
-    browser.switch_to.alert.accept()
-    assert text(browser, "count") == "0 of 4 answered"
-    browser.refresh()
-    assert text(browser, "count") == "0 of 4 answered"
+    for answer, count in (("dismiss", 3), ("accept", 0)):
+        assert text(browser, "count") == "3 of 4 answered"
+        browser.find_element("id", "delete").click()
+        getattr(browser.switch_to.alert, answer)()
+        assert text(browser, "count") == f"{count} of 4 answered"
     browser.get(two.as_uri())
     assert text(browser, "count") == "1 of 4 answered"
     browser.execute_script("localStorage.setItem(Object.keys(localStorage)[0], '{nonsense')")
     browser.refresh()
     assert text(browser, "count") == "0 of 4 answered"
+    refuse = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('refused'); }})"
+    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refuse})
+    try:
+        browser.get(one.as_uri())
+        assert "This browser cannot keep your answers" in text(browser, "kept")
+        press(browser, "1201")
+        assert pd.read_csv(save(browser, tmp_path / "saved"))["label"].tolist() == ["no", "yes", "cannot tell", "no"]
+    finally:
+        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
+        browser.get(one.as_uri())
 
 
 def test_what_the_table_holds_is_shown_and_does_not_run(browser, tmp_path):
     labels = (EVIL, 'a,"b";\nc', "=1+1")
     browser.get(small(tmp_path, labels=labels).as_uri())
-    assert values(browser) == {"income": "10", "note": "(empty)"}
-    press(browser, RIGHT)
-    assert values(browser)["note"] == "(missing)"
-    press(browser, RIGHT)
-    assert values(browser)["note"] == EVIL
+    for note in ("(empty)", "(missing)", EVIL):
+        assert values(browser)["note"] == note
+        press(browser, RIGHT)
     press(browser, LEFT * 5)
     assert text(browser, "status") == "This is the first task."
     press(browser, "1230")
@@ -174,12 +162,12 @@ def test_what_the_table_holds_is_shown_and_does_not_run(browser, tmp_path):
 
 
 @pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_in_both_schemes(browser, tmp_path, scheme):
+def test_it_fits_a_phone_and_answers_to_the_keyboard_alone(browser, tmp_path, scheme):
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     feature = {"name": "prefers-color-scheme", "value": scheme}
     browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
-    for path in (small(tmp_path), small(tmp_path, "many.html", labels=tuple(f"{'x' * 60} {k}" for k in range(50)))):
+    for path in (small(tmp_path, "many.html", labels=tuple(f"{'x' * 60} {k}" for k in range(50))), small(tmp_path)):
         browser.get(path.as_uri())
         for _ in range(4):
             assert browser.execute_script("return document.documentElement.scrollWidth") <= 400
@@ -187,54 +175,20 @@ def test_it_fits_a_phone_in_both_schemes(browser, tmp_path, scheme):
             assert box["x"] + box["width"] <= 400
             press(browser, RIGHT)
         browser.execute_script("scrollTo(0, 1e6)")
-        save_button = browser.find_element("id", "save").rect
-        top = save_button["y"] - browser.execute_script("return scrollY")
-        assert 0 <= top <= 800 - save_button["height"], "the answers stay in view"
+        button = browser.find_element("id", "save").rect
+        top = button["y"] - browser.execute_script("return scrollY")
+        assert 0 <= top <= 800 - button["height"], "the answers stay in view"
         ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
         assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
-
-
-def test_by_keyboard_alone_and_no_answer_by_accident(browser, tmp_path):
-    from selenium.webdriver.common.action_chains import ActionChains
-
-    browser.get(small(tmp_path).as_uri())
+    browser.refresh()
     press(browser, TAB * 2 + ENTER)
     assert text(browser, "status") == "Task 1: yes."
-    focus = browser.switch_to.active_element
-    assert focus.tag_name == "button"
-    assert focus.value_of_css_property("outline-style") == "solid"
-    for name in ("place", "status"):
-        assert browser.find_element("id", name).get_attribute("aria-live") == "polite"
+    assert browser.switch_to.active_element.value_of_css_property("outline-style") == "solid"
     for keys in ("9", "x", "3"):  # no label has these
         press(browser, keys)
-    held = "dispatchEvent(new KeyboardEvent('keydown', {key: '1', repeat: true}))"
-    browser.execute_script(f"document.body.{held.replace('})', ', bubbles: true})')}")
-    with_control = "dispatchEvent(new KeyboardEvent('keydown', {key: '1', ctrlKey: true, bubbles: true}))"
-    browser.execute_script(f"document.body.{with_control}")
-    assert text(browser, "count") == "1 of 4 answered"
-    button = browser.find_element("css selector", "#choices button")
-    ActionChains(browser).double_click(button).perform()
-    assert text(browser, "count") == "2 of 4 answered"
-    french = "dispatchEvent(new KeyboardEvent('keydown', {key: '&', code: 'Digit1', bubbles: true}))"
-    browser.execute_script(f"document.body.{french}")
-    assert text(browser, "status") == "Task 3: no."
-    save(browser, tmp_path / "saved")
-    assert "1 of 4 tasks is still open" in text(browser, "status")
-
-
-def test_where_the_browser_keeps_nothing_it_says_so_and_works(browser, tmp_path):
-    refuse = (
-        "Object.defineProperty(window, 'localStorage', {get() { throw new Error('refused'); }, configurable: true})"
-    )
-    added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refuse})
-    try:
-        browser.get(small(tmp_path).as_uri())
-        assert "This browser cannot keep your answers" in text(browser, "kept")
-        press(browser, "1201")
-        saved = pd.read_csv(save(browser, tmp_path / "saved"), dtype=str)
-        assert saved["label"].tolist() == ["no", "yes", "cannot tell", "no"]
-    finally:
-        browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
-    browser.get(small(tmp_path).as_uri())
-    assert "this browser keeps your answers" in text(browser, "kept")
-    assert text(browser, "count") == "0 of 4 answered"
+    for event in ("{key: '1', repeat: true, bubbles: true}", "{key: '1', ctrlKey: true, bubbles: true}"):
+        browser.execute_script(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {event}))")
+    assert text(browser, "count") == "1 of 4 answered", "no answer by accident"
+    french = "{key: '&', code: 'Digit1', bubbles: true}"
+    browser.execute_script(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {french}))")
+    assert text(browser, "status") == "Task 2: no."

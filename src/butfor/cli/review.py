@@ -14,7 +14,7 @@ from butfor.errors import SettingError, as_recorded
 from butfor.terminal import say, say_wrapped, shown_json
 
 FILE = click.Path(path_type=Path)
-OWN_MODEL = option("--model", help="The model, package.module:name, if FILE names code of yours.")
+OWN_MODEL = option("--model", help="Your model, package.module:name, if the audit was of code of yours.")
 
 
 @command()
@@ -22,13 +22,14 @@ OWN_MODEL = option("--model", help="The model, package.module:name, if FILE name
 @OWN_MODEL
 @option("--data", type=opt.ROWS, help="Where the table is now, if it was moved.")
 @option("--test", type=opt.ROWS, help="Where the file of --test is now.")
-@option("--validation", type=opt.ROWS, help="Where the file of the setting validation is now.")
+@option("--validation", type=opt.ROWS, help="Where the validation file is now.")
 @option("--fresh-seeds", is_flag=True, help="Also retrain every find under its fresh seeds.")
 def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
     """Retrain the finds of an audit and compare.
 
-    FILE is the audit.json of 'butfor audit'. Everything in it that can be computed again without a search is compared,
-    and its checksum. Exit code 1 if anything disagrees."""
+    FILE is the audit.json of 'butfor audit'. Everything in it that takes no search is computed again and compared, and
+    its checksum. Exit code 1 if anything differs.
+    """
     from butfor.models.learners import model_named
     from butfor.result.population import Population
     from butfor.result.record import opened
@@ -40,7 +41,7 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     audit = Population.from_json(record)
     people = audit.with_run(data=with_moved_files(audit.run, **places).data)
     if not people:
-        say("This record holds no verdicts to retrain; replay the audit's own.")
+        say("This record has no verdicts to retrain; replay the audit.json of the first round.")
     outcomes = []
     with as_recorded("The record cannot be replayed"):
         for outcome in replay_all(people, model=given, fresh=fresh_seeds, worlds=True):
@@ -62,10 +63,10 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
 @argument("file", type=FILE)
 @option("--out", type=FILE, help="Folder for the tasks or, with --answers, for the results.")
 @opt.OVERWRITE
-@option("--labels", type=int, help="Labels to review, the likeliest to be wrong first. Default: up to 100.")
-@option("--hide", help="Columns not to show, besides the protected ones: a,b.")
-@option("--file-column", help="Column that names each person's original file, if reviewers are to look at it.")
-@option("--random-state", type=opt.SEED, help="Seed of clear cases and order. Default: 0.")
+@option("--labels", type=int, help="How many labels to review, the likeliest to be wrong first. Default: up to 100.")
+@option("--hide", help="Further columns that the reviewer must not see: a,b.")
+@option("--file-column", help="Column that names each person's original file, for reviewers to look up.")
+@option("--random-state", type=opt.SEED, help="Seed of the clear cases and of the order. Default: 0.")
 @option(
     "--answers",
     type=FILE,
@@ -73,7 +74,9 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's JSON. Repeat for each.",
 )
 @option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
-@option("--anyway", is_flag=True, help="Go on even if a review can hardly show anything, or the answers show nothing.")
+@option(
+    "--anyway", is_flag=True, help="Go on although the review can hardly show anything, or the answers show nothing."
+)
 @OWN_MODEL
 def review(
     file: Path,
@@ -85,17 +88,18 @@ def review(
     model: str | None,
     **choice: Any,
 ) -> int:
-    """Have labels reviewed, and see what corrections change.
+    """Have labels reviewed blind, and see what corrections change.
 
     \b
     butfor review report/audit.json --out tasks/
     butfor review report/audit.json --answers tasks/answers.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is the JSON of an audit or of an earlier round. The first command writes tasks: a group's labels that are
-    likeliest to be wrong, mixed with controls, the same label of others, and clear cases. The second corrects labels,
-    retrains and shows whose decisions change. The third starts another round. Exit code 1, and nothing written, if no
-    number of labels is likely to show anything, or the answers show nothing.
+    FILE is an audit.json, or the review.json of an earlier round. The first command writes tasks for a reviewer: labels
+    of a group that are likely to be wrong, mixed with controls (the same label of other groups) and clear cases. The
+    second reads the answers, corrects the labels, retrains the model and shows whose decisions change. The third starts
+    another round. Exit code 1 and nothing written: no number of labels is likely to show anything, or the answers show
+    nothing.
     """
     from butfor.files import results_folder
     from butfor.models.learners import model_named
@@ -131,8 +135,9 @@ def review(
         say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
         return 0
 
-    for name in (name for name, value in choice.items() if value):
-        raise SettingError(f"--{opt.dashed(name)} says what to review and goes with --out alone, not with --answers.")
+    if about_tasks := [name for name, value in choice.items() if value]:
+        name = opt.dashed(about_tasks[0])
+        raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
     training, data = load_rows(audit.run)
     outcome = read_answers(answers, read_key(key or key_for(answers), audit))
     evidence = outcome.evidence
@@ -157,11 +162,11 @@ def review(
 
 @command()
 @argument("file", type=FILE)
-@option("--max-gap", help="Limit on every group's gap, in percentage points: 2.")
-@option("--except", "without", multiple=True, help="A group to leave out of --max-gap. Repeat for each.")
-@option("--max-solid", help="Limit on audited decisions with a solid find: 5%.")
-@option("--max-close-calls", help="Limit on audited decisions that are close calls: 30%.")
-@option("--max-switch", help="Limit on decisions that switching the protected attribute changes: 1%.")
+@option("--max-gap", help="The largest gap allowed to any group, in percentage points: 2.")
+@option("--except", "without", multiple=True, help="A group that --max-gap leaves out. Repeat for each.")
+@option("--max-solid", help="The share of audited decisions that may have a solid find: 5%.")
+@option("--max-close-calls", help="The share of audited decisions that may be close calls: 30%.")
+@option("--max-switch", help="The share of decisions that a switch of the protected attribute may change: 1%.")
 @opt.JSON
 def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, **limits: str | None) -> int:
     """Hold an audit or a comparison of groups to limits.
@@ -170,8 +175,8 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     butfor gate report/audit.json --max-gap 2 --max-switch 1%
     butfor gate standards/standard.json --max-gap 2 --except "race = other"
 
-    FILE is the audit.json of 'butfor audit' or the standard.json of 'butfor standard'. Exit code 0 if every limit is
-    kept, 1 if one is broken, 4 if the data cannot tell.
+    FILE is the audit.json of 'butfor audit' or the standard.json of 'butfor standard'. Exit code 0: every limit is
+    kept; 1: one is broken; 4: the data cannot tell.
     """
     from butfor.result.population import Population
     from butfor.result.record import opened

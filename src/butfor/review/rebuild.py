@@ -61,7 +61,7 @@ def with_moved_files(run: Run, **files: str | None) -> Run:
     for name, file in files.items():
         if file is not None:
             if run.data.label is None or (name != "data" and getattr(run.data, name) is None):
-                raise ReplayError(f"--{name} {file}: the record names no such file; leave out --{name}.")
+                raise ReplayError(f"The record names no such file; leave out --{name} {file}.")
             moved["table" if name == "data" else name] = file
     return replace(run, data=replace(run.data, **moved))
 

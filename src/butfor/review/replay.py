@@ -44,9 +44,9 @@ OF_RUN = (
 )
 SEARCHED = {
     *("attempts", "failed", "complete", "shared", "first_size", "closest_logit", "course", "minimal"),
-    *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case", "recorded_label"),
+    *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case"),
 }
-"""Fields that only a search knows, or that depend on each seed alone, or that were given."""
+"""Fields that only a search knows, or that depend on each seed alone."""
 LOST = {
     "phi": {"eligible", "left_out"},
     "psi": {"flippable", "at_least", "proof"},
@@ -137,12 +137,13 @@ def replay_all(
     standards = fitted.compare(draws=0) if doubted else None
     for start in range(0, len(verdicts), BLOCK):
         block = verdicts[start : start + BLOCK]
-        people, groups = _people(block, fitted, asked, lost)
+        people, labels, groups = _people(block, fitted, asked, lost)
         with as_recorded("run.learner cannot be asked again"):
             sets = recorded({k: [tuple(sorted(v.positions))] for k, v in enumerate(block) if v.found})
             again = explain_all(
                 with_params(fitted, strategy=sets),
                 people,
+                labels,
                 sensitive_features=groups,
                 towards=run.towards,
                 standards=standards,
@@ -168,23 +169,25 @@ def replay_all(
 
 def _people(
     verdicts: Sequence[Verdict], fitted: Fitted, asked: Dataset | None, lost: set[str]
-) -> tuple[pd.DataFrame, Any]:
-    """Recorded people as a table: rows of `asked`, else as recorded; and their groups, if these stand beside it."""
+) -> tuple[pd.DataFrame, pd.Series | None, Any]:
+    """Recorded people as a table: rows of `asked`, else as recorded; their labels, if known, and their groups, if these
+    stand beside it."""
+    labels = None
     if asked is None:
         rows = pd.concat([_as_recorded(verdict, fitted.table.X) for verdict in verdicts])
     else:
         cases, n = [int(verdict.case or 0) for verdict in verdicts], len(asked.X_test)
         if max(cases) >= n:
             raise ReplayError(f"Invalid record: case is {max(cases)}, but the table's test rows are 0 to {n - 1}.")
-        rows = asked.X_test.iloc[cases]
+        rows, labels = asked.X_test.iloc[cases], asked.y_test.iloc[cases]
     if not fitted.sensitive.blind:
-        return rows, None
+        return rows, labels, None
     if GROUPS in lost:
-        return rows, np.zeros(len(rows))
+        return rows, labels, np.zeros(len(rows))
     if asked is not None and asked.groups is not None:
-        return rows, asked.groups["test"].iloc[cases]
+        return rows, labels, asked.groups["test"].iloc[cases]
     known = {str(plain(value)): value for value in fitted.sensitive.values}
-    return rows, np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
+    return rows, labels, np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
 
 
 def _as_recorded(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
@@ -269,7 +272,8 @@ def _unlike(
 
 
 def _verdict_differs(recorded: Verdict, now: Verdict, skip: set[str]) -> Iterator[str]:
-    skip = skip | {name for name in ("fresh", "without_flips") if None in (getattr(recorded, name), getattr(now, name))}
+    either = ("fresh", "without_flips", "recorded_label")
+    skip = skip | {name for name in either if None in (getattr(recorded, name), getattr(now, name))}
     if recorded.found and not now.found:
         yield "retraining with these flips does not change the decision"
         skip |= {"flip_set", "fresh", "without_flips", "new_decision", *AFTER}
