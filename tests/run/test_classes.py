@@ -301,7 +301,7 @@ def test_record_and_review_from_the_command_line(tmp_path, capsys):
     assert population.found
     for v in population.found:
         assert set(v.flips["label after"]) == {v.new_label}
-        assert f"turns '{v.prediction}' into '{v.counterfactual_prediction}'" in v.sentence
+        assert f"from '{v.prediction}' to '{v.counterfactual_prediction}'" in v.sentence
     finds = len(population.found)
     assert f"{finds} of {finds} counterfactual datasets agree" in run(capsys, "replay", report)[1]
     for option, said in (("--set towards=best", "no label 'best'"), ("--adverse fail,bad", "no label 'bad'")):

@@ -1,4 +1,4 @@
-"""Ctrl-C at the end: while verdicts are drawn up and files written, and between two parts of the work."""
+"""Ctrl-C and limits: while an audit is at work, while verdicts are drawn up and files written, and between the two."""
 
 from __future__ import annotations
 
@@ -19,18 +19,12 @@ import butfor
 from butfor import explain, machine, stopping
 from butfor.cli import main
 from butfor.errors import Stopped
-from butfor.explain import eligible_cases
-from butfor.ledger import Ledger
-from butfor.models import network
-from butfor.models.engines import OwnFit
-from butfor.models.learner import Bound, Training
-from butfor.models.network import MLPLearner
-from butfor.rank.mix import RankingMix
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
 from butfor.stopping import STOPPING, StopFlag, listen
-from butfor.train import Trainer
 from conftest import fitted, press
+
+# --- the flag ---------------------------------------------------------------------------------------------
 
 
 def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
@@ -38,8 +32,7 @@ def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
     with listen() as flag:
         assert not flag.requested
         press()
-        assert flag.requested
-        assert (flag.interrupted, flag.out_of_time) == (True, False)
+        assert (flag.requested, flag.interrupted, flag.out_of_time) == (True, True, False)
         with pytest.raises(Stopped, match="stopped by hand"):
             flag.check()
         with pytest.raises(KeyboardInterrupt):
@@ -53,8 +46,12 @@ def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
 def test_an_inner_flag_hears_the_signals_of_the_outer_one_and_has_its_own_time():
     with listen() as outer:
         with listen(butfor.max_seconds(1e-9)) as inner:
-            assert inner.requested
-            assert (inner.out_of_time, inner.interrupted, outer.requested) == (True, False, False)
+            assert (inner.requested, inner.out_of_time, inner.interrupted, outer.requested) == (
+                True,
+                True,
+                False,
+                False,
+            )
             with pytest.raises(Stopped, match="time allowed was up"):
                 inner.check()
         parts = [outer.within(None), StopFlag()]
@@ -108,7 +105,8 @@ def test_what_swallows_exceptions_hears_ctrl_c_at_the_end():
     assert done
 
 
-def test_elsewhere_than_in_the_main_thread_only_time_ends_work():
+@pytest.mark.system
+def test_other_threads_and_processes_do_not_hear_ctrl_c():
     seen: list[object] = []
 
     def inside() -> None:
@@ -120,13 +118,24 @@ def test_elsewhere_than_in_the_main_thread_only_time_ends_work():
     thread.start()
     thread.join()
     assert seen == [before, True, False]
-
-
-@pytest.mark.system
-def test_worker_processes_do_not_hear_ctrl_c():
     asked = delayed(machine.in_worker)(os.getpid(), signal.getsignal, signal.SIGINT)
     assert Parallel(n_jobs=2)([asked, asked]) == [signal.SIG_IGN] * 2
     assert Parallel(n_jobs=1)([asked]) == [signal.getsignal(signal.SIGINT)] != [signal.SIG_IGN]
+
+
+# --- an audit ---------------------------------------------------------------------------------------------
+
+
+def endless(*_: object) -> None:
+    """Presses Ctrl-C and works until it is heard."""
+    press()
+    for _ in range(60_000):
+        stopping.check()
+        time.sleep(0.001)
+    raise AssertionError("nobody heard it")
+
+
+FILES = ["audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html"]
 
 
 @pytest.mark.parametrize(
@@ -145,15 +154,13 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
         press()
         return real(*given, **named)
 
-    monkeypatch.setattr(where, pressed)
     command = ["audit", "salary", "--budget", "2", "--cases", "0:4", "--quiet"]
-    command += ["--members", "2", "--fresh-seeds", "2"] if name == "check_finds" else ["--model", "logistic"]
+    command += ["--members", "2", "--fresh-seeds", "2"] if code else ["--model", "logistic"]
+    monkeypatch.setattr(where, pressed)
     ended = main([*command, "--out", str(tmp_path / "out")])
     printed = capsys.readouterr()
     assert ended == code, printed.err
-    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
-        "audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html",
-    ]  # fmt: skip
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == FILES
     assert "audited" in printed.out
     assert STOPPING in printed.err
 
@@ -172,10 +179,13 @@ def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkey
     assert main([*command, "--set", "n-jobs=1", "--out", str(tmp_path / "out")]) == 130
     assert "Stopped." not in capsys.readouterr().err
     written = {path.name for path in (tmp_path / "out").iterdir()}
-    assert written >= {"audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html"}
+    assert written >= set(FILES)
     assert ("labels.csv" in written) == ranked
     if ranked:
         assert len(pd.read_csv(tmp_path / "out" / "labels.csv")) == 600
+        population = butfor.Population.from_json(tmp_path / "out" / "audit.json")
+        assert not any(v.complete for v in population.eligible)
+        assert {v.status for v in population} <= {"not_found", "not_eligible"}
 
 
 def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, all_draws):
@@ -186,7 +196,9 @@ def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, al
         return endless() if len(parts) == 2 else real(self, seeds)
 
     monkeypatch.setattr(CommonStandard, "labels", drawn)
-    audit, data = german()
+    data = butfor.load_dataset("german")
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=1, n_jobs=1)
+    audit.fit(data.X_train, data.y_train, sensitive_features="sex", adverse=0)
     stopped = audit.explain_all(data.X_test, cases=range(3))
     assert stopped.interrupted
     assert stopped.run.standard.draws == len(parts[0])
@@ -197,65 +209,14 @@ def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, al
     assert not audit.explain_all(data.X_test, cases=range(3)).interrupted
 
 
-def endless(*_: object) -> None:
-    """Presses Ctrl-C and works until it is heard."""
-    press()
-    for _ in range(60_000):
-        stopping.check()
-        time.sleep(0.001)
-    raise AssertionError("nobody heard it")
-
-
-def german():
-    data = butfor.load_dataset("german")
-    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=1, n_jobs=1)
-    return audit.fit(data.X_train, data.y_train, sensitive_features="sex", adverse=0), data
-
-
-def test_ctrl_c_while_the_ledger_is_closed_loses_nothing(monkeypatch, tmp_path, capsys):
-    audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2, ledger=tmp_path / "l.db")
-    real = Ledger.close
-
-    def close(self: Ledger) -> None:
-        press()
-        real(self)
-
-    monkeypatch.setattr(Ledger, "close", close)
-    assert len(audit.explain_all(data.X_test, cases=range(4))) == 4
-    assert STOPPING in capsys.readouterr().err
-
-
-def test_ctrl_c_between_two_parts_keeps_everybody(monkeypatch):
-    audit, data = fitted("salary", members=2, fresh_seeds=2, budget=2)
-
-    monkeypatch.setattr(explain, "prove", lambda *given: press())
-    population = audit.explain_all(data.X_test, cases=range(4))
-    assert population.interrupted
-    assert [v.complete for v in population.eligible] == [False] * len(population.eligible)
-    assert {v.status for v in population} <= {"not_found", "not_eligible"}
-    assert len(population.eligible) == len(eligible_cases(audit.fitted_, data.X_test.iloc[:4])) > 0
-
-
-def test_a_limit_of_time_changes_nothing_but_the_order(monkeypatch):
+def test_a_limit_of_time_changes_nothing_but_the_order():
     """The trial that chooses who leads is held with the same people."""
-    asked: list[list[int]] = []
-    real = RankingMix.trial
-
-    def trial(self, retrain, model, table, people, psi, budget):
-        asked.append(list(people.index))
-        return real(self, retrain, model, table, people, psi, budget)
-
-    monkeypatch.setattr(RankingMix, "trial", trial)
-    found = []
-    for seconds in (None, 600):
+    answers = []
+    for stop in (None, butfor.max_seconds(600)):
         audit, data = fitted("german", 200, members=2, fresh_seeds=0, budget=3, phi="everyone")
-        stop = butfor.max_seconds(seconds) if seconds else None
-        found.append([v.positions for v in audit.explain_all(data.X_test, cases=range(12), stop=stop)])
-    assert asked[0] == asked[1]
-    assert found[0] == found[1]
-
-
-# --- what failed, and what it takes -------------------------------------------------------------------
+        population = audit.explain_all(data.X_test, cases=range(12), stop=stop)
+        answers.append((population.run.agreement, [v.positions for v in population]))
+    assert answers[0] == answers[1]
 
 
 def test_trainings_that_failed_prove_nothing():
@@ -267,44 +228,3 @@ def test_trainings_that_failed_prove_nothing():
     verdict = audit.explain_all(pd.DataFrame({"a": [3.5], "sex": [0]}))[0]
     assert "2 of these trainings failed" in verdict.reason
     assert (verdict.status, verdict.at_least, verdict.proof) == ("not_found", None, None)
-
-
-def test_the_time_of_a_training_is_that_of_a_warm_one(monkeypatch):
-    audit, data = fitted("salary", members=1)
-    trainer = Trainer(OwnFit(), audit.learner_, audit.table_, data.X_test.iloc[:1])
-    real, done = trainer.bound, []
-    naps = iter((0.5, 0.0))
-
-    def train(trainings: list[Training], advance: object = None):
-        done.append(len(trainings))
-        threading.Event().wait(next(naps))
-        return real(trainings)
-
-    trainer.bound = Bound(train, "napping")
-    assert trainer.seconds_each(1.0) < 0.4
-    assert len(done) == 2
-    trainer.seconds_each(1.0)
-    assert len(done) == 2, "it is known by now"
-    monkeypatch.setattr("butfor.train.PATIENCE", 0.0)
-    for by_definition, times in ((100.0, 1), (1e-9, 2)):
-        again = Trainer(OwnFit(), audit.learner_, audit.table_, data.X_test.iloc[:1])
-        again.bound, naps = Bound(train, "napping"), iter((0.01, 0.0))
-        done.clear()
-        again.seconds_each(by_definition)
-        assert len(done) == times, "long ones are not done twice, unless that was compiling"
-
-
-def test_what_a_process_loads_once_is_not_the_time_of_a_training(monkeypatch):
-    slow = [True]
-    real = network.train_one
-
-    def train(*given: object):
-        if slow.pop() if slow else False:
-            threading.Event().wait(1.0)
-        return real(*given)
-
-    monkeypatch.setattr(network, "train_one", train)
-    audit, _ = fitted("salary", members=1)
-    assert isinstance(audit.learner_, MLPLearner)
-    assert not slow
-    assert audit.fitted_.fit_seconds < 0.9
