@@ -20,8 +20,6 @@ from butfor.stopping import StopFlag
 
 PATIENCE = 15.0
 """A first training that takes longer, in seconds, is not repeated to measure its time."""
-COMPILED = 10
-"""A first training that takes this many times as long as the model's own `fit` was mostly compiling."""
 
 
 class Trainer:
@@ -181,14 +179,14 @@ class Trainer:
         """Seconds per training, side by side, once everything is loaded and compiled; measured on up to two trainings.
         `by_definition`: seconds of the model's own `fit`."""
         if self._seconds is None:
-            times: list[float] = []
-            # Far longer than the model's own `fit`: that was compiling, not training.
-            while len(times) < 2 and (sum(times) <= PATIENCE or sum(times) > COMPILED * by_definition):
+            for _ in range(2):  # the first one may load and compile
                 started = time.perf_counter()
                 self.bound([Training(())])
-                times.append(time.perf_counter() - started)
-            # A second process may still have been cold: no engine is slower than the model's own `fit`.
-            self._seconds = min(times[-1], by_definition or times[-1]) / min(self.bound.width, self.n_jobs)
+                each = time.perf_counter() - started
+                if each > PATIENCE:
+                    break
+            # It may have been compiling, or a second process cold: no engine is slower than the model's own `fit`.
+            self._seconds = min(each, by_definition or each) / min(self.bound.width, self.n_jobs)
         return self._seconds
 
     _seconds: float | None = None
