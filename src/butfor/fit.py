@@ -330,42 +330,95 @@ def fit(
         competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
         competing = None if competing is None else like_training(as_table(competing), table.X)
         table = replace(table, decision=decision_of(params.threshold, learner, table, side, competing))
-        trained = _train(params, learner, table, progress)
-        if trained.seeded and (note := seed_note(given, params.random_state)):
+        trained = _trained(params, learner, table, favours, progress)
+        if trained["seeded"] and (note := seed_note(given, params.random_state)):
             progress.note(note)
-        table, model, decisions, logits = _answers(table, trained.model, favours)
-    if not np.isfinite(logits).all():
-        raise LearnerError(
-            f"The training of {trained.learner.name} diverged: its scores are infinite or not numbers. Scale the "
-            "table's numbers, or lower the learning rate."
-        )
-    strategy, ranking = _search(params, trained.learner, model)
+    phi = params.phi
+    if phi is None:  # the published one, with an adverse label only for people who get it
+        phi = stable_under_switch()
+        if side is not None:
+            phi &= reduce(or_, (predicted(names[k]) for k in np.flatnonzero(favours == bool(side))))
     return Fitted(
         params=params,
-        table=table,
-        learner=trained.learner,
-        model=model,
         sensitive=replace(sensitive, values=sensitive.values[kept]),
         label_names=names,
         sides=sides,
         adverse=side,
         budget=budget,
-        phi=_phi(params, names, None if side is None else favours == bool(side)),
+        phi=as_phi(phi),
         psi=as_psi(params.psi),
-        ranking=ranking,
-        strategy=strategy,
-        members=trained.members,
-        seeded=trained.seeded,
-        fit_seconds=trained.seconds,
-        training_decisions=decisions,
-        training_logits=logits,
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
-        data_hash=data_hash(table),
+        data_hash=data_hash(trained["table"]),
         reference=references,
         also_labelled=labelled_rows(table, sensitive, also_labelled, progress.note),
         pool=competing,
+        **trained,
     )
+
+
+def _trained(
+    params: SimpleNamespace, learner: Learner, table: Table, favours: Mask, progress: Progress
+) -> dict[str, Any]:
+    """The model with its number of members and the seconds of one training, its decisions and logits on the training
+    rows, and its search: fields of `Fitted`. With more than two labels, `favours` are those that count as 1."""
+    if isinstance(learner, Ensemble):
+        raise SettingError(f"{learner.name} is an ensemble already: give its learner, and members={learner.members}.")
+    progress.phase("training the model")
+    with few_threads(table):
+        model, seconds = first_model(learner, table)
+        seeded = seed_matters(learner, table, model)
+    if params.members is not None and params.members > 1 and not seeded:
+        raise SettingError(
+            f"members={params.members}: seeds do not change {learner.name} here, so all members would be the "
+            "same model; leave members out."
+        )
+    # A model with proofs gets one member, since the proofs do not hold for a mean.
+    usual = 1 if not seeded or provable(model) else learner.usual_members(table.n, seconds)
+    members = usual if params.members is None else int(params.members)
+    if members > 1:
+        learner, started = Ensemble(learner, members), time.perf_counter()
+        progress.phase("the other members", members - 1)
+        trains = own_fit_engine(params.engine, params.n_jobs)
+        model = fit_ensemble(learner, model, table, trains, progress.advance)
+        seconds = min(seconds, (time.perf_counter() - started) / (members - 1))  # the first one may include imports
+    if table.multiclass:
+        answers = table.answers(model, table.X)
+        decisions = table.decisions(answers)
+        table = table.with_decision(Decision.between(favours, table.codes, answers.reshape(table.n, -1)))
+        model, logits = audited(model, table), table.margins(answers)
+    else:
+        model = audited(model, table)
+        logits = model.logits(table.X)
+        decisions = decides_one(logits).astype(np.int64)
+    if not np.isfinite(logits).all():
+        raise LearnerError(
+            f"The training of {learner.name} diverged: its scores are infinite or not numbers. Scale the table's "
+            "numbers, or lower the learning rate."
+        )
+    return {
+        "table": table,
+        "learner": learner,
+        "model": model,
+        "members": members,
+        "seeded": seeded,
+        "fit_seconds": seconds,
+        "training_decisions": decisions,
+        "training_logits": logits,
+        **_search(params, learner, model),
+    }
+
+
+def _search(params: SimpleNamespace, learner: Learner, model: Model) -> dict[str, Any]:
+    """The strategy and the ranking; an error if the ranking does not accept the model."""
+    members = len(member_seeds(learner))
+    strategy = as_strategy(params.strategy or ("solid" if members > 1 else "guided"))
+    strategy.check(members)
+    if params.rank is None:
+        return {"strategy": strategy, "ranking": strategy.ranking(model)}
+    ranking = as_ranking(params.rank, params.random_state)
+    refuse_unaccepted(ranking, model, learner.name)
+    return {"strategy": strategy, "ranking": ranking}
 
 
 def _without_dates(X: pd.DataFrame, model: Any, encoder: Any, notes: list[str]) -> pd.DataFrame:
@@ -441,9 +494,10 @@ def with_params(fitted: Fitted, **changed: Any) -> Fitted:
     """The same model with other parameters of the search or run."""
     params = SimpleNamespace(**vars(fitted.params) | changed)
     check(params)
-    strategy, ranking = _search(params, fitted.learner, fitted.model)
     phi = fitted.phi if params.phi is None else as_phi(params.phi)
-    return replace(fitted, params=params, strategy=strategy, ranking=ranking, phi=phi, psi=as_psi(params.psi))
+    return replace(
+        fitted, params=params, phi=phi, psi=as_psi(params.psi), **_search(params, fitted.learner, fitted.model)
+    )
 
 
 def with_labels(
@@ -452,70 +506,17 @@ def with_labels(
     """The same audit with these corrected labels, by number, and its model trained again. `given`: how the table came
     about."""
     progress, table = progress or Progress(), fitted.table.with_labels(positions, labels)
+    favours = fitted.table.sides(np.arange(len(fitted.classes)))
+    again = SimpleNamespace(**vars(fitted.params) | {"members": fitted.members})
     with progress:
-        again = SimpleNamespace(**vars(fitted.params) | {"members": fitted.members})
-        trained = _train(again, single_learner(fitted.learner), table, progress)
-        favours = fitted.table.sides(np.arange(len(fitted.classes)))
-        table, model, decisions, logits = _answers(table, trained.model, favours)
-    strategy, ranking = _search(again, trained.learner, model)
+        trained = _trained(again, single_learner(fitted.learner), table, favours, progress)
     return replace(
         fitted,
-        table=table,
-        learner=trained.learner,
-        model=model,
-        strategy=strategy,
-        ranking=ranking,
-        training_decisions=decisions,
-        training_logits=logits,
         origin={"table": None, "given": given},
-        data_hash=data_hash(table),
+        data_hash=data_hash(trained["table"]),
         corrected=tuple(sorted({*fitted.corrected, *positions})),
+        **trained,
     )
-
-
-class Trained(NamedTuple):
-    learner: Learner
-    model: Model
-    members: int
-    seeded: bool
-    seconds: float
-
-
-def _train(params: SimpleNamespace, learner: Learner, table: Table, progress: Progress) -> Trained:
-    """The model, its number of members, and the seconds of one training."""
-    progress.phase("training the model")
-    with few_threads(table):
-        first, seconds = first_model(learner, table)
-        seeded = seed_matters(learner, table, first)
-    members = _choose_members(params, learner, table, first, seeded, seconds)
-    if members == 1:
-        return Trained(learner, first, members, seeded, seconds)
-    ensemble = Ensemble(learner, members)
-    progress.phase("the other members", members - 1)
-    started = time.perf_counter()
-    trains = own_fit_engine(params.engine, params.n_jobs)
-    model = fit_ensemble(ensemble, first, table, trains, progress.advance)
-    each = (time.perf_counter() - started) / (members - 1)
-    return Trained(ensemble, model, members, seeded, min(seconds, each))  # the first one may include imports
-
-
-def _choose_members(
-    params: SimpleNamespace, learner: Learner, table: Table, first: Model, seeded: bool, seconds: float
-) -> int:
-    """The number of members, given one of them and the seconds of its training. A model with proofs gets one member,
-    since the proofs do not hold for a mean."""
-    if isinstance(learner, Ensemble):
-        raise SettingError(f"{learner.name} is an ensemble already: give its learner, and members={learner.members}.")
-    if params.members is not None:
-        if params.members > 1 and not seeded:
-            raise SettingError(
-                f"members={params.members}: seeds do not change {learner.name} here, so all members would be the "
-                "same model; leave members out."
-            )
-        return int(params.members)
-    if not seeded or provable(first):
-        return 1
-    return learner.usual_members(table.n, seconds)
 
 
 def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str, ...]:
@@ -541,42 +542,6 @@ def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple
     ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
     side = None if not found else found[0] if len(names) == 2 else 0
     return ~ours, (" or ".join(texts[ours]), " or ".join(texts[~ours])), side
-
-
-def _answers(table: Table, model: Model, favours: Mask) -> tuple[Table, Model, NDArray[np.int64], Floats]:
-    """The model's decisions and logits on the training rows, and table and model with the cut and, with more than two
-    labels, with those that count as 1."""
-    if not table.multiclass:
-        model = audited(model, table)
-        logits = model.logits(table.X)
-        return table, model, decides_one(logits).astype(np.int64), logits
-    answers = table.answers(model, table.X)
-    between = Decision.between(favours, table.codes, answers.reshape(table.n, -1))
-    decisions, table = table.decisions(answers), table.with_decision(between)
-    return table, audited(model, table), decisions, table.margins(answers)
-
-
-def _phi(params: SimpleNamespace, names: Sequence[str], adverse: Mask | None) -> Rule:
-    """The given rule, or the published one, with an adverse label only for people who get it."""
-    if params.phi is not None:
-        return as_phi(params.phi)
-    if adverse is None:
-        return stable_under_switch()
-    decided = (predicted(name) for name, bad in zip(names, adverse, strict=True) if bad)
-    return stable_under_switch() & reduce(or_, decided)
-
-
-def _search(params: SimpleNamespace, learner: Learner, model: Model) -> tuple[Strategy, Ranking]:
-    """The strategy and the ranking; an error if the ranking does not accept the model."""
-    members = len(member_seeds(learner))
-    usual = "solid" if members > 1 else "guided"
-    strategy = as_strategy(usual if params.strategy is None else params.strategy)
-    strategy.check(members)
-    if params.rank is None:
-        return strategy, strategy.ranking(model)
-    ranking = as_ranking(params.rank, params.random_state)
-    refuse_unaccepted(ranking, model, learner.name)
-    return strategy, ranking
 
 
 def note_concerns(concerns: list[Concern], progress: Progress) -> list[Concern]:
