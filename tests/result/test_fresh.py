@@ -21,7 +21,6 @@ from butfor.result.fresh import (
     SOLID,
     UNDECIDED,
     USUAL,
-    Collateral,
     FreshSeeds,
     _score,
     exact_interval,
@@ -178,7 +177,7 @@ def test_only_open_finds_go_on_to_the_second_look():
         people = sorted(failing)
         return np.array([[-1.0 if t.seed in failing[k] or t.flips != (k,) else 1.0 for k in people] for t in trainings])
 
-    trainer = SimpleNamespace(seed_logits=seed_logits, bound=SimpleNamespace(at_once=8), progress=Progress())
+    trainer = SimpleNamespace(seed_logits=seed_logits, bound=SimpleNamespace(width=8), progress=Progress())
     seeds, finds = list(range(59)), [Find(k, (k,), 0) for k in failing]
     without = {k: np.full(59, -1.0, np.float32) for k in failing}
     found = dict(check_finds(trainer, (seeds[:30], seeds[30:]), finds, without))
@@ -200,11 +199,6 @@ def test_undecided_says_how_many_seeds_would_do():
     assert half.word == UNDECIDED
     assert half.would_do is None
     assert "one half" in half.sentence
-
-
-def test_collateral_in_words():
-    assert Collateral(99, 3).sentence == "These flips change 3 of 99 other test decisions."
-    assert "72.0 % → 71.5 %" in Collateral(99, 3, 0.72, 0.715).sentence
 
 
 def test_populations_count_the_words(controlled):
