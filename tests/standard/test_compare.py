@@ -1,8 +1,6 @@
 """Comparisons of standards: what they compute, what they find, what they refuse."""
 
 import signal
-import subprocess
-import sys
 import threading
 
 import numpy as np
@@ -454,7 +452,7 @@ def test_spreads_by_a_part_of_the_others_are_those_by_all(monkeypatch):
     assert part.error == pytest.approx(whole.error, rel=0.2)
 
 
-# --- ending early, and where there are no threads -----------------------------------------------------
+# --- ending early -------------------------------------------------------------------------------------
 
 
 class Impatient(Progress):
@@ -503,23 +501,3 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
     assert found.of_group("a").interval is not None
     assert np.isfinite(found.wrong).all()
     assert threading.active_count() == before[1]
-
-
-BROWSER = """
-import sys, threading, subprocess, os
-import numpy, pandas, scipy.stats, scipy.optimize, sklearn.pipeline, threadpoolctl
-def forbidden(*_, **__):
-    raise RuntimeError("can't start new thread")
-threading.Thread.start = subprocess.Popen.__init__ = os.fork = forbidden
-sys.platform = "emscripten"
-import butfor
-data = butfor.load_dataset("german")
-X, y = data.X_train[:300], data.y_train[:300]
-found = butfor.compare_standards(X, y, sensitive_features="sex", adverse=0, draws=6)
-print(found.draws, "torch" in sys.modules, len(found.to_html()) > 10_000)
-"""
-
-
-def test_the_core_runs_in_a_browser_where_nothing_can_start_a_thread_or_a_process():
-    done = subprocess.run([sys.executable, "-c", BROWSER], capture_output=True, text=True, check=False)
-    assert done.stdout.split() == ["6", "False", "True"], done.stderr
