@@ -178,7 +178,9 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
         encoder = TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), data.setup.numeric, **how)
     else:
         if any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
-            raise SettingError(f"hidden, batch-size and epochs are for --model mlp; leave them out for '{o.model}'.")
+            raise SettingError(
+                f"Settings hidden, batch-size and epochs are for --model mlp; leave them out for '{o.model}'."
+            )
         model = model_named(o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0)
         # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
         missing = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))

@@ -191,7 +191,7 @@ def budget_in(text: str) -> float:
             if not 0 < number < 100:
                 raise ValueError("not a share of labels")
             return number / 100
-        return int(number) if number >= 1 and number.is_integer() else number
+        return int(number) if number.is_integer() else number
 
     return read("--budget", text.strip(), labels, "a count such as 3, or a share above 0 % and below 100 %")
 

@@ -55,7 +55,7 @@ def look_at(data: Dataset, o: SimpleNamespace) -> tuple[Sensitive, list[Concern]
 def adverse_labels(data: Dataset, given: str | None) -> list[str]:
     """The labels that people would rather not have: those given or, of an embedded set, the one it knows."""
     if given is None and data.adverse is None:
-        raise SettingError(f"Name the label that people do not want with --adverse: {listed(data.label_names)}.")
+        raise SettingError(f"Name the unfavourable label with --adverse: {listed(data.label_names)}.")
     if given is None or given in data.label_names:
         return [given or str(data.adverse)]
     return [label_named(data, each.strip(), "--adverse") for each in given.split(",")]
