@@ -16,13 +16,12 @@ from butfor.models.ensemble import Ensemble, fresh_seeds, member_seeds, single_l
 from butfor.models.learner import Training, flip_direction
 from butfor.models.learners import learner_of
 from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
-from butfor.progress import Progress
-from butfor.rank import as_ranking, checked_scores, refuse_unaccepted
+from butfor.rank import as_ranking, checked_scores
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
 from butfor.result.run import SeedRanges
-from butfor.search import MARGIN, as_strategy, solid
-from conftest import fitted, press
+from butfor.search import MARGIN, solid
+from conftest import fitted
 
 MEMBERS, FRESH = 5, 31
 
@@ -44,25 +43,6 @@ def test_the_audited_model_is_the_mean_of_its_members(german):
     assert [v.logit for v in population] == pytest.approx(logits[:12], abs=1e-6)
     refitted = audit.learner_.fit(audit.table_, audit.table_.labels())
     assert np.array_equal(refitted.logits(data.X_test), audit.model_.logits(data.X_test))
-
-
-def test_published_protocols_take_the_published_ranking_of_all_members(german):
-    audit, _, _ = german
-    ranking = as_strategy("algorithm1").ranking(audit.model_)
-    assert ranking.name == "combined"
-    assert ranking.averages(audit.model_)
-
-
-def test_a_ranking_that_does_not_fit_is_refused_with_all_that_do(german):
-    audit, _, _ = german
-    with pytest.raises(SettingError, match=r"Use one of gradient, combined, .*activation"):
-        refuse_unaccepted(as_ranking("leaves"), audit.model_, "5 × MLP")
-
-
-def test_found_at_the_first_attempt_is_whom_the_first_set_turns(german):
-    _, _, population = german
-    first = [v for v in population.found if (v.course[0][1] > 0) != (v.logit > 0)]
-    assert population.one_shot == len(first) > 0
 
 
 def test_every_find_turns_the_mean_of_all_members_by_the_definition(german):
@@ -208,63 +188,6 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     equal_but_for_ties(leaders.score_at(model, table, people, flips), expected + published / 4)
 
 
-def test_ctrl_c_keeps_what_was_found(german, monkeypatch):
-    monkeypatch.setattr("butfor.stopping.GRACE", 60.0)  # the machine may be busy
-    audit, data, _ = german
-
-    class Stops(Progress):
-        pressed = False
-
-        def found(self, people):
-            if people and not self.pressed:
-                self.pressed = True
-                press()
-
-    stopped = audit.explain_all(data.X_test, cases=range(12), progress=Stops())
-    assert stopped.interrupted
-    assert stopped.found
-    assert all(v.solidity == "not checked" for v in stopped.found)
-    assert not any(v.complete for v in stopped.eligible)
-    assert "were not tested under fresh seeds" in stopped.sentence
-
-
-def test_ctrl_c_among_fresh_seeds_leaves_the_rest_unchecked(german):
-    audit, data, whole = german
-
-    class Stops(Progress):
-        judged = 0
-
-        def advance(self, count):
-            self.judged += count
-
-        def note(self, line):
-            self.lines = [*getattr(self, "lines", []), line]
-
-    class Few(FusedEngine):
-        def bind(self, learner, table, people):
-            bound, calls = super().bind(learner, table, people), [0]
-
-            def train(trainings, advance=None):
-                calls[0] += any((t.seed or 0) >= 10_000 for t in trainings)
-                if calls[0] == 3:
-                    calls[0] += 1
-                    press()
-                return bound(trainings, advance)
-
-            return train
-
-    progress = Stops()
-    other = audit.with_search()
-    other.engine = Few()
-    population = other.explain_all(data.X_test, cases=[v.case for v in whole.found[:6]], progress=progress)
-    assert population.interrupted
-    words = [v.solidity for v in population.found]
-    assert 0 < words.count("not checked") < len(words)
-    assert any("not checked" in line for line in progress.lines)
-    assert not population.checked
-    assert {v.solidity for v in whole.found} >= set(words) - {"not checked"}
-
-
 def test_members_are_as_many_as_make_sense():
     data = butfor.load_dataset("german")
     X, y = data.X_train[:200].select_dtypes("number"), data.y_train[:200]
@@ -314,18 +237,3 @@ def test_an_ensemble_is_told_from_its_learner():
         Ensemble(learner, 1)
     with pytest.raises(SettingError, match="already"):
         Ensemble(ensemble, 2)
-
-
-def test_a_ledger_shares_members_with_single_models(tmp_path):
-    settings = {"budget": 3, "phi": "everyone", "ledger": tmp_path / "l.db", "fresh_seeds": 0}
-    audit, data = fitted("salary", members=3, **settings)
-    first, again = (audit.explain_all(data.X_test, cases=range(3)) for _ in range(2))
-    assert again.run.recalled == first.run.retrainings
-    assert [v.positions for v in again] == [v.positions for v in first]
-
-
-def test_limited_retrainings_end_the_search():
-    audit, data = fitted("salary", members=3, budget=3, phi="everyone")
-    population = audit.explain_all(data.X_test, stop=butfor.max_retrainings(20))
-    assert population.run.retrainings <= 20
-    assert not any(v.complete for v in population.eligible)

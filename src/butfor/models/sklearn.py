@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any
 
 import numpy as np
@@ -312,36 +312,47 @@ class SklearnModel(Model):
         return last_step(self.estimator)
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self._in_blocks(people, self.logits_by)
+        return self._answers(people, self.logits_by)
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        return self._in_blocks(people, self._highest_scores)
-
-    def _in_blocks(self, people: pd.DataFrame, answer: Answer) -> Floats:
-        if not len(people):
-            return np.empty(0, np.float32)
-        if not by_neighbours(self.estimator):
-            return self._answers(people, answer)
-        with single_threaded():
-            blocks = (self._answers(people.iloc[some], answer) for some in _blocks(len(people)))
-            return np.concatenate(list(blocks))
+        return self._answers(people, self._scores)
 
     def _answers(self, people: pd.DataFrame, answer: Answer) -> Floats:
+        if not len(people):
+            return np.empty(0, np.float32)
+        if by_neighbours(self.estimator) and len(people) > BLOCK:
+            return np.concatenate([self._answers(people.iloc[some], answer) for some in _blocks(len(people))])
         given = self._to_estimator(people)
         try:
-            return answer(*self._last_step(given))
+            with single_threaded() if by_neighbours(self.estimator) else nullcontext():
+                return answer(*self._last_step(given))
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
 
     def logits_by(self, decider: Any, given: Any) -> Floats:
-        """The logits of any fitted estimator for its input, computed as for this model."""
+        """The logits of any fitted estimator for its input, computed as for this model: above 0 exactly if it decides
+        class 1. Its threshold may lie elsewhere, and numbers too small for float32 must not become 0."""
         if self.decision.has_cut:
             return cut_answers(self.decision, decider, given, self.values)
         return with_sign(_margin(decider, given), _predictions(decider, given) == self.values[1])
 
-    def _highest_scores(self, decider: Any, given: Any) -> Floats:
-        return with_highest(self._scores(decider, given), _predictions(decider, given) == self.values[:, None])
+    def _scores(self, decider: Any, given: Any) -> Floats:
+        """`[people × classes]`, in which the decided class alone is highest, also in a tie; a class without labels gets
+        the lowest score."""
+        known = np.searchsorted(self.values, decider.classes_)
+        if hasattr(decider, "decision_function"):
+            found = np.asarray(decider.decision_function(given), np.float64)
+            found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
+        if not hasattr(decider, "decision_function") or found.shape[1] != len(known):
+            found = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
+        every = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
+        every[:, known] = found
+        decided = _predictions(decider, given)[:, None] == self.values
+        scores, others = every.astype(np.float32), np.where(decided, -np.inf, every).astype(np.float32).max(axis=1)
+        low = decided & (scores <= others[:, None])
+        scores[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
+        return scores
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
         decider, given = self._last_step(self._to_estimator(people))
@@ -394,16 +405,14 @@ class SklearnModel(Model):
 
     def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
+            rows, signs = self.step_inputs(table.X), 1 - 2 * table.zero_one
             places = _blocks(len(people)) if by_neighbours(self.estimator) else [slice(None)]
-            return np.concatenate([self._share_of_labels(table, people.iloc[some]) for some in places])
+            inputs = (self.step_inputs(people.iloc[some]) for some in places)
+            return np.concatenate([self.final.share_of_labels(rows, each, table.weight) * signs for each in inputs])
         seen = self.as_numbers(table, people)
         assert seen is not None
         rows, asked = seen
         return linear.flip_effects(self.final, rows, asked, table, contrast)
-
-    def _share_of_labels(self, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        shares = self.final.share_of_labels(self.step_inputs(table.X), self.step_inputs(people), table.weight)
-        return np.asarray(shares * (1 - 2 * table.zero_one))
 
     def _neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         with single_threaded():
@@ -450,18 +459,6 @@ class SklearnModel(Model):
         before = self.estimator[:-1].transform if self.shared is None else self.shared.people
         return self.estimator.steps[-1][1], before(given)
 
-    def _scores(self, decider: Any, given: Any) -> NDArray[np.float64]:
-        """`[people × classes]`; a class without labels gets the lowest score."""
-        known = np.searchsorted(self.values, decider.classes_)
-        if hasattr(decider, "decision_function"):
-            found = np.asarray(decider.decision_function(given), np.float64)
-            found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
-        if not hasattr(decider, "decision_function") or found.shape[1] != len(known):
-            found = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
-        scores = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
-        scores[:, known] = found
-        return scores
-
 
 def is_lightgbm(final: Any) -> bool:
     return type(final).__module__.split(".")[0] == "lightgbm"
@@ -480,7 +477,10 @@ def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
     if isinstance(last_step(decider), TunedThresholdClassifierCV):
         while isinstance(decider, Pipeline):
             decider, given = decider.steps[-1][1], decider[:-1].transform(given)
-        cut = _tuned_cut(decider)
+        label, by_probability = decider._curve_scorer._get_pos_label(), decider.response_method != "decision_function"
+        by_probability = by_probability and hasattr(decider.estimator_, "predict_proba")
+        side = 0 if label == decider.classes_[0] else 1
+        cut = Decision(None, side, float(decider.best_threshold_), by_probability)  # tuned in its own `fit`
         answers = cut_answers(cut, decider.estimator_, given, decider.classes_)
         return cut.margins(answers).astype(np.float64)
     if hasattr(decider, "decision_function"):
@@ -491,13 +491,6 @@ def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
 def _decision(decider: Any, given: Any) -> NDArray[np.float64]:
     margin = np.asarray(decider.decision_function(given), np.float64)
     return margin if margin.ndim == 1 else margin[:, -1]
-
-
-def _tuned_cut(tuned: Any) -> Decision:
-    """The threshold that a classifier tuned in its own `fit`."""
-    label = tuned._curve_scorer._get_pos_label()
-    by_probability = tuned.response_method != "decision_function" and hasattr(tuned.estimator_, "predict_proba")
-    return Decision(None, 0 if label == tuned.classes_[0] else 1, float(tuned.best_threshold_), by_probability)
 
 
 def cut_answers(cut: Decision, decider: Any, given: Any, values: NDArray[Any]) -> Floats:
@@ -518,21 +511,11 @@ def cut_answers(cut: Decision, decider: Any, given: Any, values: NDArray[Any]) -
 
 
 def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
-    """The margin as logits, above 0 exactly if the estimator decides class 1: its threshold may lie elsewhere, and
-    numbers too small for float32 must not become 0."""
+    """The margin as logits, above 0 exactly where class 1 is decided."""
     logits = margin.astype(np.float32)
     logits[decided & ~decides_one(logits)] = SMALLEST
     logits[~decided & decides_one(logits)] = 0.0
     return np.where(np.isnan(margin), np.float32(np.nan), logits)
-
-
-def with_highest(scores: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
-    """Scores `[people × classes]` in which the decided class, `decided [classes × people]`, alone is highest, also in a
-    tie."""
-    found, others = scores.astype(np.float32), np.where(decided.T, -np.inf, scores).astype(np.float32).max(axis=1)
-    low = decided.T & (found <= others[:, None])
-    found[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
-    return found
 
 
 def _blocks(people: int) -> list[slice]:
