@@ -19,12 +19,32 @@
 # head -4 HMDA.csv | cut -d, -f2,3,6-8,11,13
 
 # %% [markdown]
+# Tables speak in codes; people do not. A file of names turns "people with afam = yes were labelled deny = no" into
+# "Black applicants were approved", in the terminal as on the page. (`butfor check-table … --write-names names.toml`
+# writes such a file for you to fill in.)
+
+# %% [console]
+# cat > names.toml <<'END'
+# [people]
+# noun = "applicants"
+# [groups.afam]
+# yes = "Black"
+# no = "white"
+# [labels]
+# no = "were approved"
+# yes = "were refused"
+# [columns]
+# chist = "credit history"
+# lvrat = "loan to value"
+# END
+
+# %% [markdown]
 # ## Is there one standard?
 #
 # `--adverse yes` says which label people would rather not have. `rownames` is only a number.
 
 # %% [console]
-# butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames
+# butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --names names.toml
 
 # %% [markdown]
 # Black applicants were refused more often than others *with the same recorded columns*. The first line says by how
@@ -39,7 +59,8 @@
 # as test people, and asks about the first 200 of them.
 
 # %% [console]
-# butfor audit HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --model logistic --out report/
+# butfor audit HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --model logistic \
+#   --names names.toml --out report/
 
 # %% [markdown]
 # Read it in this order:
@@ -115,9 +136,9 @@ key[["id", "label"]].to_csv("tasks/answers.csv", index=False)
 
 # %% [markdown]
 # Then open `report/report.html`, go to **For an examiner**, fill in what no table tells (the period, who labelled),
-# print it from the browser, and sign the lines at its end. They stand beside the record's checksum, so that the paper
-# names one file. The checksum reveals accidental changes. It is no electronic signature: archive `audit.json` where
-# nobody can replace it, or sign the file with a tool of your own.
+# print it from the browser, and sign the lines on its first sheet. They stand beside the record's checksum, so that
+# the paper names one file. The checksum reveals accidental changes. It is no electronic signature: archive
+# `audit.json` where nobody can replace it, or sign the file with a tool of your own.
 
 # %% [console]
 # python -c 'import json; print(json.load(open("report/audit.json"))["checksum"])'

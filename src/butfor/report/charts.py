@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
+from butfor.data.sensitive import in_order
 from butfor.files import save
 from butfor.names import Names
 from butfor.report.people import Listed, cut_of, scores
@@ -23,7 +24,7 @@ from butfor.result.population import ALL, Population
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard
-from butfor.words import NOTHING, often, points
+from butfor.words import NOTHING, often, points, signed
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -406,7 +407,10 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     run, narrow = examined[0][1].run, width < 600
     left, row, top = (12 if narrow else 170), (58 if narrow else 42), 14
     sizes = Counter(str(v.group) for _, v in examined)
-    lanes = [group for group, _ in sizes.most_common(MOST_LANES)]
+    largest = {group for group, _ in sizes.most_common(MOST_LANES)}
+    lanes = [
+        str(group) for group in in_order((v.group for _, v in examined), run.sensitive_bands) if str(group) in largest
+    ]
     values = [scores(v)[0] for _, v in examined]
     low, high = 0.0, 1.0
     if run.measure == "margin":
@@ -434,9 +438,9 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
             drawing.marks(marks, shape, size, colour, fill)
     cut = cut_of(examined[0][1])
     drawing.line([(x(cut), top - 8), (x(cut), bottom + 4)], "ink", 1.6, dash=(5, 3))
-    drawing.text(x(cut), bottom + 14, f"cut {run.measured(0.0) if low else f'{cut:.2f}'}", 11.5, "center", bold=True)
+    drawing.text(x(cut), bottom + 14, "cut 0" if low else f"cut {cut:.2f}", 11.5, "center", bold=True)
     side = "higher is" if run.measure == "score" or run.favourable == run.label_names[1] else "lower is"
     drawing.tick(left, bottom + 31, f"{run.measure} ({side} better for the person)", "left")
     for end, anchor in ((low, "left"), (high, "right")):
-        drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else f"{end:+.2f}", anchor)
+        drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else signed(end), anchor)
     return drawing
