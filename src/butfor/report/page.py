@@ -51,7 +51,7 @@ EMPTY: tuple[Any, ...] = (None, "", [], {})
 RESULTS = ("standard", "one_standard", "performance", "reviewed", "names", "remarks", "concerns", "command")
 """What pages show in their own sections."""
 TERMS = {
-    "comparable people": "comparable", "second opinion": "second", "robustness value": "robustness", "doubt": "doubt",
+    "comparable [a-z]+": "comparable", "second opinion": "second", "robustness value": "robustness", "doubt": "doubt",
     "worlds?": "world", "one standard": "standard", "solid": "solid", "leaning": "solid", "seed-bound": "solid",
     "undecided": "solid", "not checked": "solid", "close calls?": "close", "φ": "phi", "ψ": "psi",
 }  # fmt: skip
