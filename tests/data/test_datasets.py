@@ -228,6 +228,7 @@ def test_first_use_downloads_and_the_next_reads_the_cache(archive, tmp_path):
         (zipped({"other.zip": b""}), "There is no item named 'bank-additional.zip'"),
         (published(CONTENT + b"\n"), "not the published file"),
     ],
+    ids=["nothing", "a page", "half", "another file", "a line more"],  # archives hold the time at which they were made
 )
 def test_another_answer_leaves_no_trace(archive, tmp_path, answer, said):
     archive.unlink() if answer is None else archive.write_bytes(answer)
