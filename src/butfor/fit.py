@@ -259,7 +259,9 @@ class Fitted:
         """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
         in X."""
         parts = [self.table.X, *([self.table.validation[0]] if self.table.validation else [])]
-        rows = pd.concat([*parts, *([] if X is None else [like_training(as_table(X), self.table.X)])])
+        rows = pd.concat(
+            [*parts, *([] if X is None else [like_training(as_table(X), self.table.X)])], ignore_index=True
+        )
         if self.model.table_encoder is not None:
             return [*self.sensitive.remarks, *self.model.table_encoder.remarks(rows)]
         holes = rows.columns[rows.isna().any()]
