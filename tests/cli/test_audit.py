@@ -19,13 +19,13 @@ def found(record: dict) -> list:
     return [[person.get(key) for key in ("row", "logit", "flip_set")] for person in record["people"]]
 
 
-def test_an_answer_fits_the_terminal_and_twelve_lines(german):
+def test_an_answer_fits_the_terminal_and_thirteen_lines(german):
     assert german.code == 0
     lines = shown(german.text)
     assert max(map(len, lines)) <= 80
     first = next(k for k, line in enumerate(lines) if line.startswith("Accuracy: 7"))
     last = next(k for k, line in enumerate(lines) if line.startswith("Next: review labels "))
-    assert last - first < 12
+    assert last - first <= 12
     head = next(line for line in lines if line.startswith("sex "))
     assert re.split(r"\s{2,}", head.strip())[:2] == ["sex", "People"]
     rows = [line for line in lines if line.startswith(("female ", "male "))]
