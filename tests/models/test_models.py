@@ -46,7 +46,6 @@ from butfor.models.sklearn import SklearnLearner, with_sign
 from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
-from butfor.result.record import builtins_of
 from butfor.review.replay import replay
 from butfor.search import guided
 from conftest import odd_table
@@ -694,7 +693,7 @@ def test_an_audit_is_an_estimator(tmp_path):
     assert clone(butfor.LabelAudit(phi=butfor.rules.predicted(1))).phi.text == "predicted(1)"
     network = butfor.LabelAudit(butfor.MLP((4,), max_epochs=3), members=2).fit(X, y, sensitive_features="région")
     mlp = pickle.loads(pickle.dumps(network))
-    assert mlp.explain(X.iloc[[0]]).training_rows == 138
+    assert mlp.explain(X.iloc[[0]]).run.data.training_rows == 138
 
 
 def test_a_population_is_a_sequence():
@@ -787,46 +786,6 @@ def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch
     assert "may not load such code" in capsys.readouterr().err
     assert main(["replay", "made/audit.json", "--model", "ours_for_test:made"]) == 0
     sys.modules.pop("ours_for_test")
-
-
-def test_the_defaults_of_python_and_the_command_line_are_the_same(tmp_path, capsys):
-    import inspect
-    import json
-
-    from butfor.cli import main
-    from butfor.cli.audit import audit as command
-
-    defaults = {p.name: p.default for p in inspect.signature(butfor.LabelAudit).parameters.values()}
-    options = {p.name: p.default for p in command.params}
-    for name in ("members", "phi", "psi", "fresh_seeds", "engine", "rank"):
-        given = None if options[name].__class__.__name__ == "Sentinel" else options[name]
-        assert given == defaults[name], name
-    table = odd_table(120)
-    table.to_csv(tmp_path / "t.csv", index=False)
-    main(
-        [
-            "audit",
-            str(tmp_path / "t.csv"),
-            "--label",
-            "granted",
-            "--sensitive",
-            "région",
-            "--cases",
-            "0",
-            "--json",
-            "--set",
-            "max-retrainings=16",
-        ]
-    )
-    run = json.loads(capsys.readouterr().out)["run"]
-    from butfor.data.table import load_table
-
-    data = load_table(tmp_path / "t.csv", label="granted", sensitive="région")
-    audit = butfor.LabelAudit().fit(
-        data.X_train, data.y_train, sensitive_features="région", validation=(data.X_val, data.y_val)
-    )
-    for name in ("learner", "members", "budget", "rank", "strategy", "phi", "psi", "fresh_seeds"):
-        assert builtins_of(run_of(audit.fitted_))[name] == run[name], name
 
 
 # --- from outside ---------------------------------------------------------------------------------------
