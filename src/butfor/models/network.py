@@ -40,6 +40,7 @@ from butfor.models.learner import (
     named_pulls,
 )
 from butfor.nets import Fits, Network, Recipe, Rows, fit_many, train_one
+from butfor.nets.recipe import LAST_SEED
 
 LARGE = 20_000
 """With more training rows an ensemble has half the members."""
@@ -133,6 +134,8 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         seed = self.random_state  # anything but a whole number that scikit-learn accepts draws one
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31)
+        if not 0 <= seed < LAST_SEED:
+            raise SettingError(f"random_state={seed} must be a whole number from 0 to {LAST_SEED - 1}.")
         with translated():
             return Recipe(tuple(self.hidden), *settings, seed=int(seed))
 
