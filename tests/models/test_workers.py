@@ -1,4 +1,4 @@
-"""Worker processes: how many there may be, and that none is left behind."""
+"""Worker processes: they know the user's model, and none is left behind."""
 
 import subprocess
 import sys
@@ -6,37 +6,6 @@ import time
 from pathlib import Path
 
 import pytest
-
-from butfor.errors import SettingError
-from butfor.machine import available_cores, check_n_jobs, check_random_state
-from butfor.models.engines import check_engine
-
-
-@pytest.mark.parametrize("n_jobs", [0, -2, 100_000, 1.5, True, "x"])
-def test_a_number_of_jobs_that_cannot_be_is_refused_in_a_sentence(n_jobs):
-    for check in (check_n_jobs, lambda jobs: check_engine("auto", jobs)):
-        with pytest.raises(SettingError, match=rf"^n_jobs={n_jobs!r} .*\.$"):
-            check(n_jobs)
-
-
-def test_minus_one_like_none_is_all_cores():
-    assert check_n_jobs(-1) == check_n_jobs(None) == available_cores()
-    assert check_n_jobs(3) == 3
-
-
-@pytest.mark.parametrize(
-    "engine", ["local:0", "local:x", "local:-1", "local:²", "local", "local:99999999999", "tcp://here", "nowhere", ""]
-)
-def test_an_engine_that_cannot_be_is_refused_in_a_sentence(engine):
-    with pytest.raises(SettingError, match=rf"^engine='{engine}'|^There is no engine '{engine}'"):
-        check_engine(engine)
-
-
-@pytest.mark.parametrize("random_state", [-1, 2**32, 0.5, True, "x", None])
-def test_a_seed_that_cannot_be_is_refused_in_a_sentence(random_state):
-    with pytest.raises(SettingError, match=rf"^random_state={random_state!r} must be a whole number from 0"):
-        check_random_state(random_state)
-
 
 TRAININGS = """
 import butfor, numpy as np
