@@ -2,6 +2,7 @@
 
 import math
 from dataclasses import replace
+from itertools import combinations
 
 import numpy as np
 import pandas as pd
@@ -19,7 +20,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC, LinearSVC
 
 import butfor
-from butfor.decide import NEAR, Decision, log_odds, parse_threshold
+from butfor.decide import NEAR, Decision, log_odds
 from butfor.errors import SettingError
 
 ROWS, PEOPLE = 120, 60
@@ -49,52 +50,56 @@ def audited(credit, model, threshold=0.5, adverse="no", pool=True, **more):
     return audit.fit(X, y, sensitive_features="sex", adverse=adverse, pool=people if pool else None)
 
 
+def flipped(y, positions):
+    """Labels of which some are the other one."""
+    one, other = sorted(y.unique())
+    return y.where(~np.isin(np.arange(len(y)), positions), y.map({one: other, other: one}))
+
+
+def nearest_to_the_cut(audit, people, count=6):
+    return sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:count]))
+
+
 # --- what is asked for ----------------------------------------------------------------------------------
 
 
-def test_a_probability_its_text_or_a_share():
-    assert parse_threshold(0.8) == parse_threshold("0.8") == (0.8, None)
-    assert parse_threshold("Top  12.5 %") == parse_threshold("top 12.5%") == (None, 0.125)
-    assert parse_threshold("top 50%") == (None, 0.5)
+@pytest.mark.parametrize("spelled", [(0.8, "0.8"), ("Top  12.5 %", "top 12.5%")])
+def test_a_probability_or_a_share_may_be_text(spelled, credit):
+    one, other = (audited(credit, LogisticRegression(), threshold) for threshold in spelled)
+    assert np.array_equal(one.model_.logits(credit[2]), other.model_.logits(credit[2]))
 
 
-@pytest.mark.parametrize(
-    ("given", "sentence"),
-    [
+OWN = "has its own threshold"
+REFUSED = [
+    *((LogisticRegression(), given, said) for given, said in (
         (0, "above 0 and below 1"), (1, "above 0 and below 1"), (1.5, "write 'top 1.5%'"), ("20", "write 'top 20%'"),
         (-0.1, "above 0 and below 1"), ("top 0%", "above 0 %"), ("top 100%", "below 100 %"),
-        ("top 120%", "below 100 %"), ("top 1.2.3%", "above 0 %"), (math.nan, "not a threshold"),
-        (math.inf, "not a threshold"), (True, "not a threshold"), (None, "not a threshold"), ("", "not a threshold"),
-        ("top", "not a threshold"), ([0.8], "not a threshold"),
-    ],
-)  # fmt: skip
-def test_what_is_no_threshold_gets_a_sentence(given, sentence, credit):
-    with pytest.raises(SettingError, match=sentence):
-        parse_threshold(given)
-    with pytest.raises(SettingError, match=sentence):
-        audited(credit, LogisticRegression(), given)
+        ("top 120%", "below 100 %"), ("top 1.2.3%", "above 0 %"), ("top 1.6%", r"'top 1\.6%' of 60 people is nobody"),
+        ("top 99.9%", "everybody"), *((odd, "not a threshold") for odd in (math.nan, math.inf, True, None, [0.8])),
+        ("", "not a threshold"), ("top", "not a threshold"),
+    )),
+    *((model, 0.8, "gives no probabilities") for model in (RidgeClassifier(), butfor.ThresholdedRegressor())),
+    (FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="yes"), 0.8, OWN),
+    (TunedThresholdClassifierCV(LogisticRegression()), "top 20%", OWN),
+]  # fmt: skip
 
 
-def test_what_cannot_be_compared_gets_a_sentence(credit):
-    for model in (RidgeClassifier(), LinearSVC(), butfor.ThresholdedRegressor()):
-        with pytest.raises(SettingError, match="gives no probabilities"):
-            audited(credit, model, 0.8)
-    with pytest.raises(SettingError, match="has its own threshold"):
-        audited(credit, FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="yes"), 0.8)
-    with pytest.raises(SettingError, match="has its own threshold"):
-        audited(credit, TunedThresholdClassifierCV(LogisticRegression()), "top 20%")
+@pytest.mark.parametrize(("model", "threshold", "sentence"), REFUSED)
+def test_what_cannot_be_compared_gets_a_sentence(model, threshold, sentence, credit):
+    with pytest.raises(SettingError, match=sentence):
+        audited(credit, model, threshold)
+
+
+def test_a_threshold_needs_two_labels_and_places_need_people(credit):
     with pytest.raises(SettingError, match="people who compete for the places"):
         audited(credit, LogisticRegression(), "top 20%", pool=False)
-    with pytest.raises(SettingError, match=r"'top 1\.6%' of 60 people is nobody"):
-        audited(credit, LogisticRegression(), "top 1.6%")
-    with pytest.raises(SettingError, match="everybody"):
-        audited(credit, LogisticRegression(), "top 99.9%")
-    X, _, people, _ = credit
-    three = pd.Series(np.arange(ROWS) % 3, index=X.index)
-    with pytest.raises(SettingError, match="with 3 labels"):
-        audited((X, three, people, None), LogisticRegression(), 0.8, adverse=None)
-    with pytest.raises(SettingError, match="needs two labels"):
-        audited((X, three, people, None), FixedThresholdClassifier(LogisticRegression()), adverse=None)
+    three = (credit[0], pd.Series(np.arange(ROWS) % 3, index=credit[0].index), credit[2], None)
+    for model, threshold, said in (
+        (LogisticRegression(), 0.8, "with 3 labels"),
+        (FixedThresholdClassifier(LogisticRegression()), 0.5, "needs two labels"),
+    ):
+        with pytest.raises(SettingError, match=said):
+            audited(three, model, threshold, adverse=None)
 
 
 # --- a fixed cut ----------------------------------------------------------------------------------------
@@ -134,8 +139,8 @@ def test_every_find_is_what_plain_scikit_learn_decides(name, threshold, adverse,
     facts = audit.fitted_.decision_facts(audit.fitted_.decide(people))
     assert (facts.given, facts.probability, facts.share) == (threshold, pytest.approx(threshold), None)
     assert (facts.pool, facts.accepted, facts.ties) == (PEOPLE, before.sum(), 0)
-    nearest = np.argsort(np.abs(audit.model_.logits(people)))[: 6 if name in FAST else 1]
-    population = audit.explain_all(people, labels, cases=sorted(map(int, nearest)))
+    nearest = nearest_to_the_cut(audit, people, 6 if name in FAST else 1)
+    population = audit.explain_all(people, labels, cases=nearest)
     assert population.run.threshold == facts
     shares = clone(model).fit(X, y).predict_proba(people)
     for verdict in population:
@@ -144,9 +149,7 @@ def test_every_find_is_what_plain_scikit_learn_decides(name, threshold, adverse,
         column = ["no", "yes"].index(good)
         assert verdict.score == pytest.approx(shares[verdict.case, column], abs=1e-6)
         if verdict.found:
-            turned = y.copy()
-            turned.iloc[list(verdict.positions)] = np.where(y.iloc[list(verdict.positions)] == "yes", "no", "yes")
-            after = favours(model, X, turned, people, good, threshold)
+            after = favours(model, X, flipped(y, verdict.positions), people, good, threshold)
             assert after[verdict.case] != before[verdict.case]
             assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after[verdict.case]
     assert population.found or name not in FAST
@@ -221,15 +224,13 @@ def test_a_fixed_threshold_classifier_is_trained_by_the_fast_engine(name, credit
     audit = audited(credit, model)
     before = clone(model).fit(X, y).predict(people)
     assert np.array_equal(audit.predict(people), before)
-    nearest = np.argsort(np.abs(audit.model_.logits(people)))[:6]
-    population = audit.explain_all(people, labels, cases=sorted(map(int, nearest)))
+    population = audit.explain_all(people, labels, cases=nearest_to_the_cut(audit, people))
     assert population.run.engine == "linear"
     assert population.run.threshold.given is None
     assert population.found
     for verdict in population.found:
-        turned = y.copy()
-        turned.iloc[list(verdict.positions)] = np.where(y.iloc[list(verdict.positions)] == "yes", "no", "yes")
-        assert clone(model).fit(X, turned).predict(people)[verdict.case] == verdict.counterfactual_prediction
+        after = clone(model).fit(X, flipped(y, verdict.positions)).predict(people)
+        assert after[verdict.case] == verdict.counterfactual_prediction
     if "Ridge" in repr(model):
         assert all(verdict.exact for verdict in population.found)
     again = butfor.replay(population.found[0])
@@ -284,13 +285,11 @@ def test_the_best_have_a_place_whichever_model_was_trained(model, adverse, credi
     assert (facts.given, facts.share, facts.pool, facts.accepted) == ("top 20%", 0.2, PEOPLE, before.sum())
     assert (facts.probability is None) == (not hasattr(model, "predict_proba"))
     assert bool(facts.ties) == (facts.accepted > 12) == isinstance(model, KNeighborsClassifier)
-    nearest = np.argsort(np.abs(audit.model_.logits(people)))[: 2 if model is MODELS["boosting"] else 6]
-    population = audit.explain_all(people, labels, cases=sorted(map(int, nearest)))
+    nearest = nearest_to_the_cut(audit, people, 2 if model is MODELS["boosting"] else 6)
+    population = audit.explain_all(people, labels, cases=nearest)
     assert all(v.proof in (None, "one label is the fewest") for v in population)
     for verdict in population.found:
-        turned = y.copy()
-        turned.iloc[list(verdict.positions)] = np.where(y.iloc[list(verdict.positions)] == "yes", "no", "yes")
-        after = accepted(model, X, turned, people, people, good, 12)
+        after = accepted(model, X, flipped(y, verdict.positions), people, people, good, 12)
         assert after[verdict.case] != before[verdict.case]
         assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after[verdict.case]
         assert verdict.counterfactual_cut != verdict.cut or isinstance(model, KNeighborsClassifier)
@@ -300,7 +299,7 @@ def test_the_best_have_a_place_whichever_model_was_trained(model, adverse, credi
 def test_places_do_not_depend_on_who_is_asked_about(credit):
     _, _, people, _ = credit
     audit = audited(credit, LogisticRegression(), "top 20%")
-    nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:6]))
+    nearest = nearest_to_the_cut(audit, people)
     together = audit.explain_all(people, cases=nearest)
     for case, verdict in zip(nearest, together, strict=True):
         alone = audit.explain_all(people, cases=[case])[0]
@@ -349,8 +348,6 @@ def test_the_ledger_holds_answers_before_the_cut(credit, tmp_path):
     st.sampled_from([0, 1]),
 )
 def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, adverse):
-    from itertools import combinations
-
     rng = np.random.default_rng(seed)
     X = pd.DataFrame(rng.integers(0, 4, (8, 2)) * 1.0 + rng.normal(0, 0.01, (8, 2)), columns=["a", "b"])
     y, groups = pd.Series(rng.integers(0, 2, 8)), rng.integers(0, 2, 8)
@@ -363,9 +360,7 @@ def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, 
         audit.fit(X, y, sensitive_features=groups, adverse=adverse)
 
         def decided(flips, model=model, at=at):
-            turned = y.copy()
-            turned.iloc[list(flips)] = 1 - turned.iloc[list(flips)]
-            fitted = clone(model).fit(X.to_numpy(), turned.to_numpy())
+            fitted = clone(model).fit(X.to_numpy(), flipped(y, flips).to_numpy())
             if model is not knn:
                 return fitted.predict(asked.to_numpy())
             shares = fitted.predict_proba(asked.to_numpy())
@@ -373,12 +368,12 @@ def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, 
             good = (shares[:, known[0]] if len(known) else np.zeros(3)) >= at
             return np.where(good, 1 - adverse, adverse)
 
+        def sets(size):
+            return [flips for flips in combinations(range(8), size) if flipped(y, flips).nunique() == 2]
+
         before = decided(())
         assert np.array_equal(before, audit.predict(asked))
-        turning = {
-            size: np.any([decided(flips) != before for flips in combinations(range(8), size) if _two(y, flips)], axis=0)
-            for size in (1, 2)
-        }
+        turning = {size: np.any([decided(flips) != before for flips in sets(size)], axis=0) for size in (1, 2)}
         for k, verdict in enumerate(audit.explain_all(asked, sensitive_features=np.zeros(3, int))):
             fewest = next((size for size, turned in turning.items() if turned[k]), None)
             assert verdict.at_least is not None
@@ -395,13 +390,6 @@ def test_a_share_of_votes_at_the_threshold_is_counted_as_scikit_learn_does(label
     audit.fit(X, pd.Series(labels), sensitive_features=np.array([0, 1, 0, 1]))
     proven = audit.brackets(asked, sensitive_features=[0])[0]
     assert (proven.at_least, len(proven.witness or ())) == (fewest, fewest)
-
-
-def _two(y, flips):
-    """Whether labels of both kinds are left."""
-    turned = y.copy()
-    turned.iloc[list(flips)] = 1 - turned.iloc[list(flips)]
-    return turned.nunique() == 2
 
 
 # --- networks and ensembles -----------------------------------------------------------------------------
@@ -426,8 +414,7 @@ def test_an_ensemble_of_networks_has_the_cut_of_its_mean(threshold, credit):
     seeds = [0, 1, 2]
     mean = answers((), seeds).mean(axis=0)
     assert audit.model_.logits(people) == pytest.approx(mean - cut(mean), abs=1e-5)
-    nearest = sorted(map(int, np.argsort(np.abs(audit.model_.logits(people)))[:5]))
-    population = audit.explain_all(people, labels, cases=nearest)
+    population = audit.explain_all(people, labels, cases=nearest_to_the_cut(audit, people, 5))
     assert population.found
     verdict = population.found[0]
     after = answers(verdict.positions, seeds).mean(axis=0)
