@@ -13,6 +13,7 @@ from butfor import worlds
 from butfor.errors import ReplayError, SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
+from butfor.names import Names
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
@@ -188,22 +189,27 @@ def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):
 def test_who_gains_who_loses_and_what_is_said_of_them():
     rates = [World(seed, 0.1, 5, turned, {"b": 0.5 + turned / 10}, 0.8) for seed, turned in enumerate((0, 1, 2, 3))]
     people = [PersonInWorlds(7, "r7", "b", True, 4), PersonInWorlds(1, "r1", "b", True, 2)]
-    people += [PersonInWorlds(3, "r3", "a", True, 3), PersonInWorlds(0, "r0", "a", False, 3)]
+    people += [PersonInWorlds(3, "r3", "a", True, 4), PersonInWorlds(0, "r0", "a", False, 3)]
     people += [PersonInWorlds(2, "r2", "b", False, 2)]
     one = OneStandard(
         attribute="race", group="b", labels=100, asked=8, people=4, refused=3, adverse_now=(1, 3, 5, 7),
         worlds=tuple(rates), changed=tuple(people), rates={"b": 0.5}, accuracy=0.85,
     )  # fmt: skip
-    assert one.probability.tolist() == pytest.approx([np.nan, 0.5, np.nan, 0.75, np.nan, 0, np.nan, 1], nan_ok=True)
+    assert one.probability.tolist() == pytest.approx([np.nan, 0.5, np.nan, 1, np.nan, 0, np.nan, 1], nan_ok=True)
     assert (one.expected, one.interval) == (1.5, (0, 3))
     assert [person.case for person in one.losing] == [0]
     assert "about 2 of 4 people with race = b (in 9 of 10 simulated worlds: 0 to 3)" in one.sentence
-    assert one.details()[0].endswith("3 of 4 decisions about the group are adverse; 1 of them changes in most worlds.")
+    assert one.details()[0].endswith("people with race = b are adverse; 1 of them changes in most worlds.")
     assert one.about(7).endswith("this decision would change in 4 of 4 worlds.")
     assert one.about(5) == one.about(None) == ""
     details = " ".join(one.details())
     assert "1 adverse decision about people of other groups" in details
+    rare = replace(one, changed=(*people[:2], replace(people[2], worlds=3)))  # fewer than one, on average
+    assert "other groups" not in " ".join(rare.details())
     assert "1 person is accepted now and refused in most worlds." in details
+    named = " ".join(one.details(Names({"noun": "applicants"}, {"race": {"b": "Black"}})))
+    assert "3 of 4 decisions about Black applicants are adverse" in named
+    assert "1 applicant is accepted now" in named
     assert "Accuracy: 85.0 % now, 80.0 % in the worlds" in details
     nobody = replace(one, refused=0, worlds=(), changed=())
     assert "None of the 4 decisions" in nobody.sentence

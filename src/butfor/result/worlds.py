@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import plural
-from butfor.names import Names
+from butfor.names import PLAIN, Names
 from butfor.result.record import Cell, within
 from butfor.words import share
 
@@ -96,21 +96,14 @@ class OneStandard:
     def in_most(self, person: PersonInWorlds) -> bool:
         return 2 * person.worlds > len(self.worlds)
 
-    def is_of_group(self, person: PersonInWorlds) -> bool:
-        return str(person.group) == self.group
-
-    def about(self, case: int | None, names: Names | None = None) -> str:
+    def about(self, case: int | None, names: Names = PLAIN) -> str:
         """In how many worlds a person's decision changes, in a sentence; empty if in none."""
-        person = self._by_case.get(case)
-        if person is None:
-            return ""
-        group = (names or Names()).people_in(self.attribute, self.group)
-        then = f"this decision would change in {self.count(person)}"
-        return f"If {group} were labelled by the standard of the others, {then}."
-
-    @cached_property
-    def _by_case(self) -> dict[int | None, PersonInWorlds]:
-        return {person.case: person for person in self.changed}
+        group = names.people_in(self.attribute, self.group)
+        for person in self.changed:
+            if person.case == case:
+                then = f"this decision would change in {self.count(person)}"
+                return f"If {group} were labelled by the standard of the others, {then}."
+        return ""
 
     def count(self, person: PersonInWorlds) -> str:
         """ "17 of 20 worlds"."""
@@ -140,11 +133,6 @@ class OneStandard:
         return int(low), int(high)
 
     @property
-    def flips(self) -> tuple[int, ...]:
-        """The number of flipped labels, per world."""
-        return tuple(world.flips for world in self.worlds)
-
-    @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
         """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over worlds."""
         return {
@@ -163,50 +151,47 @@ class OneStandard:
 
     @property
     def sentence(self) -> str:
-        return self.said(Names())
+        return self.said()
 
-    def said(self, names: Names) -> str:
+    def said(self, names: Names = PLAIN) -> str:
         """ "Under one standard for all, the model would probably decide differently about 5 of 85 people with …" """
         group = names.people_in(self.attribute, self.group)
         if not self.people:
             return f"There are no {group} here."
         if not self.refused:
             return f"None of the {self.people} decisions about {group} is adverse: none would change."
-        low, high = self.interval
+        (low, high), places = self.interval, ""
+        if self.limited:
+            displaced = f"about {max(1, round(self.displaced))} of {self.asked} {names.noun}"
+            places = f" Places are limited: {displaced if self.displaced >= 0.5 else 'nobody'} would lose theirs."
         return (
             f"Under one standard for all, the model would probably decide differently about {self.expected_in_words} "
-            f"of {self.people} {group} (in 9 of 10 simulated worlds: {low} to {high}).{self._who_loses}"
+            f"of {self.people} {group} (in 9 of 10 simulated worlds: {low} to {high}).{places}"
         )
 
-    @property
-    def _who_loses(self) -> str:
-        if not self.limited:
-            return ""
-        count = f"about {max(1, round(self.displaced))} of {self.asked} people" if self.displaced >= 0.5 else "nobody"
-        return f" Places are limited: {count} would lose theirs."
-
-    def details(self) -> list[str]:
+    def details(self, names: Names = PLAIN) -> list[str]:
         """Who is concerned, and how rates and accuracy move; a sentence each."""
         if not self.worlds:
             return []
-        few, many = min(self.flips), max(self.flips)
-        most = sum(self.is_of_group(person) and self.in_most(person) for person in self.gaining)
-        about = f"of {self.people} decisions about the group"
+        group, flips = names.people_in(self.attribute, self.group), [world.flips for world in self.worlds]
+        ours = [person for person in self.gaining if str(person.group) == self.group]
+        about = f"of {self.people} decisions about {group}"
         lines = [
-            f"In each of {len(self.worlds)} worlds, {few} to {many} of {self.labels} labels are flipped. Today "
-            f"{plural(self.refused, f'{about} is', f'{about} are')} adverse; "
-            f"{plural(most, 'of them changes', 'of them change')} in most worlds."
+            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of {self.labels} labels are flipped. "
+            f"Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
+            f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
         ]
-        others = sum(person.worlds for person in self.gaining if not self.is_of_group(person)) / len(self.worlds)
-        if others >= 0.5:
-            lines.append(f"About {plural(others, 'adverse decision')} about people of other groups would change too.")
-        if self.losing:
+        others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
+        if others >= 1:
             lines.append(
-                f"{plural(len(self.losing), 'person is', 'people are')} accepted now and refused in most worlds."
+                f"About {plural(others, 'adverse decision')} about {names.noun} of other groups would change too."
             )
+        if self.losing:
+            losing = plural(len(self.losing), f"{names.one} is", f"{names.noun} are")
+            lines.append(f"{losing} accepted now and refused in most worlds.")
         if self.group in self.rates_in_worlds:
             then = _in_words(self.rates_in_worlds[self.group])
-            lines.append(f"Favourable decisions about the group: {share(self.rates[self.group])} now, {then}.")
+            lines.append(f"Favourable decisions about {group}: {share(self.rates[self.group])} now, {then}.")
         if self.accuracy is not None and self.accuracy_in_worlds is not None:
             lines.append(f"Accuracy: {share(self.accuracy)} now, {_in_words(self.accuracy_in_worlds)}. {ON_ACCURACY}")
         return lines
