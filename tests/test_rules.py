@@ -4,11 +4,9 @@ import dataclasses
 import pickle
 
 import numpy as np
-import pandas as pd
 import pytest
 
 from butfor import rules
-from butfor.data.sensitive import group_values
 from butfor.errors import SettingError
 
 
@@ -26,67 +24,51 @@ def test_phi_switches_the_protected_attribute(situation):
     assert 0 < stable.sum() < len(stable)
 
 
-def test_the_published_psi_row_by_row(situation):
-    s = situation
+def test_the_published_psi_row_by_row_with_few_masks_for_everyone(situation):
+    s, sex = situation, situation.table.X["Sex"].to_numpy()
     allowed = rules.flippable(rules.as_psi("published"), s)
-    for person in range(len(s.people)):
-        for row in range(s.table.n):
-            expected = (
-                s.people["Sex"].iloc[person] == s.table.X["Sex"].iloc[row]
-                and s.table.zero_one[row] == s.predictions[person]
-                and s.training_decisions[row] == s.predictions[person]
-            )
-            assert allowed[person][row] == expected
-
-
-def test_masks_are_kept_once_each_however_many_people_have_them(situation, monkeypatch):
-    whole = rules.flippable(rules.as_psi("published"), situation).whole()
-    monkeypatch.setattr("butfor.rules.BLOCK", 3 * situation.table.n)  # three people at a time
-    found = rules.flippable(rules.as_psi("published"), situation)
-    assert np.array_equal(found.whole(), whole)
-    assert len(found.masks) == len(np.unique(whole, axis=0)) <= 4
-    assert np.array_equal(found.counts, whole.sum(axis=1))
-    pair = np.flatnonzero(whole[0])[:2]
-    assert np.array_equal(found.permits(pair), whole[:, pair].all(axis=1))
-    some = found.of_people([2, 0])
-    assert np.array_equal(some.whole(), whole[[2, 0]])
-
-
-def test_rules_compose(situation):
-    a, b = rules.predicted(1), rules.in_group("Sex", 0)
-    assert np.array_equal((a & b)(situation), a(situation) & b(situation))
-    assert np.array_equal((a | b)(situation), a(situation) | b(situation))
-    assert np.array_equal((~a)(situation), ~a(situation))
-    assert str(~(a & b)) == "~(predicted(1) & in_group(Sex, 0))"
+    expected = np.array(
+        [
+            (sex == own) & (s.table.zero_one == decision) & (s.training_decisions == decision)
+            for own, decision in zip(s.people["Sex"], s.predictions, strict=True)
+        ]
+    )
+    three = rules.Allowed.of([expected[k : k + 3] for k in range(0, len(expected), 3)], s.table.n)  # people at a time
+    for found in (allowed, three):
+        assert np.array_equal([*found], expected)
+        assert len(found.masks) == len(np.unique(expected, axis=0)) <= 4
+    assert np.array_equal(allowed.counts, expected.sum(axis=1))
+    pair = np.flatnonzero(expected[0])[:2]
+    assert np.array_equal(allowed.permits(pair), expected[:, pair].all(axis=1))
+    assert np.array_equal([*allowed.of_people([2, 0])], expected[[2, 0]])
 
 
 @pytest.mark.parametrize(
-    ("text", "rule"),
+    ("text", "meant"),
     [
-        ("everyone", rules.everyone()),
-        ("stable_under_switch(Sex) & ~predicted(0)", rules.stable_under_switch("Sex") & ~rules.predicted(0)),
-        (
-            "in_group(Sex, 1) | predicted(1) & everyone",
-            rules.in_group("Sex", 1) | (rules.predicted(1) & rules.everyone()),
-        ),
-        ("~(in_group(Sex,1)|predicted(1))", ~(rules.in_group("Sex", 1) | rules.predicted(1))),
+        ("everyone", lambda one, female, stable: one | ~one),
+        ("predicted(1) & in_group(Sex, 0)", lambda one, female, stable: one & female),
+        ("in_group(Sex, 0) | predicted(1) & everyone", lambda one, female, stable: female | one),
+        ("~(in_group(Sex,0)|predicted(1))", lambda one, female, stable: ~(female | one)),
+        ("stable_under_switch(Sex) & ~predicted(0)", lambda one, female, stable: stable & one),
     ],
-)  # fmt: skip
-def test_rules_are_read_from_text(situation, text, rule):
-    assert np.array_equal(rules.as_phi(text)(situation), rule(situation))
-    assert np.array_equal(rules.as_phi(rules.as_phi(text).text)(situation), rule(situation))
+)
+def test_rules_compose_are_read_from_text_and_survive_pickling(situation, text, meant):
+    s, rule = situation, rules.as_phi(text)
+    expected = meant(s.predictions == 1, s.people["Sex"].to_numpy() == 0, rules.stable_under_switch()(s))
+    for same in (rule, rules.as_phi(rule.text), pickle.loads(pickle.dumps(rule))):
+        assert same.text == rule.text
+        assert np.array_equal(same(s), expected)
 
 
-def test_label_names_are_understood(situation):
-    name = situation.label_names[1]
-    assert np.array_equal(rules.as_phi(f"predicted({name!r})")(situation), situation.predictions == 1)
-
-
-def test_labels_that_are_no_text_are_named_by_their_value(situation):
-    named = dataclasses.replace(situation, label_names=("granted = False", "granted = True"))
-    assert np.array_equal(rules.as_phi("predicted(False)")(named), named.predictions == 0)
-    swapped = dataclasses.replace(situation, label_names=("label = 1", "label = 0"))
-    assert np.array_equal(rules.as_phi("predicted(0)")(swapped), swapped.predictions == 1)
+def test_labels_are_named_by_name_or_value(situation):
+    for names, value, decision in (
+        (situation.label_names, situation.label_names[1], 1),
+        (("granted = False", "granted = True"), False, 0),
+        (("label = 1", "label = 0"), 0, 1),
+    ):
+        named = dataclasses.replace(situation, label_names=names)
+        assert np.array_equal(rules.as_phi(f"predicted({value!r})")(named), named.predictions == decision)
 
 
 @pytest.mark.parametrize("value", ["bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words"])
@@ -94,13 +76,6 @@ def test_any_value_can_be_named_and_read_back(situation, value):
     named = dataclasses.replace(situation, label_names=("other", value))
     rule = rules.predicted(value) & rules.everyone()
     assert np.array_equal(rules.as_phi(rule.text)(named), named.predictions == 1)
-
-
-def test_rules_survive_pickling(situation):
-    rule = rules.as_phi("stable_under_switch(Sex) & ~(predicted(0) | in_group(Sex, 1))")
-    again = pickle.loads(pickle.dumps(rule))
-    assert again.text == rule.text
-    assert np.array_equal(again(situation), rule(situation))
 
 
 def test_callables_and_masks_are_rules(situation):
@@ -118,13 +93,11 @@ def test_callables_and_masks_are_rules(situation):
         ("nobody", "no rule 'nobody'"),
         ("everyone &", "cannot be read"),
         ("(everyone", "cannot be read"),
-        ("everyone everyone", "cannot be read"),
         ("predicted(bad credit)", "near 'bad credit)'"),
         ("in_group(Sex)", "does not take 1 argument"),
         ("in_group(Sex, value=1)", "is not a rule"),
         ("predicted(print())", "put it in quotes"),
         ("__import__('os')", "no rule '__import__'"),
-        ("every?one", "cannot be read"),
         ("~" * 5000 + "everyone", "nested too deeply"),
         ("", "cannot be read"),
     ],
@@ -136,16 +109,16 @@ def test_text_that_is_no_rule_is_explained(text, said):
     assert "stable_under_switch" in str(caught.value)
 
 
-def test_rules_about_what_is_not_there_are_refused(situation):
-    with pytest.raises(SettingError, match="names column 'Age'"):
-        rules.stable_under_switch("Age")(situation)
-    with pytest.raises(SettingError, match="no value '7'"):
-        rules.in_group("Sex", 7)(situation)
-    with pytest.raises(SettingError, match="there is no label"):
-        rules.predicted("maybe")(situation)
-    with pytest.raises(SettingError, match="boolean mask"):
-        rules.as_psi([1, 2, 3])
-    with pytest.raises(SettingError, match="shape"):
-        rules.why_left_out(rules.as_phi(np.array([True, False])), situation)
-    with pytest.raises(SettingError, match="too many for a protected attribute"):
-        group_values(pd.Series(range(30)), "age")
+@pytest.mark.parametrize(
+    ("asked", "sentence"),
+    [
+        (rules.stable_under_switch("Age"), "names column 'Age'"),
+        (rules.in_group("Sex", 7), "no value '7'"),
+        (rules.predicted("maybe"), "there is no label"),
+        ([1, 2, 3], "boolean mask"),
+        (np.array([True, False]), "shape"),
+    ],
+)
+def test_rules_about_what_is_not_there_are_refused(situation, asked, sentence):
+    with pytest.raises(SettingError, match=sentence):
+        rules.why_left_out(rules.as_phi(asked), situation)

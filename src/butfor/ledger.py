@@ -86,15 +86,14 @@ class Ledger:
     def write(self, page: bytes, answers: Mapping[Training, Floats]) -> None:
         """Write all answers or, if interrupted, none. Trainings that diverged have no answer. If the file cannot be
         written, the audit goes on without it."""
-        rows = [
-            (_key(page, training), np.asarray(each, np.float32).tobytes())
-            for training, each in answers.items()
-            if np.isfinite(each).all()
-        ]
+        rows = []
+        for training, each in answers.items():
+            if np.isfinite(each).all():
+                key, content = _key(page, training), np.asarray(each, np.float32).tobytes()
+                rows.append((key, content, crc32(key + content)))
         try:
             with self._db:
-                sealed = [(key, content, crc32(key + content)) for key, content in rows]
-                self._db.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", sealed)
+                self._db.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", rows)
         except sqlite3.Error as error:
             self._give_up(error)
 

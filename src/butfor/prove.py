@@ -12,7 +12,6 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.decide import Decision
 from butfor.models.estimators import linear_in_labels
 from butfor.models.learner import FlipSet, Model, flip_direction
 from butfor.models.linear import ridge_effects
@@ -42,8 +41,9 @@ def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     model, decision = situation.model, situation.table.decision
     if not provable(model) or decision.moves or (decision.has_cut and model.part_votes is not None):
         return None  # also none for a cut that moves with the flips, or one through a share of the parts' votes
-    prover = _sums if model.exact else _votes if model.neighbours is not None else _parts
-    return prover(situation, psi)
+    if model.flip_effects is None and model.neighbours is None:
+        return _parts(situation, psi)
+    return _moved(situation, psi) if situation.table.multiclass else (_sums if model.exact else _votes)(situation, psi)
 
 
 def provable(model: Model) -> bool:
@@ -69,11 +69,9 @@ def _heaviest(weights: Array, allowed: Mask) -> NDArray[np.int64]:
 # --- two classes ------------------------------------------------------------------------------------
 
 
-def _sums(situation: Situation, psi: Allowed) -> list[Bracket] | None:
+def _sums(situation: Situation, psi: Allowed) -> list[Bracket]:
     """Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ, and z depends on the inputs alone. Flipping
     label i moves it by a fixed amount, independent of other flips, so the strongest labels are the fewest."""
-    if situation.table.multiclass:
-        return _moved(situation, psi)
     out = flip_direction(situation.logits)
     effects = situation.model.flip_effects(situation.table, situation.people) * out[:, None]
     starts = situation.logits.astype(np.float64) * out
@@ -86,41 +84,26 @@ def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
     return _fewest(rows, start + np.cumsum(np.maximum(effects[rows], 0.0)), allowed, "linear")
 
 
-def _votes(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """k nearest neighbours, which do not depend on labels. Flipping a neighbour's label moves the lead by twice its
-    weight; no other label counts (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data
-    Poisoning and Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
-    if situation.table.multiclass:
-        return _moved(situation, psi)
+def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
+    """k nearest neighbours, which do not depend on labels. Flipping a neighbour's label moves its weight to the other
+    label; no other row counts (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data Poisoning
+    and Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
+    decision, found = situation.table.decision, []
+    # One label wins from a share of the votes on: the cut's or, at one half, the first of the two, to which a tie goes.
+    winner, at = (decision.label, decision.at) if decision.has_cut else (0, 0.5)
     near, weights = situation.model.neighbours(situation.people)
-    labels, decision = situation.table.zero_one[near], situation.table.decision
-    asked = zip(situation.predictions, near, weights, labels, psi, strict=True)
-    return [_vote_share(decision, *each) if decision.has_cut else _vote(*each) for each in asked]
-
-
-def _vote(decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask) -> Bracket:
-    lead = weights @ np.where(labels == decided, 1.0, -1.0)
-    own = [k for k in np.argsort(-weights, kind="stable") if labels[k] == decided and allowed[near[k]]]
-    margins = 2 * np.cumsum(weights[own]) - lead
-    if decided == 1:  # a tie goes to class 0, the first of the two
-        margins = np.where(margins >= -TIE, 1.0, -1.0)
-    elif float(weights.sum()).is_integer():  # else they were rounded, and what looks like a tie may be none
-        margins = np.where(margins > TIE, 1.0, -1.0)
-    return _fewest(near[own], margins, allowed, "votes of the neighbours", TIE)
-
-
-def _vote_share(
-    decision: Decision, decided: int, near: NDArray[np.int64], weights: Array, labels: Array, allowed: Mask
-) -> Bracket:
-    """The same with a threshold: the cut's label wins from a share of the votes on."""
-    own = [k for k in np.argsort(-weights, kind="stable") if labels[k] == decided and allowed[near[k]]]
-    moved, total = np.cumsum(weights[own]), weights.sum()
-    votes, towards = weights @ (labels == decision.label), 1 if decided != decision.label else -1
-    shares = (votes + towards * moved) / total
-    margins = towards * (shares - decision.at)
-    if float(total).is_integer():  # else they were rounded, and what looks like a tie may be none
-        margins = np.where((shares >= decision.at) == (towards == 1), 1.0, -1.0)
-    return _fewest(near[own], margins, allowed, "votes of the neighbours", TIE)
+    labels = situation.table.zero_one[near]
+    for decided, rows, weight, label, allowed in zip(situation.predictions, near, weights, labels, psi, strict=True):
+        own = [k for k in np.argsort(-weight, kind="stable") if label[k] == decided and allowed[rows[k]]]
+        towards, total = 1 if decided != winner else -1, weight.sum()
+        shares = (weight @ (label == winner) + towards * np.cumsum(weight[own])) / total
+        margins = towards * (shares - at)
+        if float(total).is_integer():  # else weights were rounded, and what looks like a tie may be none
+            margins = np.where((shares >= at) == (towards == 1), 1.0, -1.0)
+        elif towards == 1:
+            margins = np.where(margins >= -TIE, 1.0, -1.0)
+        found.append(_fewest(rows[own], margins, allowed, "votes of the neighbours", TIE))
+    return found
 
 
 # --- more classes -----------------------------------------------------------------------------------

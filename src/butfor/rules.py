@@ -137,20 +137,16 @@ class Rule:
         return np.asarray(_DECISIONS[self.name](situation, *self.arguments), dtype=bool)
 
     def __and__(self, other: Rule) -> Rule:
-        return self._joined("&", other)
+        return Rule("&", (self, other), f"{self._operand} & {other._operand}", self.rebuildable and other.rebuildable)
 
     def __or__(self, other: Rule) -> Rule:
-        return self._joined("|", other)
+        return Rule("|", (self, other), f"{self._operand} | {other._operand}", self.rebuildable and other.rebuildable)
 
     def __invert__(self) -> Rule:
         return Rule("~", (self,), f"~{self._operand}", self.rebuildable)
 
     def __repr__(self) -> str:
         return self.text
-
-    def _joined(self, operator: str, other: Rule) -> Rule:
-        text = f"{self._operand} {operator} {other._operand}"
-        return Rule(operator, (self, other), text, self.rebuildable and other.rebuildable)
 
     @property
     def _operand(self) -> str:
@@ -258,8 +254,7 @@ def doubted(s: Situation, least: float = 0.5) -> Mask:
         raise SettingError(f"Rule doubted: {least!r} must be a probability from 0 to below 1.")
     if s.doubts is None:
         raise SettingError("Rule doubted: no doubts are known here, since no groups were compared.")
-    ours = s.groups[:, None] == s.sensitive.values[None, :]
-    return np.asarray(ours & (s.table.codes[None, :] == s.decisions[:, None]) & (s.doubts() > least)[None, :])
+    return (same_group() & labelled_as_predicted())(s) & (s.doubts() > least)
 
 
 @_rule
@@ -302,6 +297,19 @@ def as_psi(given: Any) -> Rule:
     return _as_rule(given, PSI, "psi")
 
 
+def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
+    if isinstance(given, Rule):
+        return given
+    if isinstance(given, str):
+        return _parsed(given, names, option)
+    if callable(given):
+        return Rule("function", (given,), getattr(given, "__name__", "a callable"), rebuildable=False)
+    mask = np.asarray(given)
+    if mask.dtype != bool:
+        raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
+    return Rule("mask", (mask,), f"a mask with {int(mask.sum())} of {mask.size} set", rebuildable=False)
+
+
 DECISION, SWITCH, RULE, ADMITTED = range(4)
 LEFT_OUT = ("decision", "switch", "rule", None)
 """Why φ leaves a person out: the decision is not the one asked about, a switch of the protected attribute changes it,
@@ -331,9 +339,13 @@ def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) ->
 def flippable(psi: Rule, situation: Situation) -> Allowed:
     """ψ's answer, checked: which training labels may be flipped for each person."""
     people, rows = len(situation.people), situation.table.n
-    if not psi.rebuildable:  # a user's own mask or function is about all people at once
-        return Allowed.of(_shaped(psi, situation, (people, rows), "psi"))
-    return Allowed.gathered(people, rows, lambda some: _shaped(psi, situation.of(some), (len(some), rows), "psi"))
+    # A user's own mask or function is about all people at once.
+    size = max(1, BLOCK // max(1, rows)) if psi.rebuildable else max(1, people)
+    blocks = (np.arange(first, min(people, first + size)) for first in range(0, people, size))
+    masks = (
+        _shaped(psi, situation.of(some) if psi.rebuildable else situation, (len(some), rows), "psi") for some in blocks
+    )
+    return Allowed.of(masks, rows)
 
 
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:
@@ -342,19 +354,6 @@ def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str)
         wanted = "one entry per person" if name == "phi" else "one entry per training row"
         raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.")
     return np.broadcast_to(mask, shape) if mask.shape else np.full(shape, bool(mask))
-
-
-def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
-    if isinstance(given, Rule):
-        return given
-    if isinstance(given, str):
-        return _parsed(given, names, option)
-    if callable(given):
-        return Rule("function", (given,), getattr(given, "__name__", "a callable"), rebuildable=False)
-    mask = np.asarray(given)
-    if mask.dtype != bool:
-        raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
-    return Rule("mask", (mask,), f"a mask with {int(mask.sum())} of {mask.size} set", rebuildable=False)
 
 
 def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
@@ -430,27 +429,17 @@ class Allowed:
     kind: NDArray[np.int64]
 
     @classmethod
-    def of(cls, whole: Mask) -> Allowed:
-        """From a mask of people × rows."""
-        return cls.gathered(len(whole), whole.shape[1], lambda people: whole[people])
-
-    @classmethod
-    def gathered(cls, people: int, rows: int, some: Callable[[NDArray[np.int64]], Mask]) -> Allowed:
-        """From `some(people)`, which gives these people's rows of the mask; it is called block by block."""
-        known: dict[bytes, int] = {}
-        masks: list[Mask] = []
-        kind = np.empty(people, np.int64)
-        size = max(1, BLOCK // max(1, rows))
-        for first in range(0, people, size):
-            block = np.arange(first, min(people, first + size))
-            whole = some(block)
-            for person, packed in zip(block, np.packbits(whole, axis=1), strict=True):
-                key = packed.tobytes()
-                if key not in known:
-                    known[key] = len(masks)
-                    masks.append(whole[person - first].copy())
-                kind[person] = known[key]
-        return cls(np.array(masks, bool).reshape(-1, rows), kind)
+    def of(cls, blocks: Iterable[Mask], rows: int) -> Allowed:
+        """From masks of people × rows, block by block of people."""
+        kinds: dict[bytes, int] = {}
+        masks, kind = list[Mask](), list[int]()
+        for block in blocks:
+            for mask, packed in zip(block, np.packbits(block, axis=1), strict=True):
+                number = kinds.setdefault(packed.tobytes(), len(masks))
+                if number == len(masks):
+                    masks.append(mask.copy())
+                kind.append(number)
+        return cls(np.array(masks, bool).reshape(-1, rows), np.array(kind, np.int64))
 
     def __iter__(self) -> Iterator[Mask]:
         return (self.masks[kind] for kind in self.kind)
@@ -466,10 +455,6 @@ class Allowed:
 
     def of_people(self, people: People) -> Allowed:
         return Allowed(self.masks, self.kind[people if isinstance(people, slice) else list(people)])
-
-    def whole(self) -> Mask:
-        """The whole mask, `[people × rows]`, for few people."""
-        return self.masks[self.kind]
 
     def permits(self, rows: Iterable[int]) -> NDArray[np.bool_]:
         """Whether all of these labels may be flipped for each person, `[people]`."""
