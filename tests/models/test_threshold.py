@@ -79,7 +79,7 @@ REFUSED = [
         ("", "not a threshold"), ("top", "not a threshold"),
     )),
     *((model, 0.8, "gives no probabilities") for model in (RidgeClassifier(), butfor.ThresholdedRegressor())),
-    (FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="yes"), 0.8, OWN),
+    (FixedThresholdClassifier(LogisticRegression(), threshold=0.3), 0.8, OWN),
     (TunedThresholdClassifierCV(LogisticRegression()), "top 20%", OWN),
 ]  # fmt: skip
 
@@ -102,7 +102,12 @@ def test_a_threshold_needs_two_labels_and_places_need_people(credit):
             audited(three, model, threshold, adverse=None)
 
 
-# --- a fixed cut ----------------------------------------------------------------------------------------
+# --- what is decided, and every find --------------------------------------------------------------------
+
+
+def own(model, threshold, label="yes", **more):
+    return FixedThresholdClassifier(model, threshold=threshold, pos_label=label, **more)
+
 
 MODELS = {
     "logistic": LogisticRegression(),
@@ -114,45 +119,84 @@ MODELS = {
     "calibrated": CalibratedClassifierCV(LinearSVC(random_state=0), cv=2),
     "not the sigmoid": SVC(probability=True, random_state=0),
 }
+PLACED = {name: MODELS[name] for name in ("logistic", "boosting", "knn")} | {
+    "ridge": RidgeClassifier(),
+    "support vectors": LinearSVC(),
+}
+WRAPPED = {
+    "probabilities": own(LogisticRegression(), 0.8),
+    "the other label": own(LogisticRegression(), 0.3, "no"),
+    "decision function": own(LogisticRegression(), 0.9, response_method="decision_function"),
+    "of no": own(RidgeClassifier(), -0.4, "no"),
+    "around a pipeline": own(make_pipeline(StandardScaler(), LogisticRegression()), 0.8),
+    "last step": make_pipeline(StandardScaler(), own(LogisticRegression(), 0.8)),
+    "by themselves": own(LogisticRegression(), "auto"),
+}
+PLACES = 12
 
 
-FAST = ("logistic", "weighted", "knn", "pipeline")
-
-
-def favours(model, X, y, people, label, threshold):
-    """What plain scikit-learn decides."""
+def favoured(model, threshold, X, y, people, good):
+    """Who gets a label by plain scikit-learn: at a probability, by the model itself, or with a place, halfway between
+    the last score with one and the first without."""
     fitted = clone(model).fit(X, y)
-    return fitted.predict_proba(people)[:, list(fitted.classes_).index(label)] >= threshold
+    column, places = list(fitted.classes_).index(good), PLACES
+    if threshold is None:
+        return fitted.predict(people) == good
+    if threshold != "top 20%":
+        return fitted.predict_proba(people)[:, column] >= threshold
+    if hasattr(fitted, "predict_proba"):
+        scores = log_odds(fitted.predict_proba(people)[:, column])
+    else:
+        scores = (1 if column else -1) * fitted.decision_function(people)
+    best = np.sort(scores)[::-1]
+    while places < len(best) and best[places - 1] - best[places] <= NEAR:
+        places += 1
+    return scores >= (best[places - 1] + best[places]) / 2
 
 
 @pytest.mark.filterwarnings("ignore:The `probability` parameter")
 @pytest.mark.parametrize(
     ("name", "threshold", "adverse"),
-    [*((name, 0.8, "no") for name in MODELS), *((name, 0.4, "yes") for name in ("logistic", "knn", "pipeline"))],
+    [
+        *((name, 0.8, "no") for name in MODELS),
+        *((name, 0.4, "yes") for name in ("logistic", "knn", "pipeline")),
+        *((name, None, "no") for name in WRAPPED),
+        *((name, "top 20%", adverse) for name in PLACED for adverse in ("no", "yes")),
+    ],
 )
 def test_every_find_is_what_plain_scikit_learn_decides(name, threshold, adverse, credit):
-    model, (X, y, people, labels) = MODELS[name], credit
-    audit = audited(credit, model, threshold, adverse)
+    model, (X, y, people, labels) = (MODELS | PLACED | WRAPPED)[name], credit
     good = "yes" if adverse == "no" else "no"
-    before = favours(model, X, y, people, good, threshold)
+    audit = audited(credit, model, threshold or 0.5, adverse)
+    before = favoured(model, threshold, X, y, people, good)
     assert np.array_equal(audit.predict(people) == good, before)
     facts = audit.fitted_.decision_facts(audit.fitted_.decide(people))
-    assert (facts.given, facts.probability, facts.share) == (threshold, pytest.approx(threshold), None)
-    assert (facts.pool, facts.accepted, facts.ties) == (PEOPLE, before.sum(), 0)
-    nearest = nearest_to_the_cut(audit, people, 6 if name in FAST else 1)
-    population = audit.explain_all(people, labels, cases=nearest)
+    assert (facts.given, facts.pool, facts.accepted) == (threshold, PEOPLE, before.sum())
+    assert facts.ties == (facts.accepted if threshold == "top 20%" and name == "knn" else 0)
+    slow = name in ("boosting", "forest", "calibrated", "not the sigmoid")
+    population = audit.explain_all(people, labels, cases=nearest_to_the_cut(audit, people, 1 if slow else 6))
     assert population.run.threshold == facts
-    shares = clone(model).fit(X, y).predict_proba(people)
     for verdict in population:
-        assert (verdict.prediction == good) == before[verdict.case]
-        assert (verdict.score >= verdict.cut) == before[verdict.case]
-        column = ["no", "yes"].index(good)
-        assert verdict.score == pytest.approx(shares[verdict.case, column], abs=1e-6)
-        if verdict.found:
-            after = favours(model, X, flipped(y, verdict.positions), people, good, threshold)
-            assert after[verdict.case] != before[verdict.case]
-            assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after[verdict.case]
-    assert population.found or name not in FAST
+        assert (verdict.prediction == good) == (verdict.score >= verdict.cut) == before[verdict.case]
+    for verdict in population.found:
+        after = favoured(model, threshold, X, flipped(y, verdict.positions), people, good)[verdict.case]
+        assert after != before[verdict.case]
+        assert (verdict.counterfactual_prediction == good) == after
+        assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after
+    if threshold == "top 20%":
+        assert facts.share == 0.2
+        assert (facts.probability is None) == (not hasattr(model, "predict_proba"))
+        assert all(v.proof in (None, "one label is the fewest") for v in population)
+        assert all(v.counterfactual_cut != v.cut or name == "knn" for v in population.found)
+    elif threshold:
+        assert (facts.probability, facts.share) == (pytest.approx(threshold), None)
+        shares = clone(model).fit(X, y).predict_proba(people)[:, ["no", "yes"].index(good)]
+        assert [v.score for v in population] == pytest.approx([shares[v.case] for v in population], abs=1e-6)
+    else:
+        assert population.run.engine == "linear"
+        assert all(verdict.exact for verdict in population.found) or name != "of no"
+        assert butfor.replay(population.found[0]).agrees
+    assert population.found or slow or (threshold == "top 20%" and name != "logistic")
 
 
 def test_logits_are_log_odds_from_the_cut(credit):
@@ -165,7 +209,7 @@ def test_logits_are_log_odds_from_the_cut(credit):
         assert sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4)
     other = audited(credit, LogisticRegression(), 0.8, adverse="yes")
     assert (usual.model_.logits(people) - other.model_.logits(people))[0] == pytest.approx(-math.log(4), abs=1e-5)
-    assert np.array_equal(other.predict(people) == "no", favours(LogisticRegression(), X, y, people, "no", 0.8))
+    assert np.array_equal(other.predict(people) == "no", favoured(LogisticRegression(), 0.8, X, y, people, "no"))
 
 
 def test_a_tie_is_on_the_favourable_side(credit):
@@ -190,51 +234,13 @@ def test_answers_are_on_the_side_that_a_comparison_says(at, label, shares):
 def test_training_decisions_go_by_the_cut(credit):
     X, y, people, _ = credit
     audit = audited(credit, LogisticRegression(), 0.8)
-    decided = favours(LogisticRegression(), X, y, X, "yes", 0.8)
+    decided = favoured(LogisticRegression(), 0.8, X, y, X, "yes")
     assert np.array_equal(audit.fitted_.training_decisions == 1, decided)
     audit.psi = "correctly_predicted"
     audit.fit(X, y, sensitive_features="sex", adverse="no")
     situation, _ = audit.fitted_.people(people)
     allowed = audit.fitted_.psi(situation)[0]
     assert np.array_equal(allowed, decided == (y == "yes"))
-
-
-# --- scikit-learn's own ---------------------------------------------------------------------------------
-
-WRAPPED = {
-    "probabilities": FixedThresholdClassifier(LogisticRegression(), threshold=0.8, pos_label="yes"),
-    "the other label": FixedThresholdClassifier(LogisticRegression(), threshold=0.3, pos_label="no"),
-    "decision function": FixedThresholdClassifier(
-        LogisticRegression(), threshold=0.9, pos_label="yes", response_method="decision_function"
-    ),
-    "of no": FixedThresholdClassifier(RidgeClassifier(), threshold=-0.4, pos_label="no"),
-    "around a pipeline": FixedThresholdClassifier(
-        make_pipeline(StandardScaler(), LogisticRegression()), threshold=0.8, pos_label="yes"
-    ),
-    "last step": make_pipeline(
-        StandardScaler(), FixedThresholdClassifier(LogisticRegression(), threshold=0.8, pos_label="yes")
-    ),
-    "by themselves": FixedThresholdClassifier(LogisticRegression(), pos_label="yes"),
-}
-
-
-@pytest.mark.parametrize("name", WRAPPED)
-def test_a_fixed_threshold_classifier_is_trained_by_the_fast_engine(name, credit):
-    model, (X, y, people, labels) = WRAPPED[name], credit
-    audit = audited(credit, model)
-    before = clone(model).fit(X, y).predict(people)
-    assert np.array_equal(audit.predict(people), before)
-    population = audit.explain_all(people, labels, cases=nearest_to_the_cut(audit, people))
-    assert population.run.engine == "linear"
-    assert population.run.threshold.given is None
-    assert population.found
-    for verdict in population.found:
-        after = clone(model).fit(X, flipped(y, verdict.positions)).predict(people)
-        assert after[verdict.case] == verdict.counterfactual_prediction
-    if "Ridge" in repr(model):
-        assert all(verdict.exact for verdict in population.found)
-    again = butfor.replay(population.found[0])
-    assert again.agrees, again
 
 
 @pytest.mark.parametrize("more", [{}, {"response_method": "decision_function"}])
@@ -253,47 +259,6 @@ def test_a_threshold_is_tuned_anew_in_every_training(more, credit):
 
 
 # --- places ---------------------------------------------------------------------------------------------
-
-
-def accepted(model, X, y, pool, people, label, places):
-    """Who has a place by plain scikit-learn: halfway between the last score with one and the first without."""
-    fitted = clone(model).fit(X, y)
-    column = list(fitted.classes_).index(label)
-    if hasattr(fitted, "predict_proba"):
-        scores, asked = (log_odds(fitted.predict_proba(rows)[:, column]) for rows in (pool, people))
-    else:
-        scores, asked = ((1 if column else -1) * fitted.decision_function(rows) for rows in (pool, people))
-    best = np.sort(scores)[::-1]
-    while places < len(best) and best[places - 1] - best[places] <= NEAR:
-        places += 1
-    return asked >= (best[places - 1] + best[places]) / 2
-
-
-@pytest.mark.parametrize("adverse", ["no", "yes"])
-@pytest.mark.parametrize(
-    "model",
-    [LogisticRegression(), RidgeClassifier(), LinearSVC(), MODELS["boosting"], KNeighborsClassifier(5)],
-    ids=lambda model: type(model).__name__,
-)
-def test_the_best_have_a_place_whichever_model_was_trained(model, adverse, credit):
-    X, y, people, labels = credit
-    good = "yes" if adverse == "no" else "no"
-    audit = audited(credit, model, "top 20%", adverse)
-    before = accepted(model, X, y, people, people, good, 12)
-    assert np.array_equal(audit.predict(people) == good, before)
-    facts = audit.fitted_.decision_facts(audit.fitted_.decide(people))
-    assert (facts.given, facts.share, facts.pool, facts.accepted) == ("top 20%", 0.2, PEOPLE, before.sum())
-    assert (facts.probability is None) == (not hasattr(model, "predict_proba"))
-    assert bool(facts.ties) == (facts.accepted > 12) == isinstance(model, KNeighborsClassifier)
-    nearest = nearest_to_the_cut(audit, people, 2 if model is MODELS["boosting"] else 6)
-    population = audit.explain_all(people, labels, cases=nearest)
-    assert all(v.proof in (None, "one label is the fewest") for v in population)
-    for verdict in population.found:
-        after = accepted(model, X, flipped(y, verdict.positions), people, people, good, 12)
-        assert after[verdict.case] != before[verdict.case]
-        assert (verdict.counterfactual_score >= verdict.counterfactual_cut) == after[verdict.case]
-        assert verdict.counterfactual_cut != verdict.cut or isinstance(model, KNeighborsClassifier)
-    assert population.found or not isinstance(model, LogisticRegression)
 
 
 def test_places_do_not_depend_on_who_is_asked_about(credit):
