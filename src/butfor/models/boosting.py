@@ -51,11 +51,12 @@ class BoostingEngine(Engine):
             return OwnFit(self.n_jobs).bind(learner, table, people)
         model, boosted = here
         bins = np.ascontiguousarray(model.final._bin_mapper.transform(asked))
+        own = OwnFit(1).bind(learner, table, people)
 
         def answers(training: Training) -> Floats:
             labels = table.labels(training.flips)
-            if labels.min() == labels.max():  # the estimator refuses a single class
-                return np.full(len(bins), np.nan, np.float32)
+            if labels.min() == labels.max():  # nothing to boost: whatever the estimator does with a single class
+                return own([training])[0]
             return model.logits_by(_Decider(boosted(labels, bins), model.final.classes_), None)
 
         def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
