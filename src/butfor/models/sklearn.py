@@ -225,11 +225,11 @@ class SklearnLearner(Learner):
             return {}
         if not has_fit_parameter(last_step(self.estimator), "sample_weight"):
             raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
-        name, estimator = "sample_weight", self.estimator
+        steps, estimator = "", self.estimator
         # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
         while isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
-            name, estimator = f"{estimator.steps[-1][0]}__{name}", estimator.steps[-1][1]
-        return {name: table.weight}
+            steps, estimator = f"{steps}{estimator.steps[-1][0]}__", estimator.steps[-1][1]
+        return {f"{steps}sample_weight": table.weight}
 
     def _random_states(self) -> list[str]:
         """Parameters that hold a seed, in the estimator and its parts."""
