@@ -6,7 +6,6 @@ import csv
 import io
 import json
 import math
-from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
@@ -15,6 +14,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from sklearn.metrics import cohen_kappa_score
 
 from butfor.data.labels import EQUALS, label_number
 from butfor.errors import ReplayError, SettingError, TableError, listed, plural
@@ -25,7 +25,6 @@ from butfor.result.reviewed import Evidence
 from butfor.review.reviewer import key_of
 from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
 
-COLUMNS = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
 SEPARATORS = ",;\t"
 """Separators of spreadsheets' CSV files."""
 LONGEST = 40
@@ -51,24 +50,12 @@ class Outcome:
         return given.pop() if len(given) == 1 else CANNOT_TELL
 
     @property
-    def changed(self) -> list[Task]:
-        """Labels to correct, of the group and of the controls alike; the most likely wrong first. Clear cases are not
-        corrected: there the reviewer is more likely to be wrong."""
-        changed = [
-            task for task in self.key.tasks
-            if task.kind != CLEAR and self.answer(task) not in (task.label, CANNOT_TELL)
-        ]  # fmt: skip
-        return sorted(changed, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
-
-    @property
-    def made(self) -> dict[int, str]:
-        """The new labels, by position."""
-        return {task.position: self.answer(task) for task in sorted(self.changed, key=lambda task: task.position)}
-
-    @property
-    def positions(self) -> frozenset[int]:
-        """Positions of all reviewed training rows."""
-        return frozenset(task.position for task in self.key.tasks)
+    def corrections(self) -> list[tuple[Task, str]]:
+        """Labels to correct and the right ones, of the group and of the controls alike; the most likely wrong first.
+        Clear cases are not corrected: there the reviewer is more likely to be wrong."""
+        given = [(task, self.answer(task)) for task in self.key.tasks if task.kind != CLEAR]
+        changed = [(task, label) for task, label in given if label not in (task.label, CANNOT_TELL)]
+        return sorted(changed, key=lambda pair: (-(pair[0].wrong or 0), -(pair[0].doubt or 0), pair[0].position))
 
     @property
     def evidence(self) -> Evidence:
@@ -76,16 +63,15 @@ class Outcome:
         tasks, adverse = self.key.tasks, self.key.adverse
 
         def counts(some: Iterable[Task], *reviewers: Answers) -> tuple[int, int]:
+            """Of the tasks about which no reviewer is unsure, how many all of them change; and how many these are."""
             given = [(task.label in adverse, [answers[task.id] for answers in reviewers]) for task in some]
             judged = [(was, answers) for was, answers in given if CANNOT_TELL not in answers]
             return sum(all((a in adverse) != was for a in answers) for was, answers in judged), len(judged)
 
-        by_position = {task.position: task for task in tasks}
-        labels = [task for task in tasks if task.kind == REVIEWED]
-        judged = [task for task in labels if counts([task], *self.reviewers)[1]]
-        pairs = [(task, by_position[task.control]) for task in judged if task.control is not None]
-        pairs = [pair for pair in pairs if counts(pair[1:], *self.reviewers)[1]]
-        alone = set(judged) - {task for task, _ in pairs}
+        sure = {task.position: task for task in tasks if counts([task], *self.reviewers)[1]}
+        judged = [task for task in sure.values() if task.kind == REVIEWED]
+        pairs = [(task, sure[task.control]) for task in judged if task.control in sure]
+        alone = [task for task in judged if task.control not in sure]
         wrong = np.array([task.wrong or 0.0 for task in judged])
         usual = ERRS + (1 - 2 * ERRS) * wrong  # how likely a careful reviewer changes each label
         several = len(self.reviewers) > 1
@@ -110,24 +96,14 @@ class Outcome:
             file_column=self.key.file_column,
         )
 
-    def corrections(self) -> pd.DataFrame:
-        """The labels to correct."""
-        rows = [
-            [t.row, t.position, t.kind, t.label, self.answer(t), t.doubt, t.wrong, t.people] for t in self.changed
-        ]  # fmt: skip
-        return pd.DataFrame(rows, columns=COLUMNS)
-
 
 def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
     """Agreement beyond chance, as the mean over pairs of reviewers; "cannot tell" counts as an answer. None if
     everybody always gives the same answer, so that chance would agree too."""
-    found = []
-    for one, other in combinations(reviewers, 2):
-        agree = sum(one[task] == other[task] for task in one) / len(one)
-        shares = [Counter(answers.values()) for answers in (one, other)]
-        chance = sum(shares[0][label] * shares[1][label] for label in shares[0]) / len(one) ** 2
-        found.append((agree - chance) / (1 - chance) if chance < 1 else np.nan)
-    return None if np.isnan(found).any() else float(np.mean(found))
+    given = [[answers[task] for task in reviewers[0]] for answers in reviewers]
+    if any(len({*one, *other}) == 1 for one, other in combinations(given, 2)):
+        return None
+    return float(np.mean([cohen_kappa_score(one, other) for one, other in combinations(given, 2)]))
 
 
 def check_answers(

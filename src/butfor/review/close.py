@@ -33,6 +33,8 @@ from butfor.review.rebuild import fitted_again
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.worlds import FlipTrial
 
+COLUMNS = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
+"""Of corrections.csv."""
 CORRECTED = "a review that corrected its labels"
 
 
@@ -52,13 +54,14 @@ def after_review(
     if before is None:
         known = _standards(fitted)
         before = known.comparisons if known else ()
-    labels = {at: fitted.label_names.index(label) for at, label in outcome.made.items()}
+    made = sorted((task.position, label) for task, label in outcome.corrections)
+    labels = {position: fitted.label_names.index(label) for position, label in made}
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
         progress.phase("the corrected labels", fitted.members + 2 * len(trial.seeds))
         flipped = trial.flip(tuple(labels))
     again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
-    again = replace(again, answered=fitted.answered | outcome.positions)
+    again = replace(again, answered=fitted.answered | {task.position for task in outcome.key.tasks})
     standards = _standards(again)
     now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
     reviewed = Reviewed(
@@ -113,7 +116,11 @@ def close_review(
     label = run.data.label or "label"
     values = {name: name.removeprefix(f"{label}{EQUALS}") for name in after.label_names}
     corrected = [values[after.label_names[code]] for code in after.table.codes]
-    corrections = outcome.corrections().replace({"recorded": values, "reviewed": values})
+    rows = [
+        [t.row, t.position, t.kind, values[t.label], values[label], t.doubt, t.wrong, t.people]
+        for t, label in outcome.corrections
+    ]
+    corrections = pd.DataFrame(rows, columns=COLUMNS)
     texts = {
         "review.html": review_page(population),
         "review.json": population.to_json(),

@@ -7,7 +7,7 @@ seed or decision in twenty may differ.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from typing import Any
 
@@ -26,7 +26,6 @@ from butfor.progress import Progress
 from butfor.result.record import brief, builtins_of, plain
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
-from butfor.result.worlds import OneStandard
 from butfor.review.rebuild import GROUPS, fitted_again, load_rows, lost_of
 from butfor.search import recorded
 from butfor.worlds import FlipTrial, in_worlds
@@ -50,18 +49,8 @@ SEARCHED = {
 LOST = {
     "phi": {"eligible", "left_out"},
     "psi": {"flippable", "at_least", "proof"},
-    GROUPS: {
-        "group",
-        "switch_changes",
-        "doubt",
-        "eligible",
-        "left_out",
-        "flippable",
-        "at_least",
-        "proof",
-        *OF_RUN[1:5],
-    },
 }
+LOST[GROUPS] = LOST["phi"] | LOST["psi"] | {"group", "switch_changes", "doubt", *OF_RUN[1:5]}
 """Fields that depend on what a record may not be able to restore."""
 
 
@@ -132,7 +121,7 @@ def replay_all(
     skip |= set() if fresh else {"fresh", "without_flips"}
     now = run_of(fitted)
     asked_about = {"people", "favoured"} | (set() if now.decision and now.decision.pool else {"pool", "accepted"})
-    differs_in_run = _differs("run", run, now, OF_RUN, skip | asked_about)
+    differs_in_run = list(_unlike("run", _facts(run, OF_RUN), _facts(now, OF_RUN), NEAR, skip | asked_about))
     doubted = "doubt" not in skip and any(flip.doubt is not None for v in verdicts for flip in v.flip_set)
     standards = fitted.compare(draws=0) if doubted else None
     for start in range(0, len(verdicts), BLOCK):
@@ -231,7 +220,18 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
             )
         with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"), single_threaded():
             now = in_worlds(replace(doubts, comparisons=compared), gap, tried, [world.seed for world in one.worlds])
-            differs = _worlds_differ(one, now)
+            # Single decisions may differ, so rates and accuracy are compared on average.
+            cases = dict.fromkeys((person.case for each in (one, now) for person in each.changed), 0)
+            was, real = (
+                _facts(each, ("labels", "asked", "people", "refused", "adverse_now", "worlds"))
+                | {"mean_rates": {group: mean for group, (mean, *_) in each.rates_in_worlds.items()}}
+                | {"mean_accuracy": each.accuracy_in_worlds and each.accuracy_in_worlds[0]}
+                | {"worlds_by_person": cases | {person.case: person.worlds for person in each.changed}}
+                for each in (one, now)
+            )
+            near = {"mean_rates": SHARE, "mean_accuracy": SHARE}
+            near |= {"turned": 1 + one.refused // 20, "worlds_by_person": 1 + len(now.worlds) // 20}
+            differs = tuple(_unlike("", was, real, near, {"rates", "accuracy"}))
         course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
         said = f"{about}: {'DISAGREE' if differs else 'agree'} ({course})"
         yield Replay(None, "; ".join([said, *differs]), differs=differs)
@@ -240,17 +240,8 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
 # --- compared -------------------------------------------------------------------------------------------
 
 
-def _differs(
-    path: str,
-    recorded: Any,
-    now: Any,
-    names: Sequence[str],
-    skip: Collection[str] = (),
-    near: Mapping[str, float] = NEAR,
-) -> list[str]:
-    """The fields `names` that differ between two objects."""
-    was, real = ({name: builtins_of(getattr(each, name)) for name in names} for each in (recorded, now))
-    return list(_unlike(path, was, real, near, skip))
+def _facts(thing: Any, names: Iterable[str]) -> dict[str, Any]:
+    return {name: builtins_of(getattr(thing, name)) for name in names}
 
 
 def _unlike(
@@ -282,22 +273,7 @@ def _verdict_differs(recorded: Verdict, now: Verdict, skip: set[str]) -> Iterato
     seeds = 1 + recorded.run.fresh_seeds // 20
     pulls = CLOSE * max([1.0, *map(abs, (now.pulls or {}).values())])
     near = NEAR | {"with_flips": seeds, "without_flips": seeds, "pulls": pulls}
-    yield from _differs("", recorded, now, COMPARED, skip, near)
-
-
-def _worlds_differ(recorded: OneStandard, now: OneStandard) -> tuple[str, ...]:
-    """Single decisions may differ, so rates and accuracy are compared on average."""
-    cases = dict.fromkeys((person.case for one in (recorded, now) for person in one.changed), 0)
-    was, real = (
-        {name: builtins_of(getattr(one, name)) for name in ("labels", "asked", "people", "refused", "adverse_now")}
-        | {"worlds": [builtins_of(world) for world in one.worlds]}
-        | {"mean_rates": {group: mean for group, (mean, *_) in one.rates_in_worlds.items()}}
-        | {"mean_accuracy": one.accuracy_in_worlds and one.accuracy_in_worlds[0]}
-        | {"worlds_by_person": cases | {person.case: person.worlds for person in one.changed}}
-        for one in (recorded, now)
-    )
-    near = {"turned": 1 + recorded.refused // 20, "worlds_by_person": 1 + len(now.worlds) // 20}
-    return tuple(_unlike("", was, real, near | {"mean_rates": SHARE, "mean_accuracy": SHARE}, {"rates", "accuracy"}))
+    yield from _unlike("", _facts(recorded, COMPARED), _facts(now, COMPARED), near, skip)
 
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:

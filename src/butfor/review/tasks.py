@@ -146,40 +146,17 @@ class Review:
         if absent:
             unknown = "" if clear else ", so the reviewer's error will not be known"
             lines.append(f"There are no clear cases with {' or '.join(absent)} label{unknown}.")
-        return [*lines, expectation(self.labels), self.prospect]
-
-    @property
-    def prospect(self) -> str:
-        """How likely the review is to show something, and how many labels would make it likely."""
-        said = f"If so, a reviewer who errs one time in ten will show it with probability {self.power:.2f}"
-        if self.power >= LIKELY:
-            return f"{said}."
-        if self.would_do is None:
-            return f"{said}; no number of labels makes that {LIKELY:.1f}."
-        return f"{said}; with --labels {self.would_do} it is {LIKELY:.1f}."
+        prospect = f"If so, a reviewer who errs one time in ten will show it with probability {self.power:.2f}"
+        if self.hopeless:
+            prospect += f"; no number of labels makes that {LIKELY:.1f}"
+        elif self.power < LIKELY:
+            prospect += f"; with --labels {self.would_do} it is {LIKELY:.1f}"
+        return [*lines, expectation(self.labels), f"{prospect}."]
 
     @property
     def hopeless(self) -> bool:
         """Whether no number of labels makes it likely that the review shows something."""
         return self.power < LIKELY and self.would_do is None
-
-
-@dataclass(frozen=True, eq=False, kw_only=True)
-class Material:
-    """What tasks are made of: the training rows and their groups, the labels to review in order, and the comparison of
-    groups. `audit` is its identity. `flip_counts`: per label, the people whose flip set includes it. `answered`:
-    positions of labels that were reviewed before. `files`: the name of each row's file, if reviewers look at it."""
-
-    table: Table
-    sensitive: Sensitive
-    label_names: tuple[str, ...]
-    adverse: tuple[str, ...]
-    labels: Sequence[TrainingLabel]
-    comparisons: Sequence[GroupStandard]
-    audit: str
-    flip_counts: Counter[int]
-    answered: Collection[int]
-    files: pd.Series | None = None
 
 
 def review_tasks(
@@ -196,19 +173,19 @@ def review_tasks(
         raise SettingError(
             "The population belongs to another table: give the one that explain_all of this audit returned."
         )
-    material = Material(
-        table=fitted.table,
-        sensitive=fitted.sensitive,
+    return make_review(
+        fitted.table,
+        fitted.sensitive,
         label_names=fitted.label_names,
         adverse=fitted.adverse_names,
-        labels=to_review,
+        to_review=to_review,
         comparisons=comparisons,
         audit=fitted.data_hash if population is None else checksum(population.to_dict()),
         flip_counts=population.flip_counts if population else Counter(),
         answered=fitted.answered,
         files=None if file_column is None else _files(fitted.table.X, file_column),
+        **choice,
     )
-    return make_review(material, **choice)
 
 
 def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
@@ -232,19 +209,19 @@ def review_of(population: Population, *, file_column: str | None = None, **choic
             whole = read_file(str(run.data.table))  # the column was not learned from
             whole = whole if run.data.identifier is None else whole.set_index(run.data.identifier)
         files = _files(whole, file_column).loc[table.X.index]
-    material = Material(
-        table=table,
-        sensitive=replace(sensitive, values=sensitive.values[kept]),
+    return make_review(
+        table,
+        replace(sensitive, values=sensitive.values[kept]),
         label_names=run.label_names,
         adverse=run.adverse,
-        labels=population.labels,
+        to_review=population.labels,
         comparisons=population.standards,
         audit=checksum(population.to_dict()),
         flip_counts=population.flip_counts,
         answered=run.reviewed.answered if run.reviewed else (),
         files=files,
+        **choice,
     )
-    return make_review(material, **choice)
 
 
 def _files(X: pd.DataFrame, column: Any) -> pd.Series:
@@ -256,12 +233,27 @@ def _files(X: pd.DataFrame, column: Any) -> pd.Series:
 
 
 def make_review(
-    material: Material, *, labels: int | None = None, hide: Sequence[str] = (), random_state: int = 0
+    table: Table,
+    sensitive: Sensitive,
+    *,
+    label_names: tuple[str, ...],
+    adverse: tuple[str, ...],
+    to_review: Sequence[TrainingLabel],
+    comparisons: Sequence[GroupStandard],
+    audit: str,
+    flip_counts: Counter[int],
+    answered: Collection[int],
+    files: pd.Series | None,
+    labels: int | None = None,
+    hide: Sequence[str] = (),
+    random_state: int = 0,
 ) -> Review:
-    """The tasks: the first `labels` of those to review, their controls, and clear cases. `hide` names columns not to
-    show, besides the protected ones."""
-    table, label_names, adverse = material.table, material.label_names, material.adverse
-    attribute, groups = material.sensitive.name, material.sensitive.values.astype(str)
+    """The tasks: the first `labels` of those `to_review`, their controls, and clear cases.
+
+    `audit` is the audit's identity. `flip_counts`: per label, the people whose flip set includes it. `answered`:
+    positions of labels that were reviewed before. `files`: the name of each row's file, if reviewers look at it. `hide`
+    names columns not to show, besides the protected ones."""
+    attribute, groups = sensitive.name, sensitive.values.astype(str)
     if not adverse:
         raise SettingError(
             "A review compares the adverse labels of two groups: name the adverse label (--adverse; in Python "
@@ -273,15 +265,15 @@ def make_review(
     if unknown := [name for name in hide if name not in map(str, table.X.columns)]:
         known = nearest(unknown[0], table.X.columns, "The table has")
         raise TableError(f"hide={unknown[0]!r}: there is no such column. {known}")
-    unseen = {*hide, *map(str, material.sensitive.columns)}
+    unseen = {*hide, *map(str, sensitive.columns)}
     shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
     if not shown.shape[1]:
         raise SettingError("hide leaves no column to show.")
     rng = np.random.default_rng(check_random_state(random_state))
 
     # Whose labels: of the groups that fall short, the most likely wrong first.
-    compared_with = under_review(material.comparisons, attribute, groups)
-    reviewable = [label for label in material.labels if str(label.group) in compared_with]
+    compared_with = under_review(comparisons, attribute, groups)
+    reviewable = [label for label in to_review if str(label.group) in compared_with]
     if not reviewable:
         raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
     labels = how_many_to_review(reviewable) if labels is None else labels
@@ -291,14 +283,12 @@ def make_review(
 
     # Their controls: of those whom the groups are compared with.
     references = set(compared_with.values()) - {""}
-    others = ~np.isin(groups, list(compared_with))
-    if "" not in compared_with.values():
-        others = np.isin(groups, list(references))
+    others = np.isin(groups, list(references)) if references else ~np.isin(groups, list(compared_with))
     recorded = np.array(label_names, dtype=object)[table.codes]
     favourable = ~np.isin(recorded, adverse)
-    free = ~np.isin(np.arange(table.n), list(material.answered))
+    free = ~np.isin(np.arange(table.n), list(answered))
     with single_threaded():
-        likely, favoured = likelihoods(table.X.drop(columns=list(material.sensitive.columns)), favourable, others)
+        likely, favoured = likelihoods(table.X.drop(columns=list(sensitive.columns)), favourable, others)
     candidates, order = np.flatnonzero(others & ~favourable & free), [label.position for label in reviewable]
     chosen = {label.position: label for label in reviewable[: int(labels)]}
     controls = matched(likely, list(chosen), candidates)
@@ -315,13 +305,13 @@ def make_review(
     kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL) | dict.fromkeys(clear, CLEAR)
     positions = rng.permutation(list(kinds)).tolist()
     key = Key(
-        audit_sha256=material.audit,
+        audit_sha256=audit,
         seed=int(random_state),
         label_names=label_names,
         adverse=adverse,
         group=" or ".join(f"{attribute} = {group}" for group in compared_with),
         others=f"{attribute} = {min(references)}" if references else "other groups",
-        file_column=None if material.files is None else str(material.files.name),
+        file_column=None if files is None else str(files.name),
         tasks=tuple(
             Task(
                 id="",
@@ -331,7 +321,7 @@ def make_review(
                 kind=kinds[position],
                 control=controls.get(position),
                 favoured=bool(favoured[position]),
-                people=material.flip_counts[position],
+                people=flip_counts[position],
                 doubt=chosen[position].doubt if position in chosen else round(float(doubt[position]), 4),
                 wrong=chosen[position].wrong if position in chosen else None,
             )
@@ -346,8 +336,8 @@ def make_review(
     shown = shown.iloc[positions].apply(_rounded)
     dates = [column for column in table.X.attrs.get(DATES, ()) if column in shown]
     shown = shown.assign(**{column: shown[column].map(date_of, na_action="ignore") for column in dates})
-    if material.files is not None and material.files.name not in shown:
-        shown.insert(0, material.files.name, material.files.iloc[positions].to_numpy())
+    if files is not None and files.name not in shown:
+        shown.insert(0, files.name, files.iloc[positions].to_numpy())
     shown.index = pd.Index(ids, name=ID)
     column = table.y.name if isinstance(table.y.name, str) else None
 
@@ -367,11 +357,11 @@ def make_review(
     return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do)
 
 
-def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask, seed: int = 0) -> tuple[Floats, Mask]:
+def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats, Mask]:
     """Each row's probability of the favourable label `[rows × 2]`: by a logistic regression of all rows, and by the
     standard of the rows `others`. And whom that standard favours when it has learned from all of them: a reviewer who
     follows it agrees with the controls' labels more often than with others. X has no protected column."""
-    model, folds, labels = TwoModels.of(X), folds_of(len(X), None, seed), favourable.astype(np.float64)
+    model, folds, labels = TwoModels.of(X), folds_of(len(X), None, 0), favourable.astype(np.float64)
     found = np.empty((len(X), 2))
     for fold in range(FOLDS):
         ask, learn = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
