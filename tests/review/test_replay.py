@@ -1,6 +1,7 @@
 """A record is run again: what it claims is computed anew, whatever the model, and what was altered is named."""
 
 import json
+import shlex
 from pathlib import Path
 
 import numpy as np
@@ -11,32 +12,22 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
 from butfor.errors import ReplayError
+from butfor.explain import flippable_labels
 from recorded import LABELS, TABLE, audited, changed, run, wronged
 
-LOGISTIC = ("--model", "logistic", "--budget", "30")
+LOGISTIC = "--model logistic --budget 30"
 KINDS = {
-    "logistic, with worlds": (*LOGISTIC, "--adverse", "no", "--psi", "doubted", "--phi", "everyone"),
-    "boosting": ("--model", "boosting", "--budget", "3"),
-    "one network": (
-        "--set",
-        "hidden=4",
-        "--set",
-        "epochs=40",
-        "--members",
-        "1",
-        "--fresh-seeds",
-        "4",
-        "--budget",
-        "20",
-    ),
-    "ridge, with proofs": ("--model", "ridge", "--budget", "30", "--phi", "predicted(no)"),
-    "a threshold": (*LOGISTIC, "--threshold", "0.7", "--adverse", "no"),
-    "places": (*LOGISTIC, "--threshold", "top 20%", "--adverse", "no"),
-    "three labels": (*LOGISTIC, "--label", "grade", "--adverse", "low"),
-    "weights, pairs and dates": (*LOGISTIC, "--weight", "weight", "--cluster", "home"),
-    "names": (*LOGISTIC, "--names", "names.toml"),
-    "groups that are not learned from": (*LOGISTIC, "--drop", "group", "--id", "number"),
-    "bands": (*LOGISTIC, "--sensitive", "age", "--bands", "30,50"),
+    "logistic, with worlds": f"{LOGISTIC} --adverse no --psi doubted --phi everyone",
+    "boosting": "--model boosting --budget 3",
+    "one network": "--set hidden=4 --set epochs=40 --members 1 --fresh-seeds 4 --budget 20",
+    "ridge, with proofs": "--model ridge --budget 30 --phi predicted(no)",
+    "a threshold": f"{LOGISTIC} --threshold 0.7 --adverse no",
+    "places": f"{LOGISTIC} --threshold 'top 20%' --adverse no",
+    "three labels": f"{LOGISTIC} --label grade --adverse low --drop granted",
+    "weights, pairs and dates": f"{LOGISTIC} --weight weight --cluster home",
+    "names": f"{LOGISTIC} --names {{folder}}/names.toml",
+    "groups that are not learned from": f"{LOGISTIC} --drop group,grade --id number",
+    "bands": f"{LOGISTIC} --sensitive age --bands 30,50",
 }
 
 
@@ -56,18 +47,11 @@ def folder(tmp_path_factory) -> Path:
 
 @pytest.fixture(scope="module")
 def record(folder, request) -> Path:
-    options = [str(folder / word) if word == "names.toml" else word for word in KINDS[request.param]]
+    options = shlex.split(KINDS[request.param].format(folder=folder))
     table = folder / ("weighed.csv" if "--weight" in options else "loans.csv")
-    usual = () if "grade" in options else ("--drop", "grade")
-    if "--drop" in options:
-        usual, options[options.index("--drop") + 1] = (), "group,grade"
-    elif "grade" in options:
-        usual = ("--drop", "granted")
-    if "--label" not in options:
-        usual = (*usual, "--label", "granted")
-    if "--sensitive" not in options:
-        usual = (*usual, "--sensitive", "group")
-    return audited(folder / request.param, str(table), "--cases", "0:8", *usual, *options)
+    for name, value in {"--label": "granted", "--sensitive": "group", "--drop": "grade"}.items():
+        options += [] if name in options else [name, value]
+    return audited(folder / request.param, str(table), "--cases", "0:8", *options)
 
 
 @pytest.mark.parametrize("record", KINDS, indirect=True)
@@ -105,6 +89,8 @@ ALTERED = {
         "flip_set[0].label": lambda r, find: find["flip_set"][0].update(label="yes"),
         "group": lambda r, find: find.update(group="z"),
         "recorded_label": lambda r, find: find.update(recorded_label="neither"),
+        "row is 7": lambda r, find: find.update(row=7),
+        "flip_set[0].values": lambda r, find: find["flip_set"][0]["values"].update(income=9.0),
         "values.income": lambda r, find: find["values"].update(income=9.0),
         "eligible": lambda r, find: r["people"][-1].update(eligible=False),
         "does not change the decision": lambda r, find: find.update(flip_set=find["flip_set"][:1]),
@@ -119,6 +105,7 @@ ALTERED = {
         "at_least": lambda r, find: find.update(at_least=0),
         "proof": lambda r, find: find.update(proof="trust me"),
         "pulls": lambda r, find: find.update(pulls=None),
+        "pulls.income": lambda r, find: find["pulls"].update(income=1.0),
     },
     "places": {
         "cut": lambda r, find: find.update(cut=0.1),
@@ -147,6 +134,7 @@ REFUSED = {
     "given in Python": (lambda r: r["run"]["data"].update(table=None), "The record names no file or embedded data set"),
     "weights beside": (lambda r: r["run"].update(not_rebuildable=["sample_weight: given"]), "'sample_weight'"),
     "a group unknown": (lambda r: r["run"]["one_standard"][0].update(group="z"), "which run.standard does not compare"),
+    "a seed unknown": (lambda r: r["run"]["one_standard"][0]["worlds"][0].update(seed=-1), "worlds[0].seed is -1"),
     "a learner unknown": (lambda r: r["run"].update(learner={"kind": "nonsense"}), "of kind 'nonsense'"),
 }  # fmt: skip
 
@@ -191,10 +179,13 @@ def test_in_python_a_verdict_replays_in_its_session_and_its_record_with_the_audi
         butfor.replay(verdict)
 
 
-def test_a_record_about_an_embedded_set_replays_by_itself(salary_population):
+def test_a_record_about_an_embedded_set_replays_by_itself(salary, salary_population):
+    audit, data = salary
     verdict = salary_population.found[0]
     assert butfor.replay(verdict)
     record = verdict.to_dict()
     assert butfor.replay(record)
-    record["people"][0]["flip_set"][0]["position"] += 1
-    assert not butfor.replay(record)
+    allowed = flippable_labels(audit.fitted_, data.X_test.iloc[[verdict.case]])[0]
+    outside = int(np.flatnonzero(~allowed)[0])
+    record["people"][0]["flip_set"][0]["position"] = outside
+    assert f"row at position {outside} is flipped, but the rule ψ does not allow it" in butfor.replay(record).differs

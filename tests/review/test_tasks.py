@@ -1,6 +1,6 @@
 """Tasks for a reviewer: labels, controls and clear cases, and nothing that tells them apart."""
 
-import html.parser
+import html
 import json
 import re
 from collections import Counter
@@ -23,25 +23,13 @@ FILES = ("instructions.txt", "label_config.xml", "review.html", "tasks.csv", "ta
 KINDS = ("label", "control", "clear case")
 
 
-class Parts(html.parser.HTMLParser):
-    """The tags of a page, and the text of its scripts."""
-
-    def __init__(self, text: str) -> None:
-        super().__init__()
-        self.tags: list[tuple[str, dict]] = []
-        self.scripts: list[str] = []
-        self.feed(text)
-
-    def handle_starttag(self, tag, attributes):
-        self.tags.append((tag, dict(attributes)))
-
-    def handle_data(self, text):
-        if self.tags and self.tags[-1][0] == "script" and text.strip():
-            self.scripts.append(text)
+def script_of(page: str) -> str:
+    """The text of a page's first script, which is its data."""
+    return re.search("<script[^>]*>(.*?)</script>", page, re.DOTALL)[1]
 
 
 def data_of(page: str) -> dict:
-    return json.loads(Parts(page).scripts[0])
+    return json.loads(script_of(page))
 
 
 def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_or_kind(german_file, tasks):
@@ -68,8 +56,7 @@ def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_o
     assert page["question"] == asked
     for name in ("instructions.txt", "label_config.xml"):
         assert f"Which label is right for this person? {asked}" in texts[name]
-    policy = next(known["content"] for tag, known in Parts(texts["review.html"]).tags if known.get("http-equiv"))
-    assert policy.startswith("default-src 'none'; style-src 'sha256-")
+    assert "default-src 'none'; style-src 'sha256-" in html.unescape(texts["review.html"])
     assert not re.search(r"https?:|url\(|@import|fetch|XMLHttp|WebSocket|innerHTML|eval", texts["review.html"])
 
 
@@ -265,7 +252,8 @@ def test_values_are_as_the_table_has_them_and_whatever_it_holds_is_text():
     odd = [EVIL, "a\u2028b\u2029c", "\ud800", "\0\x1b[31m", "&amp;'\"\\", "x" * 100_000, "{{ 7 * 7 }}{% raw %}"]
     rows = pd.DataFrame({EVIL: odd}, dtype=object, index=pd.Index([f"{EVIL}{k}" for k in range(len(odd))], name="id"))
     page, plain = (reviewer_page(each, question(EVIL, [EVIL, "no"]), [EVIL, "no"]) for each in (rows, rows[[]]))
-    assert [tag for tag, _ in Parts(page).tags] == [tag for tag, _ in Parts(plain).tags]
+    assert "<" not in script_of(page)
+    assert page.replace(script_of(page), "") == plain.replace(script_of(plain), ""), "it stands in the data alone"
     assert [task[1] for task in data_of(page)["tasks"]] == odd
     assert data_of(page)["columns"] == [EVIL]
     assert data_of(page)["review"] != data_of(plain)["review"], "browsers keep the answers of two reviews apart"

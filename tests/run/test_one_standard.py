@@ -22,7 +22,6 @@ from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
 from butfor.worlds import FlipTrial, draw_world
 from conftest import press
-from recorded import changed
 
 
 def loans(rows, wronged, seed):
@@ -266,40 +265,6 @@ def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit, psi, least):
         by_hand = (TABLE["group"] == group) & (decision == LABELS) & (audit.fitted_.doubt > least)
         np.testing.assert_array_equal(mask, by_hand)
     assert other._standards is None  # doubt alone needs no draws
-
-
-def test_finds_under_psi_doubted_and_worlds_replay_from_the_record(tmp_path, capsys):
-    path = tmp_path / "loans.csv"
-    TABLE.assign(granted=LABELS).to_csv(path, index=False)
-    from butfor.cli import main
-
-    out = tmp_path / "out"
-    asked = ["--label", "granted", "--sensitive", "group", "--model", "logistic", "--psi", "doubted", "--budget", "36"]
-    asked += ["--phi", "everyone", "--adverse", "no", "--random-state", "3"]
-    assert main(["audit", str(path), *asked, "--quiet", "--cases", "0:30", "--out", str(out)]) == 0
-    assert any(person.get("flip_set") for person in json.loads((out / "audit.json").read_text())["people"])
-    assert main(["replay", str(out / "audit.json")]) == 0
-    assert "one standard for group = b: agree (20 worlds" in capsys.readouterr().out
-
-    def bend(record):
-        record["run"]["one_standard"][0]["worlds"][4]["flips"] += 1
-        record["run"]["one_standard"][0]["changed"][0]["worlds"] = 3
-
-    bent = changed(out / "audit.json", tmp_path / "bent.json", bend)
-    assert main(["replay", str(bent)]) == 1
-    said = capsys.readouterr().out
-    assert "one standard for group = b: DISAGREE" in said
-    assert "is 3, but should be 20" in said
-    for name, sentence in (("group", "which run.standard does not compare"), ("worlds", "worlds[0].seed is -1")):
-
-        def break_it(record, name=name):
-            one = record["run"]["one_standard"][0]
-            one["group" if name == "group" else "asked"] = "z" if name == "group" else one["asked"]
-            if name == "worlds":
-                one["worlds"][0]["seed"] = -1
-
-        assert main(["replay", str(changed(out / "audit.json", tmp_path / "bent.json", break_it))]) == 2
-        assert sentence in capsys.readouterr().err
 
 
 def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
