@@ -9,10 +9,21 @@ import numpy as np
 import pandas as pd
 
 from butfor.cli import main
+from butfor.progress import Progress
 from butfor.result.record import with_checksum
 from butfor.review.tasks import Key, Task
 
 OTHER = {"bad credit": "good credit", "good credit": "bad credit"}
+
+
+class Notes(Progress):
+    """Remembers what a user is told."""
+
+    def __init__(self) -> None:
+        self.lines: list[str] = []
+
+    def note(self, line: str) -> None:
+        self.lines.append(line)
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
