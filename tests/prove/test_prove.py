@@ -16,7 +16,6 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
-from benchmarks.proofs import confirmed
 from butfor.errors import SettingError, TableError
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Training
@@ -104,16 +103,6 @@ def test_minima_of_regressions_on_0_and_1_are_what_brute_force_finds(seed, regre
     check(butfor.ThresholdedRegressor(regressor, threshold), seed, psi="everything")
 
 
-def test_what_is_not_linear_in_the_labels_has_no_proof():
-    X, y, asked, groups, theirs = made(1)
-    audit = butfor.LabelAudit(butfor.ThresholdedRegressor(Lasso(0.05)), members=1, fresh_seeds=0, budget=2)
-    audit.fit(X, y, sensitive_features=groups)
-    with pytest.raises(SettingError, match="There is no proof for"):
-        audit.brackets(asked, sensitive_features=theirs)
-    with pytest.raises(butfor.errors.LearnerError, match=r"use butfor.ThresholdedRegressor\(LinearRegression"):
-        butfor.LabelAudit(LinearRegression()).fit(X, y, sensitive_features=groups)
-
-
 @settings(max_examples=6, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 4, 5]), st.booleans())
 def test_neighbours_are_counted_as_brute_force_counts(seed, k, whole):
@@ -125,8 +114,9 @@ def test_neighbours_are_counted_as_brute_force_counts(seed, k, whole):
 @settings(max_examples=4, deadline=None)
 @given(st.integers(0, 10**6), st.sampled_from([1, 2, 3, 4]))
 def test_no_flip_set_refutes_a_partition_ensemble(seed, parts):
-    for estimator in (GaussianNB(), None):
-        check(PartitionEnsemble(estimator, parts), seed, most=2, rows=14)
+    check(PartitionEnsemble(GaussianNB(), parts), seed, most=2, rows=14)
+    population = check(PartitionEnsemble(None, parts), seed, most=2, rows=14)  # of ridge parts the costs are known
+    assert all(v.exact or v.status == "proven_none" for v in population)
 
 
 ROWS, ASKED = 250, range(20)
@@ -169,24 +159,14 @@ def test_votes_certify_and_parts_do_not_depend_on_labels():
     ones = votes.sum(axis=1)
     assert np.array_equal(steady.predict(X[:50]), ones > 3.5)
     assert np.array_equal(steady.certify(X[:50]), np.where(ones > 3.5, ones - 4, 3 - ones))
-    frame = table.drop(columns="granted")
-    assert len(np.unique(part_of(frame, 7))) == 7
+    for row in (0, 5, 77):  # a flip touches the votes of its own part alone
+        changed = PartitionEnsemble(parts=7).fit(X, y.where(y.index != row, ~y)).votes(X) != steady.votes(X)
+        assert set(np.flatnonzero(changed.any(axis=0))) <= {steady.part_of_[row]}
+    assert len(np.unique(part_of(table.drop(columns="granted"), 7))) == 7
     with pytest.raises(TableError, match="Use fewer parts"):
         PartitionEnsemble(parts=300).fit(X, y)
     with pytest.raises(SettingError, match="parts=0"):
         PartitionEnsemble(parts=0).fit(X, y)
-
-
-def test_a_flip_touches_one_part_alone():
-    table = odd_table(300)
-    X, y = butfor.TableEncoder(dtype="float64").fit_transform(table.drop(columns="granted")), table["granted"]
-    steady = PartitionEnsemble(parts=9).fit(X, y)
-    before = steady.votes(X)
-    for row in (0, 5, 77):
-        other = y.copy()
-        other.iloc[row] = not other.iloc[row]
-        changed = PartitionEnsemble(parts=9).fit(X, other).votes(X) != before
-        assert set(np.flatnonzero(changed.any(axis=0))) <= {steady.part_of_[row]}
 
 
 def test_brackets_are_told_and_survive_the_record(german, tmp_path):
@@ -262,35 +242,15 @@ def test_separable_labels_without_a_penalty_are_trained_by_the_models_own_fit(wr
 
 def test_models_without_a_prover_claim_nothing():
     X, y, asked, groups, theirs = made(3, rows=40)
-    for model in (LogisticRegression(), RidgeClassifier(class_weight="balanced"), GaussianNB()):
+    lasso = butfor.ThresholdedRegressor(Lasso(0.05))  # not linear in the labels
+    for model in (LogisticRegression(), RidgeClassifier(class_weight="balanced"), GaussianNB(), lasso):
         audit = butfor.LabelAudit(model, budget=2, phi="everyone", psi="everything", members=1, fresh_seeds=0)
         population = audit.fit(X, y, sensitive_features=groups).explain_all(asked, sensitive_features=theirs)
         assert all(v.at_least in (None, 1) and v.status != "proven_none" for v in population)
-
-
-@pytest.mark.parametrize("seed", range(2))
-def test_the_minima_of_ridge_parts_are_what_brute_force_finds(seed):
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame({"a": rng.normal(size=12), "b": rng.normal(size=12), "g": rng.integers(0, 2, 12)})
-    noisy = X["a"] + rng.normal(size=12)
-    y = (noisy > noisy.median()).astype(int)
-    asked = X.iloc[:6] + 0.1
-    asked["g"] = X["g"].iloc[:6]
-    audit = butfor.LabelAudit(PartitionEnsemble(RidgeClassifier(alpha=0.5), parts=3), psi="everything", budget=3)
-    try:
-        audit.fit(X, y, sensitive_features="g")
-    except butfor.errors.ButforError:
-        pytest.skip("these rows do not fill three parts")
-    before = audit.model_.logits(asked) > 0
-    sets = [flips for size in (1, 2) for flips in combinations(range(12), size)]
-    turned = np.full(len(asked), 3)
-    for flips in sets:
-        now = audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(asked) > 0
-        turned = np.where(now != before, np.minimum(turned, len(flips)), turned)
-    brackets = audit.brackets(asked)
-    assert all(confirmed(audit, asked, brackets))
-    for fewest, bracket in zip(turned, brackets, strict=True):
-        assert min(bracket.at_least, 3) == fewest
+        with pytest.raises(SettingError, match="There is no proof for"):
+            audit.brackets(asked, sensitive_features=theirs)
+    with pytest.raises(butfor.errors.LearnerError, match=r"use butfor.ThresholdedRegressor\(LinearRegression"):
+        butfor.LabelAudit(LinearRegression()).fit(X, y, sensitive_features=groups)
 
 
 def test_a_training_on_one_class_alone_is_no_answer_and_no_error():

@@ -22,6 +22,7 @@ from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
 from butfor.worlds import FlipTrial, draw_world
 from conftest import press
+from recorded import Notes
 
 
 def loans(rows, wronged, seed):
@@ -315,14 +316,6 @@ def test_a_difference_that_may_be_chance_flips_nothing():
 def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, population):
     again = audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1])
     assert again.one_standard == population.one_standard != ()
-
-
-class Notes(Progress):
-    def __init__(self):
-        self.lines = []
-
-    def note(self, line):
-        self.lines.append(line)
 
 
 class Impatient(Progress):
