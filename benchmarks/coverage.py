@@ -224,7 +224,7 @@ def measure(
     sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
     try:
         found = compare(
-            table.X, labels, [sensitive], names=("no", "yes"), draws=draws, n_jobs=1, random_state=seed + number
+            table.X, labels, [sensitive], sides=(("no",), ("yes",)), draws=draws, n_jobs=1, random_state=seed + number
         )
     except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
         return {"number": number, "table": name, "family": family, "error": str(error)}
@@ -360,7 +360,7 @@ def _moves(
 ) -> list[tuple[str, list[tuple[str, float, float]]]]:
     """Per group, how the difference moves without each single column."""
     sensitive = Sensitive.of(pd.Series(attribute, name="attribute"), X)
-    standards = compare(X, favourable, [sensitive], names=("no", "yes"), draws=0, n_jobs=1)
+    standards = compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=0, n_jobs=1)
     single = set(map(str, X.columns))
     return [
         (c.group, [(m.column, m.move, m.error) for m in standards.moves if m.group == c.group and m.column in single])
@@ -381,7 +381,7 @@ def double(
     rows = []
     for k in range(outer):
         labels = rng.random(len(inside)) < table.truth
-        found = compare(table.X, labels, [sensitive], names=("no", "yes"), draws=inner, n_jobs=1, random_state=k)
+        found = compare(table.X, labels, [sensitive], sides=(("no",), ("yes",)), draws=inner, n_jobs=1, random_state=k)
         c = found.of_group(table.group)
         if c is not None and c.interval is not None:
             rows.append([c.difference, c.centre, (c.interval[1] - c.interval[0]) / 2 / stats.t.ppf(0.975, inner - 1)])
@@ -412,7 +412,7 @@ def parts(number: int, names: Sequence[str], seed: int, draws: int, folder: str 
     for most in (second_opinion.PART_ROWS, 2 * len(X)):
         before, second_opinion.PART_ROWS = second_opinion.PART_ROWS, most
         begun = time.perf_counter()
-        found.append(compare(X, favourable, [sensitive], names=("no", "yes"), draws=draws, n_jobs=1))
+        found.append(compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=draws, n_jobs=1))
         seconds = time.perf_counter() - begun
         second_opinion.PART_ROWS = before
     return [

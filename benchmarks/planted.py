@@ -195,8 +195,8 @@ class Planted:
     def _compare(self, rows: int, explain: bool) -> Standards:
         X = self.X.iloc[:rows]
         protected = Sensitive.of(self.attribute, X)
-        labels, names = self.labels[:rows], ("adverse", "favourable")
-        return compare(X, labels, [protected], names=names, draws=self.draws, n_jobs=1, explain=explain)
+        labels, sides = self.labels[:rows], (("adverse",), ("favourable",))
+        return compare(X, labels, [protected], sides=sides, draws=self.draws, n_jobs=1, explain=explain)
 
     def seen(self, rows: slice) -> pd.DataFrame:
         """What the audited model sees of these rows."""

@@ -36,7 +36,9 @@ PLAIN = Names()
         (NAMES.label("approved = yes"), "approved"),
         (PLAIN.were("approved = no"), "were labelled approved = no"),
         (PLAIN.label("good credit"), "'good credit'"),
-        (NAMES.label("approved = no or approved = later"), "refused or approved = later"),
+        (NAMES.label(("approved = no", "approved = later")), "refused or approved = later"),
+        (NAMES.were(("approved = no", "approved = later")), "were refused or were labelled approved = later"),
+        (PLAIN.label("25 000 or more"), "'25 000 or more'"),
         (NAMES.column("obrat + income"), "debt ratio + income"),
     ],
 )

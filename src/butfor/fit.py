@@ -88,9 +88,9 @@ class Labelled(NamedTuple):
 class Fitted:
     """An audit whose model is trained.
 
-    `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names both. The model is
-    an ensemble of `members`; `seeded` says whether a seed changes it. `answered` and `corrected` are positions of
-    labels that were reviewed and corrected."""
+    `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names the labels of
+    both. The model is an ensemble of `members`; `seeded` says whether a seed changes it. `answered` and `corrected` are
+    positions of labels that were reviewed and corrected."""
 
     params: SimpleNamespace
     """The parameters of the `LabelAudit`."""
@@ -99,7 +99,7 @@ class Fitted:
     model: Model
     sensitive: Sensitive
     label_names: tuple[str, ...]
-    sides: tuple[str, str]
+    sides: tuple[tuple[str, ...], tuple[str, ...]]
     adverse: int | None
     budget: int
     phi: Rule
@@ -204,7 +204,7 @@ class Fitted:
             cluster=None if cluster is None else clusters_in(cluster),
             weight=weight,
             explain=bool(draws),
-            names=(self.sides[adverse], self.sides[1 - adverse]),
+            sides=(self.sides[adverse], self.sides[1 - adverse]),
             reference=self.reference,
             n_jobs=self.params.n_jobs,
             random_state=self.params.random_state,
@@ -216,10 +216,7 @@ class Fitted:
     @property
     def adverse_names(self) -> tuple[str, ...]:
         """The labels that people would rather not have."""
-        if self.adverse is None:
-            return ()
-        sides = self.table.sides(np.arange(len(self.label_names)))
-        return tuple(name for name, side in zip(self.label_names, sides, strict=True) if side == bool(self.adverse))
+        return () if self.adverse is None else self.sides[self.adverse]
 
     def require_adverse(self) -> None:
         if self.adverse is None:
@@ -533,7 +530,9 @@ def _names(table: Table, y: pd.Series, given: Sequence[str] | None) -> tuple[str
     return names
 
 
-def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple[Mask, tuple[str, str], int | None]:
+def _sides(
+    names: tuple[str, ...], classes: NDArray[Any], adverse: Any
+) -> tuple[Mask, tuple[tuple[str, ...], tuple[str, ...]], int | None]:
     """Which labels count as 1 (the second of two; of more, those that are not adverse or, if none is named, all but the
     first), the names of the two sides, and which side is adverse."""
     given = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
@@ -543,7 +542,7 @@ def _sides(names: tuple[str, ...], classes: NDArray[Any], adverse: Any) -> tuple
         raise SettingError(f"adverse names all labels ({listed(names)}); leave out the favourable ones.")
     ours = np.isin(np.arange(len(names)), found if found and len(names) > 2 else [0])
     side = None if not found else found[0] if len(names) == 2 else 0
-    return ~ours, (" or ".join(texts[ours]), " or ".join(texts[~ours])), side
+    return ~ours, (tuple(texts[ours]), tuple(texts[~ours])), side
 
 
 def note_concerns(concerns: list[Concern], progress: Progress) -> list[Concern]:

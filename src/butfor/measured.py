@@ -19,6 +19,7 @@ from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
 from butfor.models.ensemble import at_cut_of
 from butfor.models.learner import FlipSet
+from butfor.names import ALTERNATIVES
 from butfor.prove import Bracket
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
@@ -216,7 +217,7 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
     """How good the model is for these people, whose labels are the classes `truth`, and for each group of them."""
     table, decided = fitted.table, everyone.decisions
     commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
-    positive = None if table.multiclass and fitted.adverse is None else fitted.sides[1]
+    positive = "" if table.multiclass and fitted.adverse is None else ALTERNATIVES.join(fitted.sides[1])
     groups = pd.Series(everyone.groups).astype(str).to_numpy()
 
     def share(hits: NDArray[np.bool_]) -> float | None:
@@ -232,7 +233,7 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
         people=len(truth),
         accuracy=float((truth == decided).mean()),
         majority=float((truth == commonest).mean()),
-        positive=positive or "",
+        positive=positive,
         sensitive=fitted.sensitive.name,
         by_group=tuple(rates),
         commonest=fitted.label_names[commonest],

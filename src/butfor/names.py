@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 import tomllib
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Self
@@ -66,21 +66,18 @@ class Names:
         others = f"{self.noun} in other groups" if reference is None else self.people_in(attribute, reference)
         return f"comparable {others}"
 
-    def were(self, label: str) -> str:
-        """ "were approved", "were labelled approved = True"."""
-        found = self._label(label)
-        if found or ALTERNATIVES not in label:
-            return found or f"were labelled {self.label(label)}"
-        return ALTERNATIVES.join(map(self.were, label.split(ALTERNATIVES)))
+    def were(self, label: str | Sequence[str]) -> str:
+        """ "were approved", "were labelled approved = True"; of several labels each."""
+        if not isinstance(label, str):
+            return ALTERNATIVES.join(map(self.were, label))
+        return self._label(label) or f"were labelled {self.label(label)}"
 
-    def label(self, label: str) -> str:
-        """ "approved", "approved = True", "'good credit'": for tables, and after "the decision is"."""
-        found = self._label(label)
-        if found:
-            return found.removeprefix("were ")
-        if ALTERNATIVES in label:
-            return ALTERNATIVES.join(map(self.label, label.split(ALTERNATIVES)))
-        return label if EQUALS in label else f"'{label}'"
+    def label(self, label: str | Sequence[str]) -> str:
+        """ "approved", "approved = True", "'good credit'": for tables, and after "the decision is"; of several labels
+        each."""
+        if not isinstance(label, str):
+            return ALTERNATIVES.join(map(self.label, label))
+        return self._label(label).removeprefix("were ") or (label if EQUALS in label else f"'{label}'")
 
     def column(self, name: object) -> str:
         """ "debt ratio", "obrat"; columns that stand together are named one by one."""

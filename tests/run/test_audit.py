@@ -142,7 +142,7 @@ def test_a_found_verdict_tells_the_whole_story(salary, salary_population):
     audit, data = salary
     v = salary_population[4]
     assert v.status == "found"
-    assert v.prediction in repr(v)
+    assert f"from '{v.prediction}' to '{v.counterfactual_prediction}' (" in repr(v)
     row = v.flips.index[0]
     assert v.flips.drop(columns=["label before", "label after"]).loc[row].to_dict() == data.X_train.loc[row].to_dict()
     assert v.flips.loc[row, "label before"] == data.label_names[data.y_train.loc[row]]

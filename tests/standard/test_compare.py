@@ -471,7 +471,9 @@ def test_ctrl_c_or_a_time_limit_keeps_the_draws_that_are_done():
     found = compared(X, y, draws=60, progress=Impatient())
     assert (found.interrupted, found.draws) == (True, 25)
     assert found.of_group("a").p >= 1 / 26
-    timed = compare(X, (y == "yes").to_numpy(), [Sensitive.of("group", X)], names=("no", "yes"), n_jobs=1, seconds=0.0)
+    timed = compare(
+        X, (y == "yes").to_numpy(), [Sensitive.of("group", X)], sides=(("no",), ("yes",)), n_jobs=1, seconds=0.0
+    )
     assert (timed.interrupted, timed.draws) == (False, 25)
     assert timed.comparisons == found.comparisons
 

@@ -64,7 +64,7 @@ def _selected(p: Population) -> pd.DataFrame:
         same = favourable == known.positive
         counts = {group: (people, people * (rate if same else 1 - rate)) for group, people, rate in rates}
     else:
-        favoured = next(side for side in p.run.sides if " or ".join(side) == favourable)
+        favoured = p.run.favourable_labels
         decided = {str(group): [v.prediction in favoured for v in p if v.group == group] for group in p.groups}
         counts = {group: (len(each), sum(each)) for group, each in decided.items() if each}
     return pd.DataFrame.from_dict(counts, orient="index", columns=["people", "selected"])

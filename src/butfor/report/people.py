@@ -65,12 +65,12 @@ class Listed:
         return (self.verdict.left_out or "rule") if self.verdict and self.weight[0] == NOT_AUDITED else None
 
     @property
-    def decisions(self) -> tuple[str, str]:
-        """The decision now, and the other one."""
-        adverse, favourable = " or ".join(self.run.adverse) or "adverse", self.run.favourable or "favourable"
+    def decisions(self) -> tuple[str | tuple[str, ...], str | tuple[str, ...]]:
+        """The decision now, and the other one; of several labels each."""
+        adverse, favourable = self.run.adverse or ("adverse",), self.run.favourable_labels or ("favourable",)
         if self.verdict is not None:
             now = self.verdict.prediction
-            return now, self.verdict.counterfactual_prediction or (adverse if now == favourable else favourable)
+            return now, self.verdict.counterfactual_prediction or (adverse if now in favourable else favourable)
         return (adverse, favourable) if self.worlds[0][1].refused else (favourable, adverse)
 
 

@@ -363,12 +363,11 @@ class Population(Sequence[Verdict]):
             lacks = "no label of these people: give explain_all(X, y)" if not people else "no label named as adverse"
             raise SettingError(f"metric_frame(): the audit has {lacks}.")
         known = [count, accuracy_score, selection_rate, false_positive_rate, false_negative_rate]
-        favoured = next(side for side in run.sides if " or ".join(side) == run.favourable)
         features = [run.groups[str(v.group)] if run.groups else (v.group,) for v in people]
         return MetricFrame(
             metrics=metrics or {function.__name__.removesuffix("_score"): function for function in known},
-            y_true=[int(v.recorded_label in favoured) for v in people],
-            y_pred=[int(v.prediction in favoured) for v in people],
+            y_true=[int(v.recorded_label in run.favourable_labels) for v in people],
+            y_pred=[int(v.prediction in run.favourable_labels) for v in people],
             sensitive_features=pd.DataFrame(features, columns=list(run.attributes if run.groups else [run.sensitive])),
         )
 

@@ -11,7 +11,7 @@ import pandas as pd
 from butfor.data.check import Concern
 from butfor.decide import USUAL, DecisionFacts
 from butfor.machine import LARGEST_SEED
-from butfor.names import Names
+from butfor.names import ALTERNATIVES, Names
 from butfor.result.record import Cell, Opened, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.words import alike_sentence, cut_sentence, score, shown_at
@@ -262,10 +262,15 @@ class Run:
         return first, tuple(name for name in self.label_names if name not in first) if first else ()
 
     @property
+    def favourable_labels(self) -> tuple[str, ...]:
+        """The labels of the favourable decision. Without an adverse label it is the second of two; with more, none."""
+        first, second = self.sides
+        return first if self.adverse == second else second
+
+    @property
     def favourable(self) -> str:
-        """The favourable decision. Without an adverse label it is the second of two labels; with more it is empty."""
-        first, second = map(" or ".join, self.sides)
-        return first if " or ".join(self.adverse) == second else second
+        """The same as text."""
+        return ALTERNATIVES.join(self.favourable_labels)
 
     @property
     def threshold(self) -> DecisionFacts | None:
@@ -281,9 +286,9 @@ class Run:
     def measure_in_words(self) -> str:
         """The measure, for a legend."""
         if self.log_odds:
-            return f"the model's probability of {self.names.label(self.favourable)}"
+            return f"the model's probability of {self.names.label(self.favourable_labels)}"
         if self.threshold:
-            return f"what the model's decision function says for {self.names.label(self.favourable)}"
+            return f"what the model's decision function says for {self.names.label(self.favourable_labels)}"
         if len(self.label_names) > 2:
             return "how far the model prefers another label to the one it decides"
         return f"the model's decision function: above 0 it decides {self.names.label(self.label_names[1])}"
@@ -319,7 +324,7 @@ class Run:
         """Where the cut is and how many decisions are favourable, in a sentence; empty if `alike` says it."""
         if self.threshold is None and self.alike:
             return ""
-        return cut_sentence(self.decision, self.names.label(self.favourable)) if self.decision else ""
+        return cut_sentence(self.decision, self.names.label(self.favourable_labels)) if self.decision else ""
 
     @property
     def alike(self) -> str:

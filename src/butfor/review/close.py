@@ -24,6 +24,7 @@ from butfor.fit import Fitted, with_labels
 from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
 from butfor.models.learner import Table
+from butfor.names import ALTERNATIVES
 from butfor.progress import Progress
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
@@ -66,7 +67,7 @@ def after_review(
     now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
     reviewed = Reviewed(
         attribute=fitted.sensitive.name,
-        favourable=fitted.sides[trial.favourable],
+        favourable=ALTERNATIVES.join(fitted.sides[trial.favourable]),
         answered=tuple(sorted(again.answered)),
         corrected=again.corrected,
         evidence=outcome.evidence,

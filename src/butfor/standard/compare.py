@@ -139,7 +139,7 @@ def compare_standards(
         X,
         np.isin(codes, good),
         sensitive.each,
-        names=(" or ".join(named[k] for k in bad), " or ".join(named[k] for k in good)),
+        sides=(tuple(named[k] for k in bad), tuple(named[k] for k in good)),
         reference=reference,
         cluster=None if cluster is None else clusters_in(cluster),
         standard=standard,
@@ -157,7 +157,7 @@ def compare(
     favourable: Mask,
     attributes: Sequence[Sensitive],
     *,
-    names: tuple[str, str],
+    sides: tuple[tuple[str, ...], tuple[str, ...]],
     reference: Any = None,
     cluster: Rows | None = None,
     standard: Any = None,
@@ -332,8 +332,7 @@ def compare(
         )
     return Standards(
         attribute=whole.name,
-        adverse=names[0],
-        favourable=names[1],
+        sides=sides,
         model=model.name,
         comparisons=tuple(comparisons),
         left_out=tuple(left_out),

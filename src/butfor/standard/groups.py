@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed, plural
 from butfor.files import save
-from butfor.names import PLAIN, Names
+from butfor.names import ALTERNATIVES, PLAIN, Names
 from butfor.pages import pages
 from butfor.standard.explain import ColumnMove
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
@@ -151,7 +151,7 @@ class GroupStandard:
         """Whether it is not called because of the second opinion alone."""
         return self.beyond_chance and not self.differs
 
-    def sentence(self, favourable: str, names: Names = PLAIN) -> str:
+    def sentence(self, favourable: str | Sequence[str], names: Names = PLAIN) -> str:
         """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people in …" """
         s, turned, who = self.second_opinion, self.difference < 0, names.people_in(self.attribute, self.group)
         details = [f"95 % interval {interval_in_words(self.interval, turned)}"] if self.interval else []
@@ -227,8 +227,8 @@ class Compared:
     """Figures about groups, and what they say; in memory `Standards`, in a record `RecordedStandards`."""
 
     attribute: str
-    adverse: str
-    favourable: str
+    sides: tuple[tuple[str, ...], tuple[str, ...]]
+    """The adverse labels, and the favourable ones."""
     model: str
     draws: int
     left_out: tuple[str, ...]
@@ -241,12 +241,20 @@ class Compared:
     """The reader's words."""
 
     @property
+    def adverse(self) -> str:
+        return ALTERNATIVES.join(self.sides[0])
+
+    @property
+    def favourable(self) -> str:
+        return ALTERNATIVES.join(self.sides[1])
+
+    @property
     def answer(self) -> str:
         """The verdict: who is held to another standard and, if nobody is, who was not compared."""
         short = [c for c in self.comparisons if c.short]
         if len(short) == 1:
-            return short[0].sentence(self.favourable, self.names)
-        who, were = self.names.noun, self.names.were(self.favourable)
+            return short[0].sentence(self.sides[1], self.names)
+        who, were = self.names.noun, self.names.were(self.sides[1])
         if short:
             gaps = ", ".join(f"{self.name_of(c)} by {points(c.difference)}" for c in short)
             than = f"comparable {who}" + ("" if short[0].reference is None else " in the reference group")
@@ -320,7 +328,7 @@ class Compared:
         said: list[tuple[str, list[str]]] = [(self.answer, [])]
         said.append(("" if self.not_compared in self.answer else self.not_compared, []))
         for c in self.notable:
-            sentences = [s for s in (c.sentence(self.favourable, self.names), *self.where(c)) if s != self.answer]
+            sentences = [s for s in (c.sentence(self.sides[1], self.names), *self.where(c)) if s != self.answer]
             said.append((" ".join(sentences), c.details(self.names) if c in self.detailed else []))
         return [each for each in (*said, (self.may_be_chance, [])) if any(each)]
 
@@ -489,7 +497,7 @@ class Standards(Compared):
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        names = ("attribute", "adverse", "favourable", "model", "draws", "clusters")
+        names = ("attribute", "sides", "model", "draws", "clusters")
         words = {"names": self.names.to_dict()} if self.names.to_dict() else {}
         return (
             {name: getattr(self, name) for name in names}
