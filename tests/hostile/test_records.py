@@ -192,6 +192,15 @@ def test_sentences_name_the_place_and_what_must_be_there(genuine, capsys, tmp_pa
     refused(capsys, with_checksum(record), tmp_path, told)
 
 
+@pytest.mark.parametrize(
+    "path", [("budgets",), ("run", "budgets"), ("run", "data", "x y"), (*PERSON, "a")], ids=spelled
+)
+def test_a_field_that_nobody_knows_is_named(genuine, capsys, tmp_path, path):
+    record = copy.deepcopy(genuine)
+    put(record, path, 1)
+    refused(capsys, with_checksum(record), tmp_path, f"there is no field {spelled(path)}.")
+
+
 NO_RECORD = {
     "": "not JSON",
     "nonsense": "not JSON",

@@ -30,6 +30,8 @@ SCHEMA_VERSION = 6
 CHECKSUM = "checksum"
 LISTS = ("people", "labels")
 """Lists of a record, written one line per entry."""
+SUMMARY = ("status", "solidity", "decision_before", "decision_after")
+"""What a person's line says for readers without this library; it is not read."""
 NAME_ONE = "Name a JSON file that butfor wrote."
 
 
@@ -117,14 +119,31 @@ class Opened:
         """The content, or a part of it, as a dataclass; an error names the first field that is wrong."""
         import msgspec
 
-        content = self.content if content is None else content
         try:
-            return msgspec.convert(content, kind)
+            read = msgspec.convert(self.content if content is None else content, kind)
         except msgspec.ValidationError as error:
             message, _, path = str(error).replace("`", "").partition(" - at $")
             message = message.replace("Expected", " must be").replace(", got", ", not")
             message = re.sub(r"Object missing required field (\w+)", r".\1 is missing", message)
             raise ReplayError(f"Invalid record: {(path + message).lstrip('. ')}.") from None
+        if content is None and (place := _unread(self.content, msgspec.to_builtins(read))):
+            raise ReplayError(f"Invalid record: there is no field {place}.")
+        return read
+
+
+def _unread(content: Any, read: Any) -> str:
+    """The first field of the content that was not read; empty if there is none."""
+    pairs = [("", content, read)]
+    for place, given, known in pairs:  # which grow meanwhile
+        if isinstance(given, dict):
+            for name, value in given.items():
+                if name in known:
+                    pairs.append((f"{place}.{name}".lstrip("."), value, known[name]))
+                elif name not in SUMMARY:
+                    return f"{place}.{name}".lstrip(".")
+        elif isinstance(given, list):
+            pairs += [(f"{place}[{k}]", *pair) for k, pair in enumerate(zip(given, known, strict=True))]
+    return ""
 
 
 def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Opened:

@@ -19,7 +19,7 @@ from butfor.files import save
 from butfor.models.learner import Table
 from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID, Collateral, FreshSeeds
-from butfor.result.record import SCHEMA_VERSION, Cell, as_json, builtins_of, opened, within
+from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.result.words import base_sentence, course, shown_at, what_moved
@@ -440,12 +440,8 @@ class Verdict:
 
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the measurements."""
-        said = {
-            "status": self.status,
-            "solidity": self.solidity,
-            "decision_before": self.prediction,
-            "decision_after": self.counterfactual_prediction,
-        }
+        summary = self.status, self.solidity, self.prediction, self.counterfactual_prediction
+        said = dict(zip(SUMMARY, summary, strict=True))
         usual = {each.name: each.default for each in fields(Person)}
         return said | {n: v for n, v in builtins_of(self.measured).items() if getattr(self.measured, n) != usual[n]}
 

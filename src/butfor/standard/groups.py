@@ -497,7 +497,7 @@ class Standards(Compared):
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        names = ("attribute", "sides", "model", "draws", "clusters")
+        names = ("attribute", "adverse", "favourable", "sides", "model", "draws", "clusters")
         words = {"names": self.names.to_dict()} if self.names.to_dict() else {}
         return (
             {name: getattr(self, name) for name in names}
