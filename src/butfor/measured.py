@@ -245,8 +245,9 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
     table, sensitive = fitted.table, fitted.sensitive
     own, seeds = fitted.learner.own_seed, fitted.seeds
     labelled = table.n + (0 if fitted.also_labelled is None else len(fitted.also_labelled.X))
-    data = Data.of(
-        fitted.origin,
+    origin: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()}
+    data = Data(
+        **origin,
         sha256=fitted.data_hash,
         training_rows=table.n,
         labelled=labelled,

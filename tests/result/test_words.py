@@ -152,7 +152,7 @@ def test_one_standard_says_what_its_range_is_and_counts_and_rates_have_one():
 
 
 def test_scores_are_probabilities_of_the_favourable_label_and_margins_stay_margins():
-    assert (verdict(**FOUND).measured_before, RUN.measured(0.0)) == ("0.38", "0.50")
+    assert (RUN.measured(0.5), RUN.measured(0.0)) == ("0.38", "0.50")
     margins = replace(RUN, log_odds=False)
     assert verdict(margins, **FOUND).course_in_words == "margin +0.50 → −0.20"
     at_80 = replace(RUN, decision=DecisionFacts(given=0.8, cut=True, probability=0.8))

@@ -207,7 +207,15 @@ class Evidence:
             ]
         if self.file_column:
             lines.append("The review was not blind to the group: reviewers saw the original files.")
-        lines.append(self._error)
+        errors = []
+        for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
+            error = "not known, since no clear case got a label"
+            if judged:
+                low, high = exact_interval(wrong, judged)
+                interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
+                error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
+            errors.append(f"{who} {error}" if len(self.errors) > 1 else error)
+        lines.append(f"Reviewer error on clear cases: {'; '.join(errors)}.")
         if self.agreed:
             kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})".replace("-", "−")
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
@@ -228,19 +236,6 @@ class Evidence:
     def _comparison(self) -> str:
         labels, controls = _share(*self.labels, f"labels of {self.group}"), _share(*self.controls, "controls")
         return f"the reviewer{'s' * (len(self.errors) > 1)} changed {labels} and {controls}"
-
-    @property
-    def _error(self) -> str:
-        """The reviewers' error with its interval."""
-        each = []
-        for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
-            error = "not known, since no clear case got a label"
-            if judged:
-                low, high = exact_interval(wrong, judged)
-                interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
-                error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
-            each.append(f"{who} {error}" if len(self.errors) > 1 else error)
-        return f"Reviewer error on clear cases: {'; '.join(each)}."
 
     @property
     def _who(self) -> list[str]:

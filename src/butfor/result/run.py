@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields
 from typing import Any, Self
 
@@ -21,12 +20,6 @@ from butfor.standard.slices import kept
 from butfor.stopping import Stop
 from butfor.words import percent, signed
 
-LOADING = (
-    *("label", "sensitive", "drop", "keep", "split_seed", "missing"),
-    *("test", "validation", "hold_out", "identifier", "cluster", "weight"),
-)
-"""Fields of `Data` that are arguments of `load_table`."""
-
 
 @dataclass(frozen=True, kw_only=True)
 class Data:
@@ -44,6 +37,7 @@ class Data:
     weighted: bool = False
     clustered: bool = False
     given: str | None = None
+    # from here on the arguments of `load_table`
     label: str | None = None
     sensitive: str | None = None
     drop: tuple[str, ...] = ()
@@ -57,19 +51,14 @@ class Data:
     cluster: str | None = None
     weight: str | None = None
 
-    @classmethod
-    def of(cls, origin: Mapping[str, Any], **known: Any) -> Self:
-        """From the arguments of `load_table` and further fields."""
-        given: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in origin.items()}
-        return cls(**given, **known)
-
     def __post_init__(self) -> None:
         within(self, training_rows=(1, 2**31), split_seed=(0, LARGEST_SEED))
 
     @property
     def loading(self) -> dict[str, Any]:
         """The arguments with which `load_table` loads it again."""
-        return {name: getattr(self, name) for name in LOADING}
+        names = [each.name for each in fields(self)]
+        return {name: getattr(self, name) for name in names[names.index("label") :]}
 
     @property
     def source(self) -> str:
@@ -157,10 +146,6 @@ class Performance:
             .astype(float)
             .astype({"people": int})
         )
-
-    @property
-    def sentence(self) -> str:
-        return self.said(Names())
 
     def said(self, names: Names) -> str:
         """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)." """

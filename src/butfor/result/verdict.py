@@ -22,7 +22,7 @@ from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID, Collateral, FreshSeed
 from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
-from butfor.result.words import base_sentence, course, shown_at, what_moved
+from butfor.result.words import base_sentence, course, what_moved
 from butfor.words import percent, signed
 
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
@@ -279,21 +279,6 @@ class Verdict:
             return course(before, after, self.cut, self.counterfactual_cut)
         end = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
         return f"margin {signed(self.logit)}{end}"
-
-    @property
-    def measured_before(self) -> str:
-        """The score or margin as text."""
-        return self.run.measured(self.logit) if self.score is None else shown_at(self.score, self.cut)
-
-    @property
-    def measured_after(self) -> str:
-        """The same with the flips or, without a find, the closest. Empty if there is none, or if each model tried had
-        its own cut."""
-        if self.counterfactual_score is not None:
-            return shown_at(self.counterfactual_score, self.counterfactual_cut)
-        if self.counterfactual_logit is not None:
-            return self.run.measured(self.counterfactual_logit)
-        return "" if self.closest_logit is None or self.run.cut_moves else self.run.measured(self.closest_logit)
 
     @property
     def closest(self) -> str:

@@ -9,7 +9,9 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 
-from butfor.decide import FEWEST, USUAL, DecisionFacts
+from scipy.special import expit
+
+from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
 from butfor.errors import plural
 from butfor.result.fresh import FIRST_LOOK, LEAST
 from butfor.result.fresh import USUAL as USUAL_SEEDS
@@ -106,13 +108,7 @@ def alike_sentence(facts: DecisionFacts, favourable: str, other: str, command: b
 def score(logit: float, cut: float, towards: bool) -> float:
     """The score at a logit that is measured from the `cut`. `towards`: whether logits above 0 mean the favourable
     label."""
-    at = (logit if towards else -logit) + log_odds(cut)
-    return 1 / (1 + math.exp(-at)) if at >= 0 else math.exp(at) / (1 + math.exp(at))
-
-
-def log_odds(probability: float) -> float:
-    inside = min(max(probability, CLIP), 1 - CLIP)
-    return math.log(inside) - math.log1p(-inside)
+    return float(expit((logit if towards else -logit) + log_odds(cut, CLIP)))
 
 
 def shown(*scores: float) -> list[str]:
@@ -144,8 +140,8 @@ def course(before: float, after: float | None, cut: float | None, cut_after: flo
 def what_moved(before: float, after: float, cut: float, cut_after: float, *, probabilities: bool) -> str:
     """How much of a change comes from the score and how much from the cut, by how far each moved: in log-odds if scores
     are `probabilities`."""
-    scale = log_odds if probabilities else float
-    ours, cuts = scale(after) - scale(before), scale(cut_after) - scale(cut)
+    at = [log_odds(each, CLIP) if probabilities else each for each in (before, after, cut, cut_after)]
+    ours, cuts = at[1] - at[0], at[3] - at[2]
     share = min(1.0, max(0.0, ours / (ours - cuts))) if ours != cuts else 1.0
     return f"Of the change, {percent(share)} comes from the score and {percent(1 - share)} from the cut."
 
