@@ -10,10 +10,9 @@ from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
 from butfor.errors import SettingError
-from butfor.models.engines import OwnFit
 from butfor.models.ensemble import fresh_seeds, member_seeds, single_learner
 from butfor.models.learner import Training, flip_direction
-from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
+from butfor.models.network import FusedEngine, MLPLearner
 from butfor.rank import as_ranking, checked_scores
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile, trimmed_mean
@@ -101,17 +100,6 @@ def test_the_margin_is_kept_by_no_shorter_prefix(german):
     for wide, narrow in zip(loose, kept[:3], strict=True):
         assert wide.found
         assert len(wide.positions) <= len(narrow.positions)
-
-
-def test_engines_train_many_seeds_in_one_call():
-    audit, data = fitted("salary")
-    learner, table, people = audit.learner_, audit.table_, data.X_test
-    trainings = [Training((k % 3,), seed) for k, seed in enumerate([7, None, 3, 7, 3, None, 11, 0])]
-    one_by_one = [learner.reseeded(t.seed or 0).fit(table, table.labels(t.flips)).logits(people) for t in trainings]
-    for engine in (FusedEngine(2), StackedEngine("cpu"), OwnFit(1)):
-        assert engine.bind(learner, table, people)(trainings) == pytest.approx(np.array(one_by_one), abs=1e-4)
-    alone = np.array([FusedEngine(1).bind(learner, table, people)([t])[0] for t in trainings])
-    assert np.array_equal(FusedEngine(2).bind(learner, table, people)(trainings), alone)  # to the bit
 
 
 def test_scores_count_away_from_the_ensembles_decision(german):
