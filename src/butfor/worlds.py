@@ -30,7 +30,7 @@ from scipy.special import ndtr
 from butfor.decide import decides_one
 from butfor.errors import Stopped
 from butfor.fit import Fitted
-from butfor.models.learner import FlipSet, Floats, Table, Training
+from butfor.models.learner import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
 from butfor.result.record import plain
@@ -197,26 +197,21 @@ def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tup
     """Each world with its model's logits for the trainer's people. Worlds are trained in blocks of the engine's size,
     so that a stop keeps those that are done; worlds with different validation labels are trained one after the
     other."""
-    if trainer.table.validation is not None and not trainer.table.multiclass:
+    table = trainer.table
+    if table.validation is not None and not table.multiclass:
+        X, y = table.validation
         for world in worlds:
-            table = with_validation_flips(trainer.table, world.validation_flips)
-            yield world, trainer.on(table).ensemble_answers([world.trainings])[0]
+            codes = table.validation_codes.copy()
+            codes[list(world.validation_flips)] = 1 - codes[list(world.validation_flips)]
+            validation = (X, pd.Series(table.classes[codes], y.index, name=y.name))
+            flipped = replace(table, validation=validation) if world.validation_flips else table
+            yield world, trainer.on(flipped).ensemble_answers([world.trainings])[0]
         return
     each = max((len(world.trainings) for world in worlds), default=1)
     step = max(1, trainer.bound.width // each)
     for first in range(0, len(worlds), step):
         some = worlds[first : first + step]
         yield from zip(some, trainer.ensemble_answers([world.trainings for world in some]), strict=True)
-
-
-def with_validation_flips(table: Table, flips: FlipSet) -> Table:
-    """The table with the labels of these validation rows flipped."""
-    if not flips or table.validation is None:
-        return table
-    X, y = table.validation
-    codes = table.validation_codes.copy()
-    codes[list(flips)] = 1 - codes[list(flips)]
-    return replace(table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name)))
 
 
 # --- of an audit --------------------------------------------------------------------------------------

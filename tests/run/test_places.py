@@ -65,24 +65,17 @@ def test_a_verdict_says_whether_the_score_or_the_cut_moved(population):
 def test_the_audit_names_the_places(population):
     assert population.run.cut.startswith("Decided 'yes': the best 40 % of 80 people, 32 of them, at a probability")
     assert not population.run.alike
-    page = population.to_html()
-    assert "the best 40" in page
-    assert "Places are limited" in page
+    assert population.run.cut[:40] in population.to_html().replace("&#39;", "'").replace("\N{NO-BREAK SPACE}", " ")
 
 
-def test_everybody_decided_alike_in_python():
-    rng = np.random.default_rng(0)
-    rare = pd.Series(np.where(rng.random(400) < 0.9, "yes", "no"))
+def test_everybody_decided_alike_is_said_once_with_a_threshold_to_try():
+    rare = pd.Series(np.where(np.random.default_rng(0).random(400) < 0.9, "yes", "no"))
     audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1).fit(TABLE, rare, sensitive_features="group", adverse="no")
     population = audit.explain_all(PEOPLE)
-    said = 'try `threshold="top 88%"`.'
-    assert repr(population).startswith("At 0.5 this model decides 'yes' about all 80 people. Of the training labels, ")
-    assert said in repr(population)
-    assert "Audited: 0 of 80 people; for 80 the decision is 'yes'" in repr(population)
-    assert "about all 80 people" in population._repr_html_()
-    assert not population.run.cut  # the same, once
+    alike = population.run.alike
+    assert alike.startswith("At 0.5 this model decides 'yes' about all 80 people.")
+    assert 'try `threshold="top 88%"`.' in repr(population)
+    assert repr(population).startswith(alike[:50])
+    assert not population.run.cut
     (limit,) = check_shares(population, max_solid=0.05)
-    assert limit.code == 4
-    assert limit.sentence.startswith(
-        "there is nothing to measure: At 0.5 this model decides 'yes' about all 80 people."
-    )
+    assert (limit.code, alike[:50] in limit.sentence) == (4, True)

@@ -8,18 +8,19 @@ import butfor
 from butfor.errors import SettingError, Stopped
 from butfor.explain import eligible_cases
 from butfor.models.engines import engine_named
-from butfor.progress import Progress
 from butfor.stopping import Stop, StopFlag, max_retrainings, max_seconds
 from conftest import fitted, press
+from recorded import Notes
 
 
-class Listening(Progress):
+class Listening(Notes):
     """Remembers phases, notes and the forecast, and acts at the beginning of a phase."""
 
     listens = True
 
     def __init__(self, **acts):
-        self.heard, self.notes, self.seconds, self.acts = [], [], [], acts
+        super().__init__()
+        self.heard, self.seconds, self.acts = [], [], acts
 
     def phase(self, name, total=None, unit=""):
         self.heard.append(name)
@@ -27,7 +28,7 @@ class Listening(Progress):
 
     def note(self, line):
         self.heard.append(line)
-        self.notes.append(line)
+        super().note(line)
 
     def expect(self, seconds):
         self.seconds.append(seconds)
@@ -74,7 +75,7 @@ def test_a_limit_of_time_keeps_what_is_done(members, protocol):
     population = audit.explain_all(data.X_test, stop=max_seconds(1), progress=(heard := Listening()))
     assert (population.run.out_of_time, population.interrupted) == (True, False)
     assert not all(v.complete for v in population)
-    assert any("The time is up" in line for line in heard.notes)
+    assert any("The time is up" in line for line in heard.lines)
     complete = fitted("salary", **settings)[0].explain_all(data.X_test, stop=max_seconds(600))
     assert not complete.run.out_of_time
     assert all(v.complete for v in complete)
@@ -107,7 +108,7 @@ def test_ctrl_c_among_fresh_seeds_and_side_effects_keeps_the_finds():
     for phase, words in (("fresh_seeds", "not checked: "), ("side_effects", "before side effects")):
         stopped = audit.explain_all(data.X_test, progress=(heard := Listening(**{phase: press})))
         assert stopped.interrupted
-        assert any(words in line for line in heard.notes)
+        assert any(words in line for line in heard.lines)
         assert [v.positions for v in stopped] == [v.positions for v in whole]
         assert all(v.collateral is None for v in stopped)
 
@@ -115,7 +116,7 @@ def test_ctrl_c_among_fresh_seeds_and_side_effects_keeps_the_finds():
 def test_the_forecast_comes_before_the_search_and_changes_nothing():
     audit, data = fitted("salary", strategy="algorithm1")
     told = audit.explain_all(data.X_test, progress=(heard := Listening()))
-    forecast = next(line for line in heard.notes if line.startswith(f"{len(told.eligible)} people, about "))
+    forecast = next(line for line in heard.lines if line.startswith(f"{len(told.eligible)} people, about "))
     assert heard.heard.index(forecast) < heard.heard.index("search")
     assert min(heard.seconds) >= 0
     assert [v.positions for v in told] == [v.positions for v in audit.explain_all(data.X_test)]

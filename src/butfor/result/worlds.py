@@ -133,6 +133,11 @@ class OneStandard:
         return int(low), int(high)
 
     @property
+    def flips(self) -> tuple[int, ...]:
+        """The number of flipped labels, per world."""
+        return tuple(world.flips for world in self.worlds)
+
+    @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
         """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over worlds."""
         return {
@@ -173,12 +178,12 @@ class OneStandard:
         """Who is concerned, and how rates and accuracy move; a sentence each."""
         if not self.worlds:
             return []
-        group, flips = names.people_in(self.attribute, self.group), [world.flips for world in self.worlds]
+        group = names.people_in(self.attribute, self.group)
         ours = [person for person in self.gaining if str(person.group) == self.group]
         about = f"of {self.people} decisions about {group}"
         lines = [
-            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of {self.labels} labels are flipped. "
-            f"Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
+            f"In each of {len(self.worlds)} worlds, {min(self.flips)} to {max(self.flips)} of {self.labels} labels "
+            f"are flipped. Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
             f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
         ]
         others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
