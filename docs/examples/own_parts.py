@@ -54,7 +54,7 @@ class Fitted(butfor.Model):
 ask(butfor.LabelAudit(NearestAlong("amount"), budget=1))
 
 # %% [markdown]
-# To replay such a verdict pass the learner again: `butfor.replay(record, training=verdict.training, model=learner)`.
+# To replay such a verdict pass the audit again: `butfor.replay(record, audit=audit)`.
 #
 # ## A ranking
 #
