@@ -212,7 +212,7 @@ NO_RECORD = {
     '{"schema_version": 99}': "schema_version 99",
     '{"schema_version": 5, "people": []}': "reads 6: run the audit again",
     "[" * 100_000: "nests",
-    '{"a":' * 5000 + "1" + "}" * 5000: "nests",
+    '{"a":' * 100_000 + "1" + "}" * 100_000: "nests",
     '{"schema_version": ' + "9" * 5000 + "}": "not JSON",
     '{"schema_version": 6, "people": 3, "run": {}}': "people must be array, not int",
     "\0" * 50: "not JSON",

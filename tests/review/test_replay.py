@@ -51,7 +51,7 @@ def record(folder, request) -> Path:
     table = folder / ("weighed.csv" if "--weight" in options else "loans.csv")
     for name, value in {"--label": "granted", "--sensitive": "group", "--drop": "grade"}.items():
         options += [] if name in options else [name, value]
-    return audited(folder / request.param, str(table), "--cases", "0:8", *options)
+    return audited(folder / request.param, str(table), "--cases", "0:8", "--overwrite", *options)
 
 
 @pytest.mark.parametrize("record", KINDS, indirect=True)

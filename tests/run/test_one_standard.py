@@ -84,6 +84,18 @@ def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
     assert one.rates["b"] == pytest.approx(now[ours].mean())
     assert [person.case for person in one.losing] == list(np.flatnonzero(now & (share < 0.5)))
     assert np.mean(one.flips) == pytest.approx(audit.standards().of_group("b").missing, rel=0.25)
+    gap, shortfalls = audit.standards().of_group("b"), [world.shortfall for world in one.worlds]
+    assert np.mean(shortfalls) == pytest.approx(gap.difference, abs=gap.error)
+    assert np.std(shortfalls) == pytest.approx(gap.error, rel=0.5)
+
+
+def test_decisions_about_other_groups_are_counted_apart():
+    blind = butfor.LabelAudit(LogisticRegression(), budget=12, n_jobs=1)
+    blind.fit(TABLE.drop(columns="group"), LABELS, sensitive_features=TABLE["group"], adverse="no")
+    (one,) = blind.one_standard(PEOPLE.drop(columns="group"), sensitive_features=PEOPLE["group"])
+    ours = (PEOPLE["group"] == "b").to_numpy()
+    assert one.probability[~ours].sum() > 1, "what the model cannot see concerns others too"
+    assert one.expected == pytest.approx(one.probability[ours].sum())
 
 
 def test_worlds_flip_validation_labels_too_and_else_stay_the_same(audit):
