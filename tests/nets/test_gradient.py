@@ -41,9 +41,9 @@ def check(swept, expected, share: float) -> None:
         assert np.abs(found - other).max(initial=0) <= share * np.abs(other).max(initial=1e-30), name
 
 
-@pytest.mark.parametrize("classes", [2, 4])
-@pytest.mark.parametrize("batch_size", [None, 16])
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
+@pytest.mark.parametrize(
+    ("activation", "batch_size", "classes"), [("relu", None, 2), ("relu", 16, 4), ("tanh", 16, 2), ("tanh", None, 4)]
+)
 def test_it_is_that_of_autograd(activation, batch_size, classes):
     """The whole training as one function of how far each label is on its way from the old to the new one."""
     rows, recipe = made(60, classes=classes), replace(RECIPE, activation=activation, batch_size=batch_size)
@@ -90,10 +90,9 @@ def trained(recipe: Recipe, rows: Rows, moved: torch.Tensor, epochs: int) -> tor
 @pytest.mark.parametrize(
     ("activation", "hidden", "batch_size", "epochs"),
     [
-        ("tanh", (6, 5), 16, 3),
+        ("tanh", (6, 5), 16, 2),
         ("relu", (6, 5), None, 1),
-        ("tanh", (4,), None, 1),
-        ("sigmoid", (4, 3, 3), 16, 3),
+        ("sigmoid", (4, 3, 3), 60, 2),
         ("relu", (), 60, 3),
     ],
 )
@@ -117,7 +116,6 @@ def test_together_they_are_what_each_is_alone(activation, hidden, batch_size, ep
         (Recipe((9,), max_epochs=9, batch_size=None), 6),
         (Recipe((6, 5, 4), max_epochs=9, batch_size=140), 0),
         (replace(RECIPE, activation="tanh"), 0),
-        (replace(RECIPE, hidden=()), 0),
     ],
     ids=str,
 )
@@ -156,19 +154,14 @@ def test_on_a_real_table_it_differentiates_the_definition():
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_training_that_diverges_depends_on_no_label(activation):
+def test_a_training_that_diverges_depends_on_no_label_and_a_check_that_raises_ends_all_threads(activation):
     rows, recipe = made(), replace(RECIPE, activation=activation)
     broken = Rows(rows.X, rows.y, np.full_like(rows.X_val, np.nan), rows.y_val)
     for found in label_gradient(recipe, broken, SWEEPS[:2], PEOPLE, epochs=3):
         assert found.epochs == (0,)
         assert not found.gradient.any()
         assert not found.validation_gradients.any()
-
-
-@pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_check_that_raises_ends_all_threads_in_the_midst_of_their_sweeps(activation):
-    endless, before, calls = replace(RECIPE, activation=activation, max_epochs=10**4, patience=10**4), [], []
-    before = threading.active_count()
+    endless, before, calls = replace(recipe, max_epochs=10**4, patience=10**4), threading.active_count(), []
 
     def enough() -> None:
         calls.append(1)
@@ -176,7 +169,7 @@ def test_a_check_that_raises_ends_all_threads_in_the_midst_of_their_sweeps(activ
             raise KeyError("enough")
 
     with pytest.raises(KeyError):
-        list(label_gradient(endless, made(), SWEEPS, PEOPLE, threads=2, check=enough))
+        list(label_gradient(endless, rows, SWEEPS, PEOPLE, threads=2, check=enough))
     assert threading.active_count() == before
 
 
