@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import platform
+from contextlib import suppress
 from importlib.metadata import PackageNotFoundError, version
 
 from butfor.models.learner import Table
@@ -26,8 +27,6 @@ def data_hash(table: Table) -> str:
 def versions() -> dict[str, str]:
     found = {"python": platform.python_version()}
     for package in PACKAGES:
-        try:
+        with suppress(PackageNotFoundError):
             found[package] = version(package)
-        except PackageNotFoundError:
-            continue
     return found

@@ -126,60 +126,77 @@ class Situation:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """A named entry of `_DECISIONS` with its arguments. `rebuildable`: the text is enough to make it again."""
+    """What a rule's `name` decides with its arguments: one of ours, "&", "|", "~", a user's "function" or "mask"."""
 
     name: str
     arguments: tuple[Any, ...]
-    text: str
-    rebuildable: bool = True
 
     def __call__(self, situation: Situation) -> Mask:
-        return np.asarray(_DECISIONS[self.name](situation, *self.arguments), dtype=bool)
+        first, *rest = self.arguments or (None,)
+        if self.name in ("&", "|"):
+            one, other = first(situation), rest[0](situation)
+            return one & other if self.name == "&" else one | other
+        if self.name == "~":
+            return np.logical_not(first(situation))
+        if self.name == "mask":
+            return np.asarray(first, bool)
+        mask = first(situation) if self.name == "function" else _DECIDE[self.name](situation, *self.arguments)
+        if isinstance(mask, Rule):
+            raise SettingError(f"{mask.name} is a function that makes a rule: write {mask.name}().")
+        return np.asarray(mask, dtype=bool)
 
     def __and__(self, other: Rule) -> Rule:
-        return Rule("&", (self, other), f"{self._operand} & {other._operand}", self.rebuildable and other.rebuildable)
+        return Rule("&", (self, other))
 
     def __or__(self, other: Rule) -> Rule:
-        return Rule("|", (self, other), f"{self._operand} | {other._operand}", self.rebuildable and other.rebuildable)
+        return Rule("|", (self, other))
 
     def __invert__(self) -> Rule:
-        return Rule("~", (self,), f"~{self._operand}", self.rebuildable)
+        return Rule("~", (self,))
 
     def __repr__(self) -> str:
         return self.text
 
     @property
-    def _operand(self) -> str:
-        return f"({self.text})" if self.name in ("&", "|") else self.text
+    def rebuildable(self) -> bool:
+        """Whether its text is enough to make it again."""
+        inner = [rule for rule in self.arguments if isinstance(rule, Rule)]
+        return self.name not in ("function", "mask") and all(rule.rebuildable for rule in inner)
 
-
-def _called(situation: Situation, function: Callable[[Situation], Any]) -> Any:
-    """The answer of a user's function."""
-    answer = function(situation)
-    if isinstance(answer, Rule):
-        raise SettingError(f"{answer.name} is a function that makes a rule: write {answer.name}().")
-    return answer
+    @property
+    def text(self) -> str:
+        """As the parser reads it; of a function its name, of a mask its size."""
+        parts = []
+        for each in self.arguments:
+            if isinstance(each, Rule):
+                parts.append(f"({each.text})" if each.name in ("&", "|") else each.text)
+            elif isinstance(each, str):
+                parts.append(each if each.isidentifier() and not iskeyword(each) else repr(each))
+            else:
+                parts.append(repr(each.item() if isinstance(each, np.generic) else each))
+        if self.name == "mask":
+            return f"a mask with {int(self.arguments[0].sum())} of {self.arguments[0].size} set"
+        if self.name == "function":
+            return str(getattr(self.arguments[0], "__name__", "a callable"))
+        if self.name in ("&", "|", "~"):
+            return f" {self.name} ".join(parts) if len(parts) > 1 else f"~{parts[0]}"
+        return f"{self.name}({', '.join(parts)})" if parts else self.name
 
 
 P = ParamSpec("P")
-_DECISIONS: dict[str, Callable[..., Any]] = {
-    "&": lambda s, left, right: left(s) & right(s),
-    "|": lambda s, left, right: left(s) | right(s),
-    "~": lambda s, rule: ~rule(s),
-    "function": _called,
-    "mask": lambda s, mask: mask,
-}
+_DECIDE: dict[str, Callable[..., Any]] = {}
+"""By name what our rules decide, so that a rule can be pickled."""
 
 
 def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]:
     """Turns a function of a situation into a function that makes a rule."""
-    _DECISIONS[decide.__name__] = decide
+    _DECIDE[decide.__name__] = decide
     takes = inspect.signature(decide)
 
     @wraps(decide)
     def make(*arguments: P.args, **named: P.kwargs) -> Rule:
-        name, given = decide.__name__, [a for a in takes.bind(None, *arguments, **named).args[1:] if a is not None]
-        return Rule(name, tuple(given), f"{name}({', '.join(map(_argument, given))})" if given else name)
+        given = takes.bind(None, *arguments, **named).args[1:]
+        return Rule(decide.__name__, tuple(each for each in given if each is not None))
 
     return make
 
@@ -270,8 +287,6 @@ def published_psi(column: Hashable | None = None) -> Rule:
 
 # --- from text, callable or mask --------------------------------------------------------------------
 
-MOST_OPERATORS = 100
-"""The most operators in the text of a rule."""
 PHI: dict[str, Callable[..., Rule]] = {
     rule.__name__: rule for rule in (stable_under_switch, in_group, predicted, everyone)
 }
@@ -303,12 +318,64 @@ def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> 
     if isinstance(given, str):
         return _parsed(given, names, option)
     if callable(given):
-        return Rule("function", (given,), getattr(given, "__name__", "a callable"), rebuildable=False)
+        return Rule("function", (given,))
     mask = np.asarray(given)
     if mask.dtype != bool:
         raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
-    return Rule("mask", (mask,), f"a mask with {int(mask.sum())} of {mask.size} set", rebuildable=False)
+    return Rule("mask", (mask,))
 
+
+def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
+    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; other values than words are quoted."""
+
+    def refused(problem: str) -> SettingError:
+        return SettingError(
+            f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are {', '.join(names)}, "
+            "joined by & | ~ and parentheses. Put values that are not one word in quotes, for example "
+            "predicted('bad credit') & in_group(sex, female)."
+        )
+
+    def rule(node: ast.expr) -> Rule:
+        match node:
+            case ast.BinOp(left, ast.BitAnd(), right):
+                return rule(left) & rule(right)
+            case ast.BinOp(left, ast.BitOr(), right):
+                return rule(left) | rule(right)
+            case ast.UnaryOp(ast.Invert(), operand):
+                return ~rule(operand)
+            case ast.Name(name):
+                values = list[Any]()
+            case ast.Call(ast.Name(name), arguments, []):
+                values = list(map(value, arguments))
+            case _:
+                raise refused(f"'{ast.unparse(node)[:100]}' is not a rule")
+        if name not in names:
+            raise refused(f"there is no rule '{name[:100]}'")
+        try:
+            return names[name](*values)
+        except TypeError:
+            raise refused(f"rule '{name}' does not take {len(values)} argument(s)") from None
+
+    def value(node: ast.expr) -> Any:
+        match node:
+            case ast.Constant(str() | bool() | int() | float()):
+                return node.value
+            case ast.Name(name):
+                return name
+            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)):
+                return -number
+        raise refused(f"'{ast.unparse(node)[:100]}' is not a value; put it in quotes")
+
+    try:
+        return rule(ast.parse(text.strip(), mode="eval").body)
+    except SyntaxError as error:
+        place = f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'" if error.offset else ""
+        raise refused(f"cannot be read{place}") from None
+    except (RecursionError, MemoryError):
+        raise refused("is nested too deeply") from None
+
+
+# --- what φ and ψ say ---------------------------------------------------------------------------------
 
 DECISION, SWITCH, RULE, ADMITTED = range(4)
 LEFT_OUT = ("decision", "switch", "rule", None)
@@ -354,68 +421,6 @@ def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str)
         wanted = "one entry per person" if name == "phi" else "one entry per training row"
         raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.")
     return np.broadcast_to(mask, shape) if mask.shape else np.full(shape, bool(mask))
-
-
-def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
-    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; other values than words are quoted."""
-
-    def refused(problem: str) -> SettingError:
-        return SettingError(
-            f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are {', '.join(names)}, "
-            "joined by & | ~ and parentheses. Put values that are not one word in quotes, for example "
-            "predicted('bad credit') & in_group(sex, female)."
-        )
-
-    def rule(node: ast.expr) -> Rule:
-        match node:
-            case ast.BinOp(left, ast.BitAnd(), right):
-                return rule(left) & rule(right)
-            case ast.BinOp(left, ast.BitOr(), right):
-                return rule(left) | rule(right)
-            case ast.UnaryOp(ast.Invert(), operand):
-                return ~rule(operand)
-            case ast.Name(name):
-                return named(name, [])
-            case ast.Call(ast.Name(name), arguments, []):
-                return named(name, [value(argument) for argument in arguments])
-        raise refused(f"'{ast.unparse(node)[:100]}' is not a rule")
-
-    def named(name: str, arguments: list[Any]) -> Rule:
-        if name not in names:
-            raise refused(f"there is no rule '{name[:100]}'")
-        try:
-            return names[name](*arguments)
-        except TypeError:
-            raise refused(f"rule '{name}' does not take {len(arguments)} argument(s)") from None
-
-    def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(str() | bool() | int() | float()):
-                return node.value
-            case ast.Name(name):
-                return name
-            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)):
-                return -number
-        raise refused(f"'{ast.unparse(node)[:100]}' is not a value; put it in quotes")
-
-    try:
-        if sum(map(text.count, "&|~")) > MOST_OPERATORS:
-            raise RecursionError
-        return rule(ast.parse(text.strip(), mode="eval").body)
-    except SyntaxError as error:
-        place = f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'" if error.offset else ""
-        raise refused(f"cannot be read{place}") from None
-    except SettingError:
-        raise
-    except (RecursionError, MemoryError, ValueError):
-        raise refused("is nested too deeply or is not text") from None
-
-
-def _argument(value: Any) -> str:
-    """An argument as text that the parser can read."""
-    if isinstance(value, str):
-        return value if value.isidentifier() and not iskeyword(value) else repr(value)
-    return repr(value.item() if isinstance(value, np.generic) else value)
 
 
 # --- what ψ allows: people of one group with one decision share a mask, so a few masks serve everyone ------------

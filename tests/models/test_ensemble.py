@@ -162,8 +162,8 @@ def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatc
     leaders = RankingMix.of(model)
     first, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
     if fewer:
-        monkeypatch.setattr("butfor.rank.gradient.LARGE", 100)
-        monkeypatch.setattr("butfor.rank.gradient.CPU_MEMBERS", 2)
+        monkeypatch.setattr("butfor.rank.named.LARGE", 100)
+        monkeypatch.setattr("butfor.rank.named.CPU_MEMBERS", 2)
         monkeypatch.setattr(leaders.first, "member_limit", 4)
     second = percentile(leaders.first.score_at(model, table, people, flips))
     expected = (second + first) / 2 if fewer else second

@@ -15,7 +15,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.models.learner import FlipSet, Floats, Model, Table, flip_direction, person_keys
+from butfor.models.learner import Engine, FlipSet, Floats, Model, Table, flip_direction, person_keys
 from butfor.rank.named import as_ranking
 from butfor.rank.ranking import Ranking, Scores, checked_scores, percentile
 from butfor.rules import Allowed
@@ -23,8 +23,8 @@ from butfor.rules import Allowed
 SAMPLE, FLIPS = 8, 12
 """People in the trial, and labels whose predicted effect is compared with retraining."""
 POOR, TRUSTED = 0.2, 0.95
-"""Mean rank correlations: below the first, predictions are called poor; from the second on, they are believed if the
-model has no noise."""
+"""Mean rank correlations: below the first, predictions are called poor; from the second on, those of a model without
+noise are believed."""
 LEAST_GAIN_LIMIT, LEAD_FACTOR = 1.25, 2.0
 """How much further than the best set by believed predictions any other set may go: at least a quarter, and twice the
 lead that sets of other rankings had in the trial."""
@@ -50,16 +50,13 @@ class RankingMix(Ranking):
 
     def __init__(self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0) -> None:
         self.parts, self.leader, self.beside = dict(parts), leader, beside
-        self.candidates = [MEAN, *self.parts]
         self.first: Any
         self.first, *self.others = self.parts.values()
-        self.train_on = self.first.train_on  # type: ignore[method-assign]
         self.score_at = None if self.first.score_at is None else self._score_at
         self.trusted = False
         """Whether the leader's predictions can be believed, not only their order."""
-        self._subject: tuple[Model, Table] | None = None
-        self._scored: dict[int, Scores] = {}
-        """The first ranking's scores of the last people, by `person_keys`, for this subject."""
+        self._scored: tuple[Any, Any, dict[int, Scores]] = None, None, {}
+        """A model, a table, and the first ranking's scores of the last people there, by `person_keys`."""
 
     @classmethod
     def of(cls, model: Model) -> RankingMix:
@@ -70,43 +67,47 @@ class RankingMix(Ranking):
         own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][:1]
         return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
 
+    def train_on(self, engine: Engine) -> None:
+        self.first.train_on(engine)
+
     def trial_sets(self, people: int) -> int:
         """The most flip sets that `trial` trains."""
-        return len(self.candidates) * min(people, SAMPLE) + FLIPS + 1
+        return (1 + len(self.parts)) * min(people, SAMPLE) + FLIPS + 1
 
     def trial(
         self, retrain: Retrain, model: Model, table: Table, people: pd.DataFrame, psi: Allowed, budget: int
     ) -> dict[str, Any]:
         """Choose the leader by the first people: who moves their decisions furthest."""
-        sample, sets = people.iloc[:SAMPLE], list[FlipSet]()
-        for leader in self.candidates:  # each person's best rows that ψ allows
+        sample, candidates, sets = people.iloc[:SAMPLE], [MEAN, *self.parts], list[FlipSet]()
+        for leader in candidates:  # each person's best rows that ψ allows
             scores = self._scores_by(leader, model, table, sample)
             for own, allowed in zip(scores, psi.of_people(slice(SAMPLE)), strict=True):
                 order = np.argsort(np.where(allowed, -own, np.inf), kind="stable")
                 sets.append(tuple(sorted(map(int, order[: min(budget, int(allowed.sum()))]))))
         logits, before = retrain(sets)[:, : len(sample)], model.logits(sample)
-        own = logits.reshape(len(self.candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
+        own = logits.reshape(len(candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
         moved = np.nan_to_num((own - before) * flip_direction(before))
         gains = moved.mean(axis=1)
-        self.leader = self.candidates[int(np.argmax(gains))]
-        singles: dict[str, Any] = {"spearman": None, "slope": None, "flips": 0, "poor": False}
+        self.leader = candidates[int(np.argmax(gains))]
+        spearman, flips = None, 0
         # Not measured for an ensemble: retraining every member for a dozen labels would cost too much.
         if self.first.predicts and len(model.members) == 1:
             predicted = self._first_scores(model, table, sample)
-            spearman, slope, flips = smoothness(lambda some: retrain(some)[:, : len(sample)], predicted, FLIPS)
-            singles = {"spearman": round(spearman, 3), "slope": round(slope, 3), "flips": flips}
-            singles["poor"] = spearman < POOR
-        self.trusted = NOISELESS in self.parts and (singles["spearman"] or 0.0) >= TRUSTED
+            spearman, flips = agreement(lambda some: retrain(some)[:, : len(sample)], predicted, FLIPS)
+        self.trusted = NOISELESS in self.parts and (spearman or 0.0) >= TRUSTED
         if self.trusted:
             self.leader = NOISELESS
-            led = moved[self.candidates.index(NOISELESS)]
+            led = moved[candidates.index(NOISELESS)]
             # How far sets of other rankings went, as a multiple of what the leader's sets did.
             ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
             self.gain_limit = max(LEAST_GAIN_LIMIT, 1 + LEAD_FACTOR * (float(ratios.max(initial=1.0)) - 1))
-        return singles | {
+        return {
+            "spearman": spearman,
+            "flips": flips,
+            "poor": spearman is not None and spearman < POOR,
             "people": len(sample),
             "leader": self.leader,
-            "gains": {leader: round(float(gain), 4) for leader, gain in zip(self.candidates, gains, strict=True)},
+            "gains": {leader: round(float(gain), 4) for leader, gain in zip(candidates, gains, strict=True)},
         }
 
     def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
@@ -131,28 +132,28 @@ class RankingMix(Ranking):
         scores = [self._first_scores(*asked) if part is self.first else checked_scores(part, *asked) for part in parts]
         weights = [1.0 if part is self.first else self.beside for part in parts]
         mean = np.empty((len(people), table.n))
-        for k, own in enumerate(mean):
+        for k, own in enumerate(mean):  # person by person: a copy of all scores would double the memory
             own[:] = np.average([percentile(each[k : k + 1])[0] for each in scores], axis=0, weights=weights)
         return mean
 
     def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        if self._subject is None or self._subject[0] is not model or self._subject[1] is not table:
-            self._subject, self._scored = (model, table), {}
-        keys = person_keys(model, people)
-        missing = [k for k, key in enumerate(keys) if key not in self._scored]
+        """The first ranking's scores; those of people who were just ranked are known."""
+        keys, known = person_keys(model, people), dict[int, Scores]()
+        if self._scored[0] is model and self._scored[1] is table:
+            known = {key: self._scored[2][key] for key in keys if key in self._scored[2]}
+        missing = [k for k, key in enumerate(keys) if key not in known]
         if missing:
-            known = {key: self._scored[key] for key in keys if key in self._scored}  # keep one block at most
             scores = checked_scores(self.first, model, table, people.iloc[missing])
-            self._scored = known | {keys[k]: score for k, score in zip(missing, scores, strict=True)}
-        return np.array([self._scored[key] for key in keys])
+            known |= {keys[k]: own for k, own in zip(missing, scores, strict=True)}
+            self._scored = model, table, known
+        return np.array([known[key] for key in keys])
 
 
-def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, float, int]:
+def agreement(retrain: Retrain, scores: Scores, count: int) -> tuple[float, int]:
     """How well predicted effects, `scores [people × n]` away from the present class, agree with retraining after
     `count` sampled labels are flipped one at a time: the mean rank correlation over people, since a search ranks for
-    one person at a time (0 if nothing varies); the slope of the least-squares line real = slope · predicted; and the
-    number of labels. Half of them have the largest predicted effects on anyone, where a search looks; half are drawn
-    from the others."""
+    one person at a time (0 if nothing varies), and the number of labels. Half of them have the largest predicted
+    effects on anyone, where a search looks; half are drawn from the others."""
     from scipy.stats import spearmanr
 
     strongest = np.argsort(-np.abs(scores).max(axis=0), kind="stable")
@@ -160,13 +161,13 @@ def smoothness(retrain: Retrain, scores: Scores, count: int) -> tuple[float, flo
     others = np.sort(strongest[count // 2 :])
     drawn = np.random.default_rng(0).choice(others, count - count // 2, replace=False)
     tried = np.sort(np.concatenate([strongest[: count // 2], drawn]))
-    logits, predicted = retrain([(), *((int(row),) for row in tried)]), scores[:, tried]
-    real = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
-    varied = [count > 1 and np.ptp(ours) > 0 and np.ptp(true) > 0 for ours, true in zip(predicted, real, strict=True)]
-    ranked = [float(spearmanr(predicted[k], real[k]).statistic) if varies else 0.0 for k, varies in enumerate(varied)]
-    square = float((predicted.astype(np.float64) ** 2).sum())
-    slope = float((predicted.astype(np.float64) * real).sum() / square) if square else 0.0
-    return float(np.mean(ranked)) if ranked else 0.0, slope, count
+    logits = retrain([(), *((int(row),) for row in tried)])
+    effects = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
+    ranks = [
+        float(spearmanr(predicted, real).statistic) if count > 1 and np.ptp(predicted) > 0 and np.ptp(real) > 0 else 0.0
+        for predicted, real in zip(scores[:, tried], effects, strict=True)
+    ]
+    return round(float(np.mean(ranks)), 3) if ranks else 0.0, count
 
 
 def leader_words(leader: str, candidates: Iterable[str] = ()) -> str:

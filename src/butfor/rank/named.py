@@ -1,21 +1,24 @@
-"""Rankings by name. From section 2 of the paper: surrogate, activation similarity, their mean, and the two baselines.
-Then influence functions of linear models, and leaves of trees."""
+"""Rankings by name: those of section 2 of the paper (surrogate, activation similarity, their mean, and the two
+baselines), influence functions of linear models, leaves of trees, and the exact gradient of a network's training."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Callable, Iterator, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor import stopping
 from butfor.errors import SettingError, nearest
-from butfor.machine import single_threaded
-from butfor.models.learner import Floats, Model, Numbers, Table, flip_direction, person_keys
-from butfor.nets import Network, Rows
-from butfor.rank.gradient import Gradient
-from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of
+from butfor.machine import available_cores, single_threaded
+from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction, person_keys
+from butfor.nets import Network, Recipe, Rows, label_gradient
+from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, percentile
+
+if TYPE_CHECKING:
+    from butfor.nets.sweeps import LabelGradient, Sweep
 
 
 class Surrogate(Ranking):
@@ -25,8 +28,6 @@ class Surrogate(Ranking):
     the wrong sign high."""
 
     def __init__(self, ridge: float = 1.0, signed: bool = False) -> None:
-        if not ridge > 0:
-            raise SettingError(f"ridge={ridge} must be above 0.")
         self.ridge, self.signed = ridge, signed
         self.name = "surrogate-signed" if signed else "surrogate"
 
@@ -48,28 +49,25 @@ class Surrogate(Ranking):
 class Activation(NetworkRanking):
     """The weighted share of hidden neurons, from 0 to 1, that are in the same on/off state for the person and a
     training row. Neurons of the last hidden layer have weight 1, those of each layer before it `decay` times the next.
-    A neuron is on if its output is above `threshold`, by default that of the activation function."""
+    A neuron is on if its output is above 0, of a sigmoid above one half."""
 
     name = "activation"
     needs = "a butfor.MLP with hidden layers"
 
-    def __init__(self, decay: float = 0.5, threshold: float | None = None) -> None:
-        if not 0 < decay <= 1:
-            raise SettingError(f"decay={decay} must be above 0 and at most 1.")
-        self.decay, self.threshold = decay, threshold
+    def __init__(self, decay: float = 0.5) -> None:
+        self.decay = decay
 
     def accepts(self, model: Model) -> bool:
         return super().accepts(model) and bool(model.as_network.network.recipe.hidden)
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
-        limit = (0.5 if network.activation == "sigmoid" else 0.0) if self.threshold is None else self.threshold
+        limit = 0.5 if network.activation == "sigmoid" else 0.0
 
         def signs(X: Floats) -> Floats:
             """±√weight per neuron, all layers side by side."""
-            patterns = [layer > limit for layer in network.layers(X)[:-1]]
-            weights = [self.decay**depth for depth in reversed(range(len(patterns)))]
-            each = [(np.sqrt(w) * (2 * b - 1.0)).astype(np.float32) for w, b in zip(weights, patterns, strict=True)]
-            return np.hstack(each)
+            hidden = list(reversed(network.layers(X)[:-1]))
+            signed = [np.sqrt(self.decay**k) * (2 * (layer > limit) - 1.0) for k, layer in enumerate(hidden)]
+            return np.hstack(signed[::-1]).astype(np.float32)
 
         ours, theirs = signs(people), signs(rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
@@ -86,7 +84,7 @@ class Combined(Ranking):
     name = "combined"
 
     def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
-        self.parts = [as_ranking(part) for part in parts or (Surrogate(), Activation())]
+        self.parts = list(parts or (Surrogate(), Activation()))
         self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts))
 
     def accepts(self, model: Model) -> bool:
@@ -124,8 +122,7 @@ class Chance(Ranking):
         self.seed = seed
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        keys = person_keys(model, people)
-        draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in keys]
+        draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in person_keys(model, people)]
         return np.array(draws).reshape(len(people), table.n)
 
 
@@ -166,17 +163,117 @@ class Leaves(Ranking):
         return shared / ours.shape[1]
 
 
-_MAKERS: dict[str, Callable[..., Ranking]] = {
-    "gradient": Gradient,
-    "combined": Combined,
-    "surrogate": Surrogate,
-    "surrogate-signed": lambda: Surrogate(signed=True),
-    "activation": Activation,
-    "distance": Distance,
-    "influence": Influence,
-    "leaves": Leaves,
-    "chance": Chance,
-}
+# --- the exact training gradient ------------------------------------------------------------------------
+
+CPU_MEMBERS = 4
+"""Members whose gradients are averaged on the CPU; beside the published score more add little."""
+LARGE = 10_000
+"""Above this many training rows, sweeps at a person's own flips use that few members on every device."""
+EFFECTS = 2**27
+"""Predicted effects held at a time."""
+
+
+class Gradient(NetworkRanking):
+    """The change of the person's logit, away from the present class, if label i is flipped: predicted to first order
+    through the whole training (unit: logit).
+
+    `butfor.nets.sweeps` differentiates training as a program, with Adam and batches. Two things remain first-order. A
+    flip moves its label by a whole 1. And early stopping picks an epoch: the pick is constant until it jumps, so the
+    derivative misses the jump, which is often the largest effect of a flip. So validation losses are differentiated
+    too: each of the `epochs` that came closest to being kept gets the probability of being kept after the flip, and the
+    mean of their logits with these weights is added. `epochs=1` is the derivative alone. `tolerance`: differences of
+    validation losses below it mean little. `RankingMix` measures how far to trust the predictions."""
+
+    name = "gradient"
+    predicts = signed = noisy = True
+
+    def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
+        self.epochs, self.tolerance = epochs, tolerance
+        self.train_on(Engine())
+
+    def train_on(self, engine: Engine) -> None:
+        """Train on the engine's device and on its workers, if it has any."""
+        self._device, self._spread = str(engine.device), engine.spread
+        self.member_limit = CPU_MEMBERS if self._device == "cpu" else None
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
+        return next(self.score_members([model], table, people))
+
+    def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
+        """The same for networks that differ in their seed, side by side."""
+        from butfor.nets.sweeps import Sweep
+
+        sweeps = [Sweep(each.as_network.network.recipe.seed, (), np.arange(len(people))) for each in members]
+        for member, effects in zip(members, self._effects(members[0], sweeps, people), strict=True):
+            yield effects * flip_direction(member.logits(people))[:, None]
+
+    def members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
+        """The members of an ensemble that `score_at` uses."""
+        return model.members[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
+
+    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
+        """Scores after each person's own `flips`: further flips away from what `model` decides now. Percentiles, their
+        mean over the members of an ensemble."""
+        from butfor.nets.sweeps import Sweep
+
+        members, out = self.members_at_flips(model, table), flip_direction(model.logits(people))
+        seeds = [member.as_network.network.recipe.seed for member in members]
+        sweeps = [Sweep(seed, flips[k], np.array([k])) for k in range(len(people)) for seed in seeds]
+        total = np.zeros((len(people), table.n))
+        for sweep, effects in zip(sweeps, self._effects(members[0], sweeps, people), strict=True):
+            k = int(sweep.people[0])
+            total[k] += percentile(effects * out[k])[0]
+        return total / len(members)
+
+    def _effects(self, model: Model, sweeps: Sequence[Sweep], people: pd.DataFrame) -> Iterator[Numbers]:
+        """Predicted changes of the logits if label i is flipped, sweep by sweep, on all cores or on a cluster."""
+        subject = model.as_network
+        how = {"epochs": self.epochs, "device": self._device}
+        walk = (subject.network.recipe, subject.rows, subject.encoded(people), self.tolerance, how)
+        size = max(1, EFFECTS // (subject.rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
+        for first in range(0, len(sweeps), size):
+            some = sweeps[first : first + size]
+            # One part per core of this machine, also on a cluster: predictions must not depend on its size.
+            count = min(available_cores(), len(some))
+            if self._spread is None:
+                yield from swept_effects(walk, some, count)
+            else:
+                done = self._spread(swept_effects, walk, [some[k::count] for k in range(count)])
+                yield from (done[k % count][k // count] for k in range(len(some)))
+
+
+def swept_effects(
+    walk: tuple[Recipe, Rows, Floats, float, dict[str, Any]], sweeps: Sequence[Sweep], threads: int = 1
+) -> list[Numbers]:
+    """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
+    from butfor.models.network import find_device, translated
+
+    recipe, rows, people, tolerance, how = walk
+    how = how | {"device": str(find_device(how["device"])), "threads": threads}
+    with translated():
+        swept = label_gradient(recipe, rows, sweeps, people, check=stopping.check, **how)
+        return [flip_effects(each, tolerance) for each in swept]
+
+
+def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
+    """The predicted change of the logit if label i is flipped, `[people × n]`. Each epoch's chance to be kept after
+    the flip is a softmax of the predicted validation losses, whose differences mean little below `tolerance`."""
+    effects = swept.moves * swept.gradient
+    if len(swept.epochs) == 1:
+        return effects
+    losses = swept.validation_losses[:, None] + swept.moves * swept.validation_gradients
+    chances = np.exp((losses.min(axis=0) - losses) / tolerance)
+    jumps = (swept.epoch_logits - swept.logits).T @ (chances / chances.sum(axis=0))
+    return jumps.astype(swept.gradient.dtype) + effects
+
+
+# --- by name -------------------------------------------------------------------------------------------
+
+_MAKERS: dict[str, Callable[[], Ranking]] = {
+    "gradient": Gradient, "combined": Combined, "surrogate": Surrogate,
+    "surrogate-signed": lambda: Surrogate(signed=True), "activation": Activation, "distance": Distance,
+    "influence": Influence, "leaves": Leaves, "chance": Chance,
+}  # fmt: skip
 NAMES = tuple(_MAKERS)
 
 

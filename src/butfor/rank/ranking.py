@@ -1,4 +1,4 @@
-"""What a ranking is; checks of its scores; its mean over the members of an ensemble."""
+"""What a ranking is; its scores checked, and averaged over the members of an ensemble."""
 
 from __future__ import annotations
 
@@ -94,46 +94,41 @@ class NetworkRanking(Ranking):
 
 
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-    """The scores, of an ensemble the mean over its members; an error if they cannot be sorted."""
-    asked = (model, table, people)
-    scores = np.asarray(_averaged(ranking, *asked) if ranking.averages(model) else ranking.score(*asked))
-    if scores.shape != (len(people), table.n):
-        raise SettingError(
-            f"Ranking '{ranking.name}' returned scores of shape {scores.shape}; expected one row per person "
-            f"and one column per training row, {(len(people), table.n)}."
+    """The scores; an error if they cannot be sorted. Of an ensemble whose members are ranked one by one, the mean:
+    one member's scores depend on its seed, their mean is about the labels."""
+    shape = len(people), table.n
+    if not ranking.averages(model):
+        scores = np.asarray(ranking.score(model, table, people))
+    else:
+        members, direction = model.members[: ranking.member_limit], flip_direction(model.logits(people))
+        # Members that disagree with the ensemble count the other way, so that all count away from its decision.
+        each = (
+            own * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else own
+            for member, own in zip(members, ranking.score_members(members, table, people), strict=True)
         )
-    if scores.dtype.kind not in "fiub":
-        raise SettingError(f"Ranking '{ranking.name}' returned scores that are no numbers ({scores.dtype}).")
-    if not np.isfinite(scores).all():
+        if ranking.noisy:  # person by person: copies of all members' scores would fill the memory
+            held = list(each)
+            means = [trimmed_mean(np.array([own[k] for own in held])) for k in range(len(people))]
+            scores = np.array(means).reshape(shape)
+        else:
+            scores = sum(each, np.zeros(shape)) / len(members)
+    problem = ""
+    if scores.shape != shape:
+        problem = (
+            f"scores of shape {scores.shape}; expected one row per person and one column per training row, {shape}"
+        )
+    elif scores.dtype.kind not in "fiub":
+        problem = f"scores that are no numbers ({scores.dtype})"
+    elif not np.isfinite(scores).all():
         person, row = np.argwhere(~np.isfinite(scores))[0]
-        raise SettingError(
-            f"Ranking '{ranking.name}' returned {scores[person, row]} for person {person} and training row "
-            f"{row}; every score must be a finite number."
-        )
+        problem = f"{scores[person, row]} for person {person} and training row {row}; every score must be finite"
+    if problem:
+        raise SettingError(f"Ranking '{ranking.name}' returned {problem}.")
     return scores
 
 
-def _averaged(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-    """One member's scores depend on its seed; their mean is about the labels. If they are noisy (the gradient of a
-    rough training), an eighth at each end is left out. Signed scores change sign for members that disagree with the
-    ensemble, so that all count away from the ensemble's decision."""
-    members, direction = model.members[: ranking.member_limit], flip_direction(model.logits(people))
-    each = (
-        scores * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else scores
-        for member, scores in zip(members, ranking.score_members(members, table, people), strict=True)
-    )
-    if ranking.noisy:  # person by person: copies of all members' scores would fill the memory
-        held = list(each)
-        own = [trimmed_mean(np.array([scores[k] for scores in held])) for k in range(len(people))]
-        return np.array(own).reshape(len(people), table.n)
-    total: NDArray[np.float64] = np.zeros((len(people), table.n))
-    for scores in each:
-        total += scores
-    return total / len(members)
-
-
 def trimmed_mean(scores: Scores) -> Scores:
-    """Over the first axis, without the lowest and the highest; the median of three or four."""
+    """Over the first axis, without an eighth at each end, at least the lowest and the highest."""
     count = len(scores)
     if count < 3:
         return np.asarray(scores.mean(axis=0))
@@ -169,19 +164,15 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
     return rows, asked
 
 
-def parameters(thing: Any) -> dict[str, Any]:
-    """The constructor's arguments of a ranking, by name, for the record; other rankings among them by their own."""
+def parameters(ranking: Ranking) -> dict[str, Any]:
+    """The constructor's arguments by name, for the record; other rankings among them by their own."""
 
-    def plain(value: Any) -> Any:
-        if isinstance(value, float) and not math.isfinite(value):
-            return str(value)  # JSON has no word for it
-        if isinstance(value, (str, int, float, bool, type(None))):
-            return value
-        if isinstance(value, (list, tuple)):
-            return [plain(v) for v in value]
-        if isinstance(value, dict):
-            return {str(k): plain(v) for k, v in value.items()}
-        return {"name": value.name} | parameters(value) if hasattr(value, "name") else type(value).__name__
+    def recorded(value: Any) -> Any:
+        if isinstance(value, Ranking):
+            return {"name": value.name} | parameters(value)
+        if isinstance(value, list):
+            return list(map(recorded, value))
+        return {name: recorded(item) for name, item in value.items()} if isinstance(value, dict) else value
 
-    names = inspect.signature(type(thing)).parameters
-    return {name: plain(getattr(thing, name)) for name in names if hasattr(thing, name)}
+    names = inspect.signature(type(ranking)).parameters
+    return {name: recorded(getattr(ranking, name)) for name in names if hasattr(ranking, name)}

@@ -80,7 +80,6 @@ class Agreement:
     ranking moved the decisions about some `people` furthest."""
 
     spearman: float | None
-    slope: float | None
     flips: int
     poor: bool
     leader: str
