@@ -46,7 +46,7 @@ from butfor.standard.groups import Standards
 from butfor.stopping import Stop, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
-from butfor.worlds import WORLDS, FlipTrial, changes_decision, falling_short, one_standard
+from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, worlds_in_time
 
 STANDARDS_SHARE, SEARCH_SHARE, LEAST_TIME = 0.2, 2 / 3, 0.1
 """Shares of the time limit: for comparing groups, for the search (the rest is for confirmations and fresh seeds), and
@@ -129,7 +129,7 @@ def explain_all(
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
-                _explain(fitted, together, everyone.people, truth, share, WORLDS * fitted.members * len(short))
+                _explain(fitted, together, everyone.people, truth, share, len(short))
             interrupted, out_of_time = flag.interrupted, any(part.trainer.flag.out_of_time for part in parts)
 
             # Whose decisions would change under one standard for all?
@@ -224,10 +224,10 @@ def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) 
 
 
 def _explain(
-    fitted: Fitted, part: Together, X: pd.DataFrame, truth: NDArray[np.int64] | None, share: float | None, later: int
+    fitted: Fitted, part: Together, X: pd.DataFrame, truth: NDArray[np.int64] | None, share: float | None, short: int
 ) -> None:
     """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows; the people are rows of the
-    table X. `share`: by how many times all people take longer, if this part announces the time; `later`: trainings
+    table X. `share`: by how many times all people take longer, if this part announces the time; `short`: groups
     after it."""
     strategy, ranking, budget, people, psi = fitted.strategy, fitted.ranking, fitted.budget, part.people, part.psi
     trainer, progress, flag, audited = part.trainer, part.trainer.progress, part.trainer.flag, part.audited
@@ -293,7 +293,7 @@ def _explain(
                 )
         after_round: Callable[[int], None] = lambda left: None  # noqa: E731
         if progress.listens and share is not None:
-            after_round = _forecast(fitted, part, psi.counts[open_], seconds_each, share, later)
+            after_round = _forecast(fitted, part, psi.counts[open_], seconds_each, share, short)
 
         # Rank the labels, block by block. With a limit of time, those closest to the other decision are first.
         if seconds is not None:
@@ -400,7 +400,7 @@ def check_finds(
 
 
 def _forecast(
-    fitted: Fitted, part: Together, counts: NDArray[np.int64], seconds_each: float | None, share: float, later: int
+    fitted: Fitted, part: Together, counts: NDArray[np.int64], seconds_each: float | None, share: float, short: int
 ) -> Callable[[int], None]:
     """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's,
     or of one that is timed now. The function returned corrects that by how many searches are left. `counts`: the
@@ -436,7 +436,8 @@ def _forecast(
     after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds) * seconds_each
     if limits.seconds is not None:
         search = min(search, limits.seconds - min(after, limits.seconds))
-    rest = after * share + later * seconds_each + search * (share - 1)
+    worlds = short * worlds_in_time(trainer, fitted.fit_seconds) * members if short else 0
+    rest = after * share + worlds * seconds_each + search * (share - 1)
     progress.note(announcement(round(share * len(part.audited)), search + rest))
     progress.expect(search + rest)
 

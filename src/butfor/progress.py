@@ -34,8 +34,8 @@ class Progress:
     def found(self, people: int) -> None:
         """How many people have a flip set that works, so far."""
 
-    def expect(self, seconds: float) -> None:
-        """How long everything from here on is likely to take."""
+    def expect(self, seconds: float | None) -> None:
+        """How long everything from here on is likely to take; None: as long as this phase."""
 
     def note(self, line: str) -> None:
         """Something worth a line."""
@@ -89,8 +89,8 @@ class ConsoleProgress(Progress):
     def found(self, people: int) -> None:
         self._found = people
 
-    def expect(self, seconds: float) -> None:
-        self._ends = self.clock() + seconds
+    def expect(self, seconds: float | None) -> None:
+        self._ends = None if seconds is None else self.clock() + seconds
 
     def note(self, line: str) -> None:
         self._said = self.clock()

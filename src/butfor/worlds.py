@@ -231,10 +231,11 @@ def one_standard(
     if not short:
         return []
     progress, members = tried.trainer.progress, tried.trainer.members
-    count = _affordable(tried.trainer, fit_seconds)
+    count = worlds_in_time(tried.trainer, fit_seconds)
     if count < WORLDS:
         progress.note(f"One standard for all: {count} worlds instead of {WORLDS}, since a training is slow.")
     progress.phase("one standard for all", len(short) * count * members)
+    progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
     found = []
     for comparison in short:
         # By the group's first row: worlds are the same however groups are spelled.
@@ -301,7 +302,7 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
     )
 
 
-def _affordable(trainer: Trainer, fit_seconds: float) -> int:
+def worlds_in_time(trainer: Trainer, fit_seconds: float) -> int:
     """The number of worlds that there is time for."""
     if fit_seconds * trainer.members * WORLDS <= PATIENCE:
         return WORLDS

@@ -48,41 +48,35 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run a command. Exit codes: 0, 1 (a replay disagrees, a limit is broken, a review shows nothing), 2 (bad
     input), 3 (no space or memory left), 4 (the data cannot tell whether a limit is kept), 130 (interrupted)."""
     prepare()
+    code = BAD_INPUT
     try:
         return cli.main(args=None if arguments is None else list(arguments), standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort, Stopped):
         return stopped()
     except Exception as error:
-        if told_to_end():
+        context = error.ctx if isinstance(error, click.UsageError) else None
+        if told_to_end():  # the error may be a consequence
             return stopped()
-        if isinstance(error, click.UsageError) and error.ctx and error.message == error.ctx.get_help():
-            say(error.message)  # nothing was asked for
+        if context and str(error) == context.get_help():  # nothing was asked for
+            say(context.get_help())
             return BAD_INPUT
-        message, no_room = sentence_of(error)
-        if not message:
+        if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error).lower()):
+            message, code = SMALLER, NO_ROOM
+        elif isinstance(error, OutputError):
+            message, code = str(error), NO_ROOM if error.full else BAD_INPUT
+        elif isinstance(error, OSError):
+            message = f"{error.filename or 'The output'}: {error.strerror or error}."
+            code = NO_ROOM if error.errno in FULL else BAD_INPUT
+        elif isinstance(error, ButforError):
+            message = spelled(str(error))
+        elif isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-").replace("-", "_") in SETTINGS:
+            message = f"'{error.option_name}' is a setting: --set {error.option_name.lstrip('-')}=VALUE."
+        elif isinstance(error, click.ClickException):
+            message = error.format_message() + (f" See '{context.command_path} --help'." if context else "")
+        else:
             raise
     say(f"Error: {one_line(message)}", err=True)
-    return NO_ROOM if no_room else BAD_INPUT
-
-
-def sentence_of(error: Exception) -> tuple[str, bool]:
-    """What to say of an error, and whether space or memory ran out; nothing of an error that is ours."""
-    if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error).lower()):
-        return SMALLER, True
-    if isinstance(error, OutputError):
-        return str(error), error.full
-    if isinstance(error, OSError):
-        return f"{error.filename or 'The output'}: {error.strerror or error}.", error.errno in FULL
-    if isinstance(error, ValueError) and "null byte" in str(error):
-        return "No file has a NUL character in its name; leave it out.", False
-    if isinstance(error, ButforError):
-        return spelled(str(error)), False
-    if isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-").replace("-", "_") in SETTINGS:
-        return f"'{error.option_name}' is a setting: --set {error.option_name.lstrip('-')}=VALUE.", False
-    if isinstance(error, click.ClickException):
-        context = error.ctx if isinstance(error, click.UsageError) else None
-        return error.format_message() + (f" See '{context.command_path} --help'." if context else ""), False
-    return "", False
+    return code
 
 
 def spelled(message: str) -> str:
@@ -92,10 +86,9 @@ def spelled(message: str) -> str:
     def option(found: re.Match[str]) -> str:
         with_value, alone, pair = found.groups()
         name = OPTIONS[with_value or alone]
-        pair = re.sub(r"\{'(.*)': '(.*)'\}", r"\1=\2", pair or "")
-        if name in SETTINGS:
-            return f"--set {dashed(name)}{'=' if with_value else ''}{pair}"
-        return f"--{dashed(name)}{' ' if with_value else ''}{pair}"
+        flag = f"--set {dashed(name)}{'=' if with_value else ''}" if name in SETTINGS else f"--{dashed(name)}"
+        value = re.sub(r"\{'(.*)': '(.*)'\}", r"\1=\2", pair or "")
+        return f"{flag}{' ' if with_value and name not in SETTINGS else ''}{value}"
 
     names = "|".join(OPTIONS)
     return re.sub(rf"(?:(?<!--set )(?<![\w'`.-])({names})=|^(?:--)?({names})\b)(\{{.*?\}})?", option, message)

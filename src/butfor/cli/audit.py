@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import shlex
 import time
-from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -16,8 +17,8 @@ from cloup import command
 from butfor import __version__
 from butfor.cli import options as opt
 from butfor.cli import printing
-from butfor.cli.tables import adverse_labels, groups_of, label_named, load, look_at, names_of, reference_of
-from butfor.errors import OutputError, SettingError, TableError, plural
+from butfor.cli.tables import adverse_labels, groups_of, label_named, load, names_of, reference_of
+from butfor.errors import OutputError, SettingError, plural
 from butfor.terminal import say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
@@ -48,6 +49,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     standard input.
     """
     from butfor import DATASETS
+    from butfor.explain import left_of
     from butfor.files import results_folder
     from butfor.models.learners import default_name
     from butfor.progress import ConsoleProgress, Progress
@@ -73,12 +75,10 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             data = load(table, o, notes.append, hold_out=o.model == "mlp")
         for line in notes:
             progress.note(line)
-        if o.strict:
-            refuse(look_at(data, o)[1])
-        names, people = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
+        names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
+        o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
 
         # Make a LabelAudit and train its model.
-        o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
         labels = label_audit(data, o).fit(
             data.X_train,
             data.y_train,
@@ -93,30 +93,27 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             pool=data.X_test,
             progress=progress,
         )
-        for line in introduction(data, labels, len(people)):
+        for line in introduction(data, labels, len(cases)):
             progress.note(line)
 
         # Ask. From here on Ctrl-C keeps what is done: it is written and printed.
-        from butfor.explain import left_of
-
         with listen():
             population = labels.explain_all(
                 data.X_test,
                 data.y_test,
                 sensitive_features=groups_of(data, "test"),
-                cases=people,
+                cases=cases,
                 towards=o.towards,
-                # Reading and training count, but a tenth is left in any case.
-                stop=left_of(stop, time.monotonic() - begun),
+                stop=left_of(stop, time.monotonic() - begun),  # reading and training count
                 progress=progress,
             )
-            if o.strict:
-                refuse(population.run.concerns)  # what only a model shows
-            again = settings_again(table, o, labels)
-            remarks = (*notes, *population.run.remarks)
-            standard = population.run.standard and replace(population.run.standard, names=names)
-            again_by = {"command": command_again(again), "remarks": remarks}
-            population = population.with_run(**again_by, names=names, standard=standard)
+            again, recorded = settings_again(table, o, labels), population.run.standard
+            population = population.with_run(
+                command=command_again(again),
+                remarks=(*notes, *population.run.remarks),
+                names=names,
+                standard=recorded and replace(recorded, names=names),
+            )
             if population.interrupted:
                 progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
             result = population[0] if len(population) == 1 else population
@@ -126,8 +123,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             unwritten, written = None, list[str]()
             if o.out is not None:
                 try:
-                    config = opt.config_text(again, o.out, __version__)
-                    written = public.write(o.out) if public else write(population, labels, data, o.out, config)
+                    written = public.write(o.out) if public else write(population, labels, data, o.out, again)
                 except OutputError as error:  # the answer is there: print it before saying so
                     unwritten = error
 
@@ -148,12 +144,6 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     return 130 if population.interrupted else 0
 
 
-def refuse(concerns: Sequence[Any]) -> None:
-    """What the setting `strict` does about a table, and about a model of it."""
-    if concerns:
-        raise TableError(f"strict refuses this: {' '.join(map(str, concerns))}")
-
-
 def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
     """The audit that the options describe."""
     from sklearn.utils import get_tags
@@ -169,13 +159,16 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
     if o.model == "mlp":
         from butfor import MLP
 
+        setup, batch = data.setup, o.batch_size
+        if batch not in (None, "full"):
+            batch = opt.read("batch-size", batch, int, "a number of rows, or 'full'")
         model: Any = MLP(
-            hidden=data.setup.hidden if o.hidden is None else opt.layers_in(o.hidden),
-            max_epochs=data.setup.max_epochs if o.epochs is None else o.epochs,
-            batch_size=data.setup.batch_size if o.batch_size is None else batch_in(o.batch_size),
+            hidden=setup.hidden if o.hidden is None else opt.layers_in(o.hidden),
+            max_epochs=setup.max_epochs if o.epochs is None else o.epochs,
+            batch_size=setup.batch_size if batch is None else None if batch == "full" else batch,
             random_state=o.random_state,
         )
-        encoder = TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), data.setup.numeric, **how)
+        encoder = TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), setup.numeric, **how)
     else:
         if any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
             raise SettingError(
@@ -200,34 +193,28 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
     )
 
 
-def batch_in(text: str) -> int | None:
-    """A number of rows, or all of them."""
-    return None if text == "full" else opt.read("batch-size", text, int, "a number of rows, or 'full'")
-
-
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched: the table and the model, a line each."""
-    fitted = labels.fitted_
-    about = [labels.learner_.name]
+    fitted, model = labels.fitted_, [labels.learner_.name]
     if not fitted.seeded:
-        about.append("no seed")
+        model.append("no seed")
     elif fitted.members == 1:
-        about.append("one seed")
+        model.append("one seed")
     else:
-        about.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
+        model.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
     if not fitted.log_odds:
-        about.append("margins, no probabilities")
+        model.append("margins, no probabilities")
     if labels.table_.validation is None and len(data.X_val):
-        about.append(f"{plural(len(data.X_val), 'validation row')} unused")
+        model.append(f"{plural(len(data.X_val), 'validation row')} unused")
     return [
         f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
         f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
-        f"Model: {'; '.join(about)}.",
+        f"Model: {'; '.join(model)}.",
         *fitted.remarks(data.X_test),
     ]
 
 
-def write(population: Population, labels: LabelAudit, data: Dataset, folder: Path, config: str) -> list[str]:
+def write(population: Population, labels: LabelAudit, data: Dataset, folder: Path, again: dict[str, Any]) -> list[str]:
     """The record, a row per person (with what is kept of the test rows), the keystones, every label with its place in
     the order of review, the page and the settings."""
     from butfor.files import as_csv, save_text
@@ -244,7 +231,12 @@ def write(population: Population, labels: LabelAudit, data: Dataset, folder: Pat
     if ranked:
         save_text(folder / "labels.csv", as_csv(labels.labels(population).rename_axis("row")))
     result.to_html(folder / "report.html")
-    save_text(folder / "audit.toml", config)
+    lines = [f"# Repeats this audit (butfor {__version__}): butfor audit --config audit.toml"]
+    for name, value in again.items():
+        if name in ("table", "test", "validation", "names") and not opt.is_table_name(value):
+            value = os.path.relpath(value, folder)
+        lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
+    save_text(folder / "audit.toml", "\n".join([*lines, ""]))
     return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]
 
 
@@ -258,13 +250,6 @@ def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[s
         "members": fitted.members,
         "split_seed": fitted.origin["split_seed"],
     }
-    if o.model == "mlp":
-        said |= {
-            "hidden": ",".join(map(str, labels.model.hidden)) or "none",
-            "batch_size": str(labels.model.batch_size or "full"),
-            "epochs": labels.model.max_epochs,
-            "encoding": labels.encoder.categorical,
-        }
     options = [str(option.name) for option in click.get_current_context().command.params]
     names = [name for name in (*options, *opt.SETTINGS) if name not in NOT_REPEATED]
     given = {opt.dashed(name): said[name] for name in names if said.get(name) not in (None, [])}

@@ -10,7 +10,6 @@ epochs = 20
 
 from __future__ import annotations
 
-import json
 import os
 import tomllib
 from collections.abc import Callable, Sequence
@@ -27,7 +26,6 @@ T = TypeVar("T")
 ROWS, FOLDER, SEED = click.Path(), click.Path(path_type=Path, file_okay=False), int
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
-
 # --- settings --------------------------------------------------------------------------------------------
 
 SETTINGS: dict[str, tuple[Any, Any]] = {
@@ -36,7 +34,6 @@ SETTINGS: dict[str, tuple[Any, Any]] = {
     "keep": (str, None),
     "validation": (ROWS, None),
     "split_seed": (click.IntRange(0, 2**32 - 1), None),
-    "strict": (bool, False),
     "n_jobs": (int, None),
     "unknown": (click.Choice(["own", "refuse"]), "own"),
     "max_categories": (int, None),
@@ -87,10 +84,8 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
         raise SettingError(f"'{file}' is not a TOML file ({error}); write lines such as label = \"x\".") from error
     group = ctx.find_root().command
     audit = group.commands["audit"] if isinstance(group, click.Group) else ctx.command
-    known = {str(each.name): each for each in (*audit.params, *ctx.command.params)}
-    types = {name: kind for name, (kind, _) in SETTINGS.items()} | {name: each.type for name, each in known.items()}
-    for own in ("config", "settings"):
-        types.pop(own, None)
+    options = {str(o.name): o for o in (*audit.params, *ctx.command.params) if o.name not in ("config", "settings")}
+    types = {name: kind for name, (kind, _) in SETTINGS.items()} | {name: o.type for name, o in options.items()}
     given: dict[str, Any] = {}
     for written, value in lines.items():
         name = written.replace("-", "_")
@@ -100,8 +95,7 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
         if isinstance(value, dict):
             raise SettingError(f"'{file}': {written} is a section; write options at the top, one a line.")
         several = list(map(str, value)) if isinstance(value, list) else [str(value)]
-        repeated = name in known and known[name].multiple
-        given[name] = several if repeated else ",".join(several)
+        given[name] = several if name in options and options[name].multiple else ",".join(several)
         if isinstance(types[name], click.Path) and not is_table_name(given[name]):
             given[name] = os.path.normpath(Path(file).parent / given[name])
     ctx.meta["settings"] = {name: given.pop(name) for name in SETTINGS if name in given}
@@ -113,16 +107,6 @@ def is_table_name(text: str) -> bool:
     from butfor import DATASETS
 
     return text in (*DATASETS, "-")
-
-
-def config_text(settings: dict[str, Any], folder: Path, version: str) -> str:
-    """Options and settings as a file in that folder, for `read_config`."""
-    lines = []
-    for name, value in settings.items():
-        if name in ("table", "test", "validation", "names") and not is_table_name(value):
-            value = os.path.relpath(value, folder)
-        lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
-    return "\n".join([f"# Repeats this audit (butfor {version}): butfor audit --config audit.toml", *lines, ""])
 
 
 # --- texts of options as values --------------------------------------------------------------------------
@@ -165,21 +149,20 @@ def bands_in(given: Sequence[str]) -> Any:
 
 def cases_in(text: str, people: int) -> list[int]:
     """Positions from 148, 3,8 or 0:200; a range may reach past the end."""
+    from butfor.validate import as_positions
 
     def positions(text: str) -> list[int]:
         chosen: list[int] = []
         for part in text.split(","):
             start, colon, stop = part.partition(":")
-            if not colon:
-                chosen.append(int(part))
-                continue
-            first, last = int(start or 0), min(int(stop or people), people)
+            first, last = (int(start or 0), min(int(stop or people), people)) if colon else (int(part), int(part) + 1)
             if not 0 <= first < last:
                 raise ValueError("an empty range")
             chosen += range(first, last)
-        return list(dict.fromkeys(chosen))
+        return chosen
 
-    return read("--cases", text, positions, f"positions (3,8) or a range (0:200) of the people 0 to {people - 1}")
+    how = f"positions (3,8) or a range (0:200) of the people 0 to {people - 1}"
+    return as_positions(read("--cases", text, positions, how), people)
 
 
 def budget_in(text: str) -> float:
@@ -214,16 +197,10 @@ def layers_in(text: str) -> tuple[int, ...]:
 
 def several(flag: str, help: str) -> Callable[[Any], Any]:
     """An option that takes names, separated by commas, and may be repeated."""
-
-    def join(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
-        return ",".join(given) if given else None
-
-    return option(flag, multiple=True, callback=join, help=help)
+    return option(flag, multiple=True, callback=lambda ctx, param, given: ",".join(given) or None, help=help)
 
 
 TABLE_NAME = argument("table", type=ROWS)
-MISSING = click.Choice(["own", "refuse", "drop"])
-BANDS = "Cut points for a numeric protected attribute: 25,60 or age=25,60. Default: thirds, above 10 different values."
 COLUMNS = (
     option("--label", help='The label column. For a column of numbers, two labels: "score>=70".'),
     several("--sensitive", "The protected attribute: a column, or several (a,b)."),
@@ -233,11 +210,16 @@ COLUMNS = (
     option("--weight", help="The column with row weights. Not used for training."),
     option(
         "--missing",
-        type=MISSING,
+        type=click.Choice(["own", "refuse", "drop"]),
         default="own",
         help="Missing values: their own value, an error, or drop the row.",
     ),
-    option("--bands", multiple=True, help=BANDS),
+    option(
+        "--bands",
+        multiple=True,
+        help="Cut points for a numeric protected attribute: 25,60 or age=25,60. Default: thirds, above 10 different "
+        "values.",
+    ),
 )
 TEST = option("--test", type=ROWS, help="A file with the people to audit. Default: TABLE is split 60/20/20.")
 TABLE = option_group("Table", *COLUMNS, TEST)

@@ -1,4 +1,4 @@
-"""From results to lines, tables and files."""
+"""From results to lines and tables on a terminal."""
 
 from __future__ import annotations
 
@@ -24,60 +24,39 @@ WIDE, NAMES, ROW = 200, 18, 20
 def print_verdict(verdict: Verdict) -> None:
     """One person: the sentences, and the person beside the flipped rows."""
     others = verdict.collateral.sentence if verdict.collateral else ""
-    for line in (verdict.sentence, verdict.belief, verdict.doubt_sentence, others):
-        if line:
-            say_wrapped(line)
+    for line in filter(None, (verdict.sentence, verdict.belief, verdict.doubt_sentence, others)):
+        say_wrapped(line)
     if verdict.found:
         beside = verdict.to_frame()
-        fit = ((width_of(sys.stdout) or WIDE) - NAMES) // ROW
-        more = beside.shape[1] - max(2, fit)
-        shown_rows = beside.iloc[:, : max(2, fit)]
-        print_table(shown_rows.astype(object).where(shown_rows.notna(), "").reset_index(names=""))
-        if more > 0:
+        fit = max(2, ((width_of(sys.stdout) or WIDE) - NAMES) // ROW)
+        rows = beside.iloc[:, :fit].astype(object)
+        print_table(rows.where(rows.notna(), "").reset_index(names=""))
+        if (more := beside.shape[1] - fit) > 0:
             say_wrapped(f"{plural(more, 'more flipped row')}: on a wider terminal, or with --out on the page.")
 
 
 def print_population(population: Population, folder: Path | None) -> None:
     """Many people: the answer, a table of the groups, what to keep in mind, and what to do next."""
-    from butfor.result.reviewed import worth_a_review
-    from butfor.result.run import MAJORITY
-
-    run, (*summary, hinge) = population.run, population.summary
-    answer = [
-        *summary,
-        " ".join(filter(None, (population.direct, population.left_out))),
-        run.cut if run.threshold else "",
-        hinge,
-        population.proven,
-    ]
-    for line in filter(None, answer):
-        say_wrapped(line)
-    print_table(_groups(population))
-    if worth_a_review(population.labels):
-        first = ", ".join(str(label.row) for label in population.labels[:REVIEW_FIRST])
-        rows = "" if run.data.identifier else " (rows counted from 0)"
-        how = "add --out FOLDER."
-        if folder is not None:
-            how = f"butfor review {folder / 'audit.json'} --out tasks/"
-        say_wrapped(f"Next: review labels {first}{rows} first: {how}")
-    for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
-        say_wrapped(line)
-
-
-def _groups(population: Population) -> pd.DataFrame:
-    """Five columns, all about the test people: more is on the page."""
     import pandas as pd
 
     from butfor.report.groups import impacts
+    from butfor.result.reviewed import worth_a_review
+    from butfor.result.run import MAJORITY
     from butfor.words import interval_in_words, number
 
-    name, found = population.run.sensitive, population.solid if population.checked else population.found
+    run, (*summary, hinge) = population.run, population.summary
+    who = " ".join(filter(None, (population.direct, population.left_out)))
+    for line in filter(None, (*summary, who, run.cut if run.threshold else "", hinge, population.proven)):
+        say_wrapped(line)
+
+    # The groups, in five columns, all about the test people: more is on the page.
+    name, finds = run.sensitive, population.solid if population.checked else population.found
     standards = {c.group: c for c in population.standards if c.attribute == name}
     rates = {each.group: each for each in impacts(population) if each.attribute == name}
     rows = []
     for group in population.groups:
         impact, gap = rates.get(str(group)), standards.get(str(group))
-        asked = sum(v.group == group for v in population.eligible)
+        asked = [v for v in population.eligible if v.group == group]
         row = {name: str(group), "People": impact.people if impact else sum(v.group == group for v in population)}
         if rates:
             ratio = "" if impact is None or impact.ratio is None else f" ({impact.ratio:.2f})"
@@ -88,31 +67,38 @@ def _groups(population: Population) -> pd.DataFrame:
                 interval = f" ({interval_in_words(gap.interval, gap.difference < 0)})" if gap.interval else ""
                 often = f"{number(abs(gap.difference))} {'less' if gap.difference >= 0 else 'more'}{interval}"
             row["Gap to comparable people"] = often
-        left = sum(v.group == group and v.unfinished for v in population.eligible)
-        count = f"{sum(v.group == group for v in found)} of {asked}{f', {left} stopped' if left else ''}"
+        left = sum(v.unfinished for v in asked)
+        count = f"{sum(v.group == group for v in finds)} of {len(asked)}{f', {left} stopped' if left else ''}"
         row["On few labels"] = count if asked else "–"
         rows.append(row)
-    return pd.DataFrame(rows)
+    print_table(pd.DataFrame(rows))
+
+    if worth_a_review(population.labels):
+        first = ", ".join(str(label.row) for label in population.labels[:REVIEW_FIRST])
+        counted = "" if run.data.identifier else " (rows counted from 0)"
+        how = f"butfor review {folder / 'audit.json'} --out tasks/" if folder is not None else "add --out FOLDER."
+        say_wrapped(f"Next: review labels {first}{counted} first: {how}")
+    for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
+        say_wrapped(line)
 
 
-def print_standards(found: Standards) -> None:
+def print_standards(standards: Standards) -> None:
     """The answer, a table of the groups, the rest of the summary, and what to keep in mind."""
     import pandas as pd
 
     from butfor.words import often, p_in_words, share
 
-    say_wrapped(found.answer)
+    say_wrapped(standards.answer)
     rows = []
-    for c in found.comparisons:
-        row = {"Group": found.name_of(c), "People": c.rows, "Favourable": share(c.recorded)}
-        row["Gap to comparable people"] = (
-            often(c.difference, c.interval).replace(" points", "").replace("as often", "none").replace(" often", "")
-        )
+    for c in standards.comparisons:
+        gap = often(c.difference, c.interval).replace(" points", "").replace("as often", "none").replace(" often", "")
+        row = {"Group": standards.name_of(c), "People": c.rows, "Favourable": share(c.recorded)}
+        row["Gap to comparable people"] = gap
         if c.p_adjusted is not None:
             row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
         rows.append(row)
     print_table(pd.DataFrame(rows))
-    for line in found.lines[1:]:
+    for line in standards.lines[1:]:
         say_wrapped(line)
 
 

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from butfor.data.sensitive import Sensitive
     from butfor.names import Names
 
-
 AS_NAMED = ("label", "sensitive", "split_seed", "missing", "test", "validation", "cluster", "weight")
 
 
@@ -82,6 +81,9 @@ def names_of(data: Dataset, o: SimpleNamespace) -> Names:
 
 def nameable(data: Dataset, o: SimpleNamespace) -> dict[str, Any]:
     """Groups by attribute (not their combinations), labels and columns."""
+    each = [one for one in look_at(data, o)[0].each if not one.combinations]
+    groups = {one.name: sorted(set(map(str, one.values))) for one in each}
+    return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
     each = [one for one in look_at(data, o)[0].each if not one.combinations]
     groups = {one.name: sorted(set(map(str, one.values))) for one in each}
     return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
