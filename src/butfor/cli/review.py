@@ -181,28 +181,27 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     from butfor.result.population import Population
     from butfor.result.record import opened
     from butfor.result.run import RecordedStandards
-    from butfor.review.gate import check_gaps, check_shares, code_of, share_in
+    from butfor.review.gate import BROKEN, KEPT, UNKNOWN, check_gaps, check_shares, share_in
 
-    shares = {n: share_in(text, f"--{opt.dashed(n)}") for n, text in limits.items() if text is not None}
+    shares = {name: share_in(text, f"--{opt.dashed(name)}") for name, text in limits.items() if text is not None}
     if max_gap is None and not shares:
         raise SettingError("Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%.")
     if without and max_gap is None:
         raise SettingError("--except goes with --max-gap.")
     record = opened(file)
     audit = None if "groups" in record.content else Population.from_json(record)
-    standards = RecordedStandards.from_file(record) if audit is None else audit.run.standard
     if shares and audit is None:
         name = opt.dashed(next(iter(shares)))
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
     with as_recorded(f"{file} cannot be held to a limit"):
-        checks = []
-        if max_gap is not None:
-            checks = check_gaps(standards, share_in(max_gap, "--max-gap", in_points=True), without)
-        checks += check_shares(audit, **shares) if audit is not None else []
+        standards = RecordedStandards.from_file(record) if audit is None else audit.run.standard
+        checks = [] if max_gap is None else check_gaps(standards, share_in(max_gap, "--max-gap"), without)
+        checks += [] if audit is None else check_shares(audit, **shares)
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""
     if json:
         say(shown_json(dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
-        return code_of(checks)
-    for line in filter(None, (cut, *(check.line for check in checks))):
-        say_wrapped(line)
-    return code_of(checks)
+    else:
+        for line in filter(None, (cut, *(check.line for check in checks))):
+            say_wrapped(line)
+    codes = {check.code for check in checks}
+    return BROKEN if BROKEN in codes else UNKNOWN if UNKNOWN in codes else KEPT

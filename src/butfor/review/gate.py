@@ -12,11 +12,10 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.errors import SettingError, listed, nearest, plural
+from butfor.errors import SettingError, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.result.run import RecordedStandards
-from butfor.standard.groups import GroupStandard
 from butfor.standard.members import NOT_COMPARED
 from butfor.words import number, points
 
@@ -25,8 +24,7 @@ SLACK = 1e-12
 KEPT, BROKEN, UNKNOWN = 0, 1, 4
 """Exit codes; of several checks 1 counts before 4 before 0. 2 and 3 are taken by bad input and full disks."""
 WORDS = {KEPT: "kept", BROKEN: "FAILED", UNKNOWN: "CANNOT TELL"}
-MOST_TIMES = 1000
-"""Beyond as many times the rows, no number is said."""
+MAX_GAP = "max-gap"
 
 
 @dataclass(frozen=True)
@@ -56,138 +54,99 @@ class Check:
         return {"result": WORDS[self.code].lower(), **asdict(self)}
 
 
-def code_of(checks: Sequence[Check]) -> int:
-    """The exit code of all checks together."""
-    return next((code for code in (BROKEN, UNKNOWN) if any(check.code == code for check in checks)), KEPT)
-
-
-# --- gaps ---------------------------------------------------------------------------------------------
-
-MAX_GAP = "max-gap"
-
-
 def check_gaps(standards: RecordedStandards | None, limit: float, without: Sequence[str] = ()) -> list[Check]:
     """One check per group: how much less often it got the favourable label than comparable people. `without`: groups
     that are left out, as "female" or "sex = female"."""
     if standards is None:
-        if without:
-            raise SettingError("--except: the record compares no groups.")
         why = "the record compares no groups. Name the label that people do not want (--adverse) and audit everybody."
         return [Check(MAX_GAP, limit, why)]
-    left_out = {sentence.partition(NOT_COMPARED)[0]: sentence for sentence in standards.left_out}
-    names = {c.name: c.group for c in standards.comparisons}
-    names |= {name: name.partition(" = ")[2] for name in left_out}
+    too_small = {sentence.partition(NOT_COMPARED)[0]: sentence for sentence in standards.left_out}
+    names = [*(c.name for c in standards.comparisons), *too_small]
     excepted = set[str]()
     for group in without:
-        named = [name for name, value in names.items() if group in (name, value)]
+        named = {name for name in names if group in (name, name.partition(" = ")[2])}
         if not named:
             raise SettingError(f"--except: there is no group '{group}'. {nearest(group, names, 'The groups are')}")
-        if len(named) > 1:
-            raise SettingError(f"--except {group}: name one of {listed(named)}.")
-        excepted |= set(named)
-    checks = [_of_group(c, limit) for c in standards.comparisons if c.name not in excepted]
-    checks += [
-        Check(MAX_GAP, limit, f"{said} Collect more rows, or leave it out with --except.", group=name)
-        for name, said in left_out.items()
-        if name not in excepted
-    ]
+        excepted |= named
+    checks = []
+    for c in standards.comparisons:
+        if c.bounds is None:
+            said = f"{c.name} has no bounds: compare the groups with draws."
+            checks.append(Check(MAX_GAP, limit, said, group=c.name))
+            continue
+        low, high = c.bounds
+        said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
+        if low <= limit + SLACK < high:  # bounds narrow with the root of the number of rows
+            margin = high - c.difference if c.difference <= limit else c.difference - low
+            times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
+            many = f"about {times:.{0 if times >= 10 else 1}f}" if times <= 1000 else "more than 1000"
+            said += f" If the gap stays as it is, it takes {many} times the rows."
+        checks.append(Check(MAX_GAP, limit, said, low, high, c.name))
+    for name, said in too_small.items():
+        checks.append(Check(MAX_GAP, limit, f"{said} Collect more rows, or leave it out with --except.", group=name))
+    checks = [check for check in checks if check.group not in excepted]
     if not checks:
         raise SettingError("--except leaves no group to hold to --max-gap.")
     return checks
-
-
-def _of_group(c: GroupStandard, limit: float) -> Check:
-    if c.bounds is None:
-        return Check(MAX_GAP, limit, f"{c.name} has no bounds: compare the groups with draws.", group=c.name)
-    low, high = c.bounds
-    said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
-    check = Check(MAX_GAP, limit, said, low, high, c.name)
-    if check.code != UNKNOWN:
-        return check
-    margin = high - c.difference if c.difference <= limit else c.difference - low
-    times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
-    if times > MOST_TIMES:
-        more = f"A gap so close to {points(limit)} takes more than {MOST_TIMES} times the rows."
-    else:
-        more = f"If the gap stays as it is, it takes about {times:.{0 if times >= 10 else 1}f} times the rows."
-    return Check(MAX_GAP, limit, f"{said} {more}", low, high, c.name)
-
-
-# --- shares of decisions ------------------------------------------------------------------------------
 
 
 def check_shares(population: Population, **limits: float) -> list[Check]:
     """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the share of close
     calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute alone is
     switched (`max_switch`)."""
-    return [Check(name.replace("_", "-"), limit, *MEASURES[name](population)) for name, limit in limits.items()]
+    run, eligible, found = population.run, population.eligible, population.found
+    asked, checks = len(eligible), list[Check]()
+    for name, limit in limits.items():
+        measured: tuple[float, float] | tuple[()] = ()
+        if name == "max_switch":
+            known = [v.switch_changes for v in population if v.switch_changes is not None]
+            if run.blind:
+                said, measured = "the model does not see the protected attribute.", (0.0, 0.0)
+            elif not known or len(known) < len(population):
+                said = "the record does not say whose decisions a switch of the attribute changes; run the audit again."
+            else:
+                share, changed = sum(known) / len(known), f"{sum(known)} of {len(known)} decisions"
+                said = f"switching the protected attribute alone changes {changed} ({shown(share)})."
+                measured = share, share
+        elif population.interrupted:
+            said = "the audit was interrupted; run it again."
+        elif not asked:
+            said = f"there is nothing to measure: {run.alike or population.audited}"
+        elif name == "max_solid" and found and not population.checked:
+            why = population.unchecked_reason
+            said = f"it is not known which of {len(found)} finds are solid: {why} (--fresh-seeds 59)."
+        elif name == "max_solid":
+            solid, left = len(population.solid), population.unfinished
+            seeds = ", under any seed tried" if run.seeded else ""
+            said = f"{solid} of {asked} audited decisions ({shown(solid / asked)}) hinge on few labels{seeds}."
+            if left:
+                said += f" The search for {left} more was stopped early, so it may be up to {solid + left}."
+            measured = solid / asked, (solid + left) / asked
+        elif not run.seeded:
+            said, measured = "this model has no seed, so no decision is a close call.", (0.0, 0.0)
+        elif untested := sum(v.close_call is None for v in eligible):
+            said = f"{untested} of {asked} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
+        elif run.fresh_seeds < LEAST:
+            many = plural(run.fresh_seeds, "fresh seed is", "fresh seeds are")
+            said = f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
+        else:
+            close = sum(bool(v.close_call) for v in eligible)
+            said = f"{close} of {asked} audited decisions ({shown(close / asked)}) are close calls: more than one "
+            said += "fresh seed in ten decides differently without any flip."
+            measured = close / asked, close / asked
+        checks.append(Check(name.replace("_", "-"), limit, said, *measured))
+    return checks
 
 
-Measured = tuple[str] | tuple[str, float, float]
-"""What was measured in a sentence, and the lowest and the highest share that the record allows."""
-
-
-def _nobody(population: Population) -> str:
-    if population.interrupted:
-        return "the audit was interrupted; run it again."
-    return "" if population.eligible else f"there is nothing to measure: {population.run.alike or population.audited}"
-
-
-def _solid(population: Population) -> Measured:
-    found, asked, left = len(population.solid), len(population.eligible), population.unfinished
-    if nobody := _nobody(population):
-        return (nobody,)
-    if population.found and not population.checked:
-        finds, why = len(population.found), population.unchecked_reason
-        return (f"it is not known which of {finds} finds are solid: {why} (--fresh-seeds 59).",)
-    seeds = ", under any seed tried" if population.run.seeded else ""
-    more = f" The search for {left} more was stopped early, so it may be up to {found + left}." if left else ""
-    said = f"{found} of {asked} audited decisions ({shown(found / asked)}) hinge on few labels{seeds}.{more}"
-    return said, found / asked, (found + left) / asked
-
-
-def _close(population: Population) -> Measured:
-    if nobody := _nobody(population):
-        return (nobody,)
-    if not population.run.seeded:
-        return "this model has no seed, so no decision is a close call.", 0.0, 0.0
-    eligible, seeds = population.eligible, population.run.fresh_seeds
-    if untested := sum(v.close_call is None for v in eligible):
-        said = f"{untested} of {len(eligible)} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
-        return (said,)
-    if seeds < LEAST:
-        many = plural(seeds, "fresh seed is", "fresh seeds are")
-        return (f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59).",)
-    close = sum(bool(v.close_call) for v in eligible)
-    share = close / len(eligible)
-    said = f"{close} of {len(eligible)} audited decisions ({shown(share)}) are close calls: more than one"
-    return f"{said} fresh seed in ten decides differently without any flip.", share, share
-
-
-def _switch(population: Population) -> Measured:
-    if population.run.blind:
-        return "the model does not see the protected attribute.", 0.0, 0.0
-    known = [v.switch_changes for v in population if v.switch_changes is not None]
-    if not known or len(known) < len(population):
-        return ("the record does not say whose decisions a switch of the attribute changes; run the audit again.",)
-    share, changed = sum(known) / len(known), f"{sum(known)} of {len(known)} decisions"
-    return f"switching the protected attribute alone changes {changed} ({shown(share)}).", share, share
-
-
-MEASURES = {"max_solid": _solid, "max_close_calls": _close, "max_switch": _switch}
-
-
-# --- limits as text -------------------------------------------------------------------------------------
-
-
-def share_in(text: str, option: str, in_points: bool = False) -> float:
-    """A share from '5%' or '0.05'; `in_points`, from percentage points such as '2'."""
+def share_in(text: str, option: str) -> float:
+    """A limit as a share: of --max-gap from percentage points such as '2', of others from '5%' or '0.05'."""
+    in_points = option == "--max-gap"
     percent = in_points or text.strip().endswith("%")
     try:
         share = float(text if in_points else text.strip().removesuffix("%")) / (100 if percent else 1)
     except ValueError:
         share = math.nan
-    if 0 <= share < 1 or (share == 1 and percent):
+    if 0 <= share < 1 or (share == 1 and percent):  # "1" alone may mean 1 %
         return share
     if in_points:
         raise SettingError(f"{option} {text}: give percentage points from 0 to 100, without a sign, such as 2.")
