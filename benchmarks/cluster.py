@@ -48,7 +48,10 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
         if device:
             pairs = [(engine_named("stacked", device), cluster)]
         else:
-            pairs = [(engine_named("fused", n_jobs=workers), cluster), (OwnFit(workers), cluster.own_fit)]
+            pairs = [
+                (engine_named("fused", n_jobs=workers), cluster),
+                (OwnFit(workers), OwnFit(workers, cluster.workers)),
+            ]
         for local, far in pairs:
             here, there = (each.bind(learner, table, data.X_test) for each in (local, far))
             count = _count_for(seconds, here, table.n)

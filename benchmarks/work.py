@@ -17,7 +17,8 @@ from butfor.audit import LabelAudit
 from butfor.data import Dataset, Setup, load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table, bind
+from butfor.models.engines import bind
+from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table
 from butfor.models.network import MLP
 from butfor.nets import Fits, Network, Recipe, Rows, train_one
 from butfor.result.population import Population
@@ -41,9 +42,6 @@ class WrappedEngine(Engine):
 
     def __init__(self, engine: Engine) -> None:
         self.engine, self.name, self.device = engine, engine.name, engine.device
-
-    def accepts(self, learner: Learner) -> bool:
-        return self.engine.accepts(learner)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         bound = copy(bind(self.engine, learner, table, people))

@@ -98,17 +98,14 @@ ask(butfor.LabelAudit(logistic, strategy=pairs, budget=2))
 # %% [markdown]
 # ## An engine
 #
-# Derive from `butfor.Engine`. An engine says which learners it accepts, and trains lists of flip sets once it is bound
-# to a learner, a table and people. A training is (flips, seed); seed None is the learner's own. What it finds is
-# confirmed by the model's own `fit`, unless the engine declares itself to be the definition (`Bound`).
+# Derive from `butfor.Engine`. Bound to a learner, a table and people, it gives a function that trains lists of flip
+# sets, or None if it does not train this learner. A training is (flips, seed); seed None is the learner's own. What it
+# finds is confirmed by the model's own `fit`, unless the engine declares itself to be the definition (`Bound`).
 
 
 # %%
 class OneAfterTheOther(butfor.Engine):
     name = "one after the other"
-
-    def accepts(self, learner):
-        return True
 
     def bind(self, learner, table, people):
         def train(trainings, advance=None):

@@ -12,9 +12,9 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.ledger import Ledger
-from butfor.models.engines import own_fit_engine
+from butfor.models.engines import bind, own_fit_engine
 from butfor.models.ensemble import mean_answers, member_seeds, single_learner
-from butfor.models.learner import PIECE, Bound, Engine, FlipSet, Floats, Learner, Table, Training, bind
+from butfor.models.learner import PIECE, Bound, Engine, FlipSet, Floats, Learner, Table, Training
 from butfor.progress import Progress
 from butfor.stopping import StopFlag
 

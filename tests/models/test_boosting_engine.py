@@ -14,8 +14,7 @@ from sklearn.preprocessing import StandardScaler
 from butfor import LabelAudit
 from butfor.decide import Decision
 from butfor.models import boosting as boosting_engine
-from butfor.models.boosting import BoostingEngine
-from butfor.models.engines import OwnFit, choose_engine
+from butfor.models.engines import Fastest, OwnFit
 from butfor.models.learner import Table, Training
 from butfor.models.sklearn import SklearnLearner
 
@@ -23,6 +22,7 @@ from butfor.models.sklearn import SklearnLearner
 pytestmark = pytest.mark.xdist_group("boosting")
 
 SMALL = {"max_iter": 8, "random_state": 0}
+BOOSTING = Fastest("boosting", 1)
 
 
 def made_table(rows: int = 300) -> Table:
@@ -51,7 +51,7 @@ def answers(engine, learner, table):
 def test_answers_are_those_of_the_own_fit(settings, cut):
     table, learner = made_table(), SklearnLearner(HistGradientBoostingClassifier(**SMALL | settings))
     table = replace(table, decision=cut)
-    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(2), OwnFit(1)))
+    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (Fastest("boosting", 2), OwnFit(1)))
     assert name == "boosting"
     assert len(np.unique(own[:-1, 0])) > 1
     np.testing.assert_array_equal(ours, own)
@@ -62,7 +62,7 @@ def test_a_table_of_numbers_and_a_pipeline_whose_steps_see_no_label(before):
     table = made_table()
     table = replace(table, X=table.X.drop(columns="town"))
     learner = SklearnLearner(make_pipeline(*before, HistGradientBoostingClassifier(**SMALL)))
-    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BoostingEngine(1), OwnFit(1)))
+    (name, ours), (_, own) = (answers(engine, learner, table) for engine in (BOOSTING, OwnFit(1)))
     assert name == "boosting"
     np.testing.assert_array_equal(ours, own)
 
@@ -73,8 +73,7 @@ def test_a_table_of_numbers_and_a_pipeline_whose_steps_see_no_label(before):
 )
 def test_other_settings_are_trained_by_their_own_fit(settings):
     learner = SklearnLearner(HistGradientBoostingClassifier(**SMALL | settings))
-    assert not BoostingEngine(1).accepts(learner)
-    assert choose_engine("auto", learner).name == "joblib"
+    assert BOOSTING.bind(learner, made_table(60), made_table(60).X).name == "joblib"
 
 
 def test_other_tables_are_trained_by_their_own_fit():
@@ -85,16 +84,16 @@ def test_other_tables_are_trained_by_their_own_fit():
     three = replace(table, y=pd.Series(np.resize(["a", "b", "c"], table.n)))
     early = SklearnLearner(HistGradientBoostingClassifier(early_stopping=True, **SMALL))
     plain = SklearnLearner(HistGradientBoostingClassifier(**SMALL))
-    assert choose_engine("auto", plain).name == "boosting"
+    assert Fastest("auto", 1).bind(plain, table, table.X).name == "boosting"
     for learner, given in ((plain, holes), (plain, weighted), (plain, three), (early, table)):
-        assert BoostingEngine(1).bind(learner, given, given.X.iloc[:5]).name == "joblib"
+        assert BOOSTING.bind(learner, given, given.X.iloc[:5]).name == "joblib"
 
 
 def test_where_scikit_learn_answers_differently_its_own_fit_trains(monkeypatch):
     table, learner = made_table(120), SklearnLearner(HistGradientBoostingClassifier(**SMALL))
     boost = boosting_engine.boost
     monkeypatch.setattr(boosting_engine, "boost", lambda *given: boost(*given) * (1 + 1e-15))
-    assert BoostingEngine(1).bind(learner, table, table.X.iloc[:5]).name == "joblib"
+    assert BOOSTING.bind(learner, table, table.X.iloc[:5]).name == "joblib"
 
 
 def test_verdicts_are_those_of_the_own_fit():

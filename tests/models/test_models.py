@@ -40,10 +40,9 @@ from butfor.explain import eligible_cases
 from butfor.measured import run_of
 from butfor.models import estimators as describe
 from butfor.models import linear as linear_engine
-from butfor.models.engines import OwnFit
+from butfor.models.engines import OwnFit, engine_named
 from butfor.models.learner import Table, Training
 from butfor.models.learners import as_learner, inputs_of, learner_of, model_named
-from butfor.models.linear import LinearEngine
 from butfor.progress import Progress
 from butfor.rank import as_ranking
 from butfor.rank.mix import RankingMix
@@ -557,20 +556,20 @@ def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, 
 
 
 @pytest.mark.parametrize(
-    ("model", "taken"),
+    ("model", "engine"),
     [
-        (LogisticRegression(), True),
-        (columns_pipeline(), True),
-        (RidgeClassifier(), True),
-        (LogisticRegression(solver="liblinear"), False),
-        (LogisticRegression(l1_ratio=1, solver="saga"), False),
-        (LogisticRegression(class_weight="balanced"), False),
-        (make_pipeline(CalibratedClassifierCV(GaussianNB()), LogisticRegression()), False),
-        (GaussianNB(), False),
+        (columns_pipeline(), "linear"),
+        (RidgeClassifier(), "linear"),
+        (LogisticRegression(solver="liblinear"), "joblib"),
+        (LogisticRegression(l1_ratio=1, solver="saga"), "joblib"),
+        (LogisticRegression(class_weight="balanced"), "joblib"),
+        (make_pipeline(CalibratedClassifierCV(GaussianNB()), LogisticRegression()), "joblib"),
+        (GaussianNB(), "joblib"),
     ],
 )
-def test_the_linear_engine_takes_what_it_can(model, taken):
-    assert LinearEngine().accepts(as_learner(model)) is taken
+@pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
+def test_the_linear_engine_takes_what_it_can(model, engine):
+    assert engine_named("linear").bind(as_learner(model), Table(TRAINING, LABELS), PEOPLE).name == engine
 
 
 @pytest.mark.parametrize("intercept", [True, False])
@@ -583,7 +582,7 @@ def test_the_linear_engine_is_the_estimators_own_fit(monkeypatch, C, intercept, 
         audit, people = fitted_model(model, sample_weight=weight)
         rng = np.random.default_rng(0)
         sets = [tuple(sorted(rng.choice(ROWS, size, replace=False).tolist())) for size in (0, 1, 5, 40, 80)]
-        fast = LinearEngine().bind(audit.learner_, audit.table_, people)([Training(flips) for flips in sets])
+        fast = engine_named("linear").bind(audit.learner_, audit.table_, people)([Training(flips) for flips in sets])
         own = [audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(people) for flips in sets]
         assert fast == pytest.approx(np.array(own), abs=1e-4)
 
@@ -595,8 +594,8 @@ def test_more_inputs_than_rows_are_turned_into_what_the_rows_span(intercept):
     y, sex = rng.integers(0, 2, 40), rng.choice(["f", "m"], 40)
     model = LogisticRegression(solver="newton-cholesky", tol=1e-10, fit_intercept=intercept)
     audit = butfor.LabelAudit(model, budget=2).fit(X, y, sensitive_features=sex)
-    bound = LinearEngine().bind(audit.learner_, audit.table_, X)
-    assert bound.X.shape == (40, 40 + intercept)
+    bound = engine_named("linear").bind(audit.learner_, audit.table_, X)
+    assert bound.name == "linear"
     sets = [(), (3,), (5, 8, 30)]
     own = [audit.learner_.fit(audit.table_, audit.table_.labels(flips)).logits(X) for flips in sets]
     assert bound([Training(flips) for flips in sets]) == pytest.approx(np.array(own), abs=1e-4)

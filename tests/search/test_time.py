@@ -54,9 +54,6 @@ class Tiring(butfor.Engine):
 
     name, calls = "tiring", 0
 
-    def accepts(self, learner):
-        return True
-
     def bind(self, learner, table, people):
         inner = engine_named("fused").bind(learner, table, people)
 

@@ -19,9 +19,10 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from butfor.machine import check_n_jobs, compiling, in_threads, keeps_compiled
+from butfor.machine import compiling, in_threads, keeps_compiled
 from butfor.models.engines import OwnFit
-from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Table, Training
+from butfor.models.estimators import has_boosting_engine
+from butfor.models.learner import Advance, Bound, Floats, Table, Training
 from butfor.models.sklearn import SklearnModel
 
 Bins = NDArray[np.uint8]
@@ -35,43 +36,38 @@ INNER = COMPILED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of functions that only compiled code calls."""
 
 
-class BoostingEngine(Engine):
-    """For HistGradientBoostingClassifier with two labels, behind preprocessing that sees no label: without early
-    stopping, weights, missing values, constraints and categories of its own. Trains `n_jobs` models at a time."""
+def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound | None:
+    """The engine for HistGradientBoostingClassifier with two labels, behind preprocessing that sees no label: without
+    early stopping, weights, missing values, constraints and categories of its own. Trains `n_jobs` models at a time.
+    None for other models and tables."""
+    if table.multiclass or table.weight is not None or not has_boosting_engine(learner.estimator):
+        return None
+    binned = _binned(learner, table)
+    asked = None if binned is None else binned[0].numbers(people)
+    if binned is None or asked is None:
+        return None
+    model, boosted = binned
+    bins = np.ascontiguousarray(model.final._bin_mapper.transform(asked))
+    own = OwnFit(1).bind(learner, table, people)
 
-    name = "boosting"
+    def answers(training: Training) -> Floats:
+        labels = table.labels(training.flips)
+        if labels.min() == labels.max():  # nothing to boost: whatever the estimator does with a single class
+            return own([training])[0]
+        return model.logits_by(_Decider(boosted(labels, bins), model.final.classes_), None)
 
-    def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = check_n_jobs(n_jobs)
+    def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        done = list(in_threads(answers, trainings, n_jobs, advance))
+        return np.array(done, np.float32).reshape(len(trainings), -1)
 
-    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        here = None if table.multiclass or table.weight is not None else _binned(learner, table)
-        asked = None if here is None else here[0].numbers(people)
-        if here is None or asked is None:
-            return OwnFit(self.n_jobs).bind(learner, table, people)
-        model, boosted = here
-        bins = np.ascontiguousarray(model.final._bin_mapper.transform(asked))
-        own = OwnFit(1).bind(learner, table, people)
-
-        def answers(training: Training) -> Floats:
-            labels = table.labels(training.flips)
-            if labels.min() == labels.max():  # nothing to boost: whatever the estimator does with a single class
-                return own([training])[0]
-            return model.logits_by(_Decider(boosted(labels, bins), model.final.classes_), None)
-
-        def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-            done = list(in_threads(answers, trainings, self.n_jobs, advance))
-            return np.array(done, np.float32).reshape(len(trainings), -1)
-
-        return Bound(train, self.name, width=self.n_jobs)
+    return Bound(train, "boosting", width=n_jobs)
 
 
 @lru_cache(maxsize=1)
-def _binned(learner: Learner, table: Table) -> tuple[SklearnModel, Callable[[Floats, Bins], Array]] | None:
+def _binned(learner: Any, table: Table) -> tuple[SklearnModel, Callable[[Floats, Bins], Array]] | None:
     """The model on the unchanged labels, and the logits of people, given as bins, under a model trained on labels; None
     if scikit-learn stops early or its answers differ from ours."""
-    model = learner.fit(table, table.labels())
-    assert isinstance(model, SklearnModel)
+    model: SklearnModel = learner.fit(table, table.labels())
     final, X = model.final, model.numbers(table.X)
     try:
         mapper = final._bin_mapper

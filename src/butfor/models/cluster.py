@@ -22,7 +22,6 @@ from functools import partial
 from itertools import islice
 from typing import Any
 
-import numpy as np
 import pandas as pd
 
 from butfor import stopping
@@ -31,19 +30,19 @@ from butfor.errors import ButforError, EngineError
 from butfor.machine import in_worker
 from butfor.models.engines import (
     LOST,
+    Fastest,
     OnWorkers,
     OwnFit,
     Prepare,
     Sent,
     Workers,
+    bind,
     by_value,
-    calls,
     choose_engine,
-    engine_named,
     local_workers,
     run_chunk,
 )
-from butfor.models.learner import Advance, Bound, Learner, Table, bind
+from butfor.models.learner import Advance, Bound, Learner, Table
 
 CONNECT = 10.0
 """Seconds to wait for a scheduler."""
@@ -59,33 +58,31 @@ class ClusterEngine(OwnFit):
     """Trains on the given workers, each with its best engine."""
 
     name = "cluster"
-
-    @property
-    def own_fit(self) -> OwnFit:
-        return OwnFit(self.n_jobs, self.workers)
+    workers: Workers
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        if "linear" in learner.engines:
-            # Thousands per second: sending them would take longer. Workers only run the estimator's own `fit`.
-            here: Bound | None = engine_named("linear").bind_here(learner, table, people)
-            if here is not None:
-                return here
-        if "fused" not in learner.engines:
-            return super().bind(learner, table, people)
-        each = (learner.work(table) or 0.0) * FASTER
-        return OnWorkers(self.workers, self.name, best_engine, learner, (table, people), each)
+        if learner.kind == "mlp":
+            each = (learner.work(table) or 0.0) * FASTER
+            return OnWorkers(self, best_engine, learner, (table, people), each)
+        # Linear models, thousands per second, are trained here: sending them would take longer.
+        here = Fastest("linear", 1).bind(learner, table, people)
+        return super().bind(learner, table, people) if here.by_definition else here
 
     def spread(
         self, function: Callable[..., Any], shared: Any, parts: Sequence[Any], advance: Advance | None = None
     ) -> list[Any]:
-        return OnWorkers(self.workers, self.name, calls, function, shared, None).in_order(parts, advance)
+        return OnWorkers(self, _calls, function, shared, None).in_order(parts, advance)
+
+
+def _calls(function: Callable[[Any, Any], Any], shared: Any) -> Any:
+    return lambda parts: [function(shared, part) for part in parts], 1
 
 
 def best_engine(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
     """In a worker: what trains with its best engine, and how many models it prefers to train side by side."""
     train = bind(choose_engine("auto", learner, n_jobs=1), learner, *data)
     train([])
-    return lambda trainings: list(np.asarray(train(trainings), np.float32)), train.width
+    return lambda trainings: list(train(trainings)), train.width
 
 
 _opened: dict[tuple[str, int | None], ClusterEngine] = {}

@@ -11,6 +11,7 @@ from __future__ import annotations
 import math
 import os
 import pickle
+import re
 import shutil
 import socket
 import sys
@@ -25,7 +26,6 @@ from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, suppress
 from functools import cached_property, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
-from itertools import pairwise
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -34,21 +34,17 @@ import pandas as pd
 
 from butfor import stopping
 from butfor.errors import EngineError, LearnerError, SettingError, TableError, nearest
-from butfor.machine import available_cores, check_n_jobs, in_worker, load, single_threaded
+from butfor.machine import available_cores, check_n_jobs, in_worker, installed, load, single_threaded
 from butfor.models.ensemble import Ensemble, EnsembleModel, single_learner
 from butfor.models.learner import PIECE, Advance, Bound, Engine, Floats, Learner, Model, Table, Training
 
-ENGINES = {
-    "fused": "butfor.models.network:FusedEngine",
-    "stacked": "butfor.models.network:StackedEngine",
-    "linear": "butfor.models.linear:LinearEngine",
-    "boosting": "butfor.models.boosting:BoostingEngine",
-    "joblib": "butfor.models.engines:OwnFit",
-}
-NAMES = ("auto", *ENGINES)
+KINDS = {"fused": "mlp", "stacked": "mlp", "linear": "sklearn", "boosting": "sklearn"}
+"""The kind of learner that an engine trains; "joblib" trains all."""
+NAMES = ("auto", *KINDS, "joblib")
 CLUSTER = "butfor.models.cluster:open_cluster"
-DEVICES = ("cpu", "cuda")
-SCHEMES = ("tcp://", "tls://", "ucx://", "ucxx://", "ws://", "wss://")
+DEVICE = re.compile(r"cpu|cuda(:[0-9]+)?")
+ADDRESS = re.compile(r"(tcp|tls)://.+:[0-9]+|(ucx|ucxx|ws|wss)://.+")
+LOCAL = re.compile(r"local:([0-9]{1,8})")
 
 MANY = 8
 """Trainings of a learner of unknown work from which on processes do them."""
@@ -67,7 +63,6 @@ LOST = (
     "the ledger, if one was given."
 )
 
-Note = Callable[[str], None]
 Prepare = Callable[[Any, Any], tuple[Callable[[Sequence[Any]], list[Any]], int]]
 """From shared code and data: what does a chunk of items, and how many items it prefers at a time: one on a core,
 hundreds on a GPU."""
@@ -77,57 +72,54 @@ hundreds on a GPU."""
 
 
 def choose_engine(
-    engine: str | Engine, learner: Learner, n_jobs: int | None = None, note: Note = lambda line: None
+    engine: str | Engine,
+    learner: Learner,
+    n_jobs: int | None = None,
+    note: Callable[[str], None] = lambda line: None,
 ) -> Engine:
-    """The engine by its name, or an `Engine` unchanged; an error if it does not accept the learner. "auto" is the
-    learner's fastest engine, on the GPU for our network if torch sees one. A device means the fastest engine there; a
-    cluster is started once. If "auto" falls back to a slower engine, `note` says so; a named device never falls
-    back."""
+    """The engine by its name, or an `Engine` unchanged. "auto" is the fastest for the learner, for our network on the
+    GPU if torch sees one. A device means the fastest engine there; a cluster is started once. If "auto" falls back to
+    the network's own `fit`, `note` says so."""
     check_engine(engine, n_jobs)
     learner = single_learner(learner)
-    if not isinstance(engine, str):
-        chosen = engine
-    elif is_cluster(engine):
-        chosen = load(CLUSTER)(engine, n_jobs)
-    elif engine == "auto" or is_device(engine):
-        chosen = _fastest(learner, engine, n_jobs, note)
-    else:
-        chosen = engine_named(engine, n_jobs=n_jobs)
-    if not chosen.accepts(learner):
-        raise SettingError(f"Engine '{chosen.name}' does not train {learner.name}; use engine 'auto' or 'joblib'.")
-    return chosen
-
-
-def _fastest(learner: Learner, device: str, n_jobs: int | None, note: Note) -> Engine:
-    names = learner.engines
-    if device not in ("auto", "cpu"):
-        if "stacked" not in names:
-            raise SettingError(f"{learner.name} trains on the CPU only; leave out engine '{device}'.")
+    if not isinstance(engine, str) or is_cluster(engine):
+        return engine_named(engine, n_jobs=n_jobs) if isinstance(engine, str) else engine
+    if engine in KINDS and learner.kind != KINDS[engine]:
+        raise SettingError(f"Engine '{engine}' does not train {learner.name}; use engine 'auto' or 'joblib'.")
+    if engine in NAMES[1:]:
+        return engine_named(engine, n_jobs=n_jobs)
+    if learner.kind != "mlp":
+        if engine not in ("auto", "cpu"):
+            raise SettingError(f"{learner.name} trains on the CPU only; leave out engine '{engine}'.")
+        return Fastest("auto", n_jobs)
+    if (device := best_device() if engine == "auto" else engine) != "cpu":
         return engine_named("stacked", device)
-    if "stacked" in names and (device == "cpu" or best_device() == "cpu"):
-        names = tuple(name for name in names if name != "stacked")
-    for name, slower in pairwise(names):
-        try:
-            return engine_named(name, n_jobs=n_jobs)
-        except EngineError as error:  # such as a package that is not installed
-            note(f"{error} Using engine '{slower}' instead, which is slower.")
-    return engine_named(names[-1], n_jobs=n_jobs)
+    try:
+        return engine_named("fused", n_jobs=n_jobs)
+    except EngineError as error:  # numba is not installed
+        note(f"{error} Using engine 'joblib' instead, which is slower.")
+        return OwnFit(n_jobs)
 
 
 def engine_named(name: str, device: str | None = None, n_jobs: int | None = None) -> Any:
-    """A new engine; `device` is for "stacked", by default the GPU if torch sees one."""
-    if name not in ENGINES:
-        raise SettingError(f"There is no engine '{name}'. {nearest(name, ENGINES)}")
-    made = load(ENGINES[name])
-    return made(device or best_device()) if name == "stacked" else made(n_jobs)
+    """A new engine, whatever the learner; `device` is for "stacked", by default the GPU if torch sees one."""
+    if is_cluster(name):
+        return load(CLUSTER)(name, n_jobs)
+    if name == "fused":
+        return load("butfor.models.network:FusedEngine")(n_jobs)
+    if name == "stacked":
+        return load("butfor.models.network:StackedEngine")(device or best_device())
+    if name not in NAMES:
+        raise SettingError(f"There is no engine '{name}'. {nearest(name, NAMES[1:])}")
+    return OwnFit(n_jobs) if name == "joblib" else Fastest(name, n_jobs)
 
 
 def own_fit_engine(engine: str | Engine, n_jobs: int | None = None) -> OwnFit:
     """The engine that runs the learner's own `fit`: on a cluster's workers if the engine is one, else on this
     machine."""
-    named = load(CLUSTER)(engine, n_jobs) if isinstance(engine, str) and is_cluster(engine) else engine
-    own: OwnFit | None = None if isinstance(named, str) else named.own_fit
-    return own or OwnFit(n_jobs)
+    if isinstance(engine, str):
+        return OwnFit(n_jobs, load(CLUSTER)(engine, n_jobs).workers if is_cluster(engine) else None)
+    return OwnFit(n_jobs, engine.workers)
 
 
 def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
@@ -135,12 +127,11 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
             raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
-    elif is_device(engine):
-        if engine != "cpu":
-            load("butfor.models.network:find_device")(engine)
     elif is_cluster(engine):
         local_workers(engine)
-    elif engine not in NAMES:
+    elif DEVICE.fullmatch(engine) and engine != "cpu":
+        load("butfor.models.network:find_device")(engine)
+    elif engine not in (*NAMES, "cpu"):
         raise SettingError(
             f"There is no engine '{engine}'. {nearest(engine, NAMES)} Or name a device (cuda) or a cluster (local:4)."
         )
@@ -153,12 +144,6 @@ def best_device() -> str:
     return "cuda" if torch.cuda.is_available() else "cpu"
 
 
-def is_device(name: str) -> bool:
-    """Whether it names a torch device, such as cpu, cuda or cuda:1."""
-    kind, colon, index = name.partition(":")
-    return kind in DEVICES and (not colon or (index.isascii() and index.isdigit()))
-
-
 def is_cluster(name: str) -> bool:
     """Whether it names worker processes here, or the address of a scheduler."""
     return name.partition(":")[0] == "local" or "://" in name
@@ -166,21 +151,39 @@ def is_cluster(name: str) -> bool:
 
 def local_workers(name: str) -> int | None:
     """The number of worker processes on this machine; None for the address of a scheduler."""
-    if name.startswith(SCHEMES):
-        host, _, port = name.partition("://")[2].rpartition(":")
-        if name.startswith(("tcp://", "tls://")) and not (host and port.isascii() and port.isdigit()):
-            raise SettingError(f"engine={name!r}: name host and port, such as tcp://scheduler:8786.")
+    if ADDRESS.fullmatch(name):
         return None
-    kind, _, count = name.partition(":")
-    if kind != "local":
+    local, most = LOCAL.fullmatch(name), max(64, 4 * available_cores())
+    if local is None or not 1 <= int(local[1]) <= most:
         raise SettingError(
-            f"engine={name!r}: give local:4 for four worker processes here, or a scheduler's address such as "
-            "tcp://scheduler:8786."
+            f"engine={name!r}: give local:4 for four worker processes here (from 1 to {most}), or a scheduler's "
+            "address with host and port, such as tcp://scheduler:8786."
         )
-    most = max(64, 4 * available_cores())
-    if not (count.isascii() and count.isdigit() and len(count) < 9 and 1 <= int(count) <= most):
-        raise SettingError(f"engine={name!r}: the number of worker processes must be a whole number from 1 to {most}.")
-    return int(count)
+    return int(local[1])
+
+
+class Fastest(Engine):
+    """The learner's own `fit`, or what trains the same models faster: for linear models and boosting."""
+
+    def __init__(self, name: str, n_jobs: int | None = None) -> None:
+        self.name, self.n_jobs = name, check_n_jobs(n_jobs)
+
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+        names = ["linear", *(["boosting"] if installed("numba") else [])] if self.name == "auto" else [self.name]
+        for name in names if learner.kind == "sklearn" else []:
+            bound: Bound | None = load(f"butfor.models.{name}:bind")(learner, table, people, self.n_jobs)
+            if bound is not None:
+                return bound
+        return OwnFit(self.n_jobs).bind(learner, table, people)
+
+
+def bind(engine: Engine, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
+    """The engine with its data in place; the learner's own `fit` if it does not train it. Answers of a plain function
+    are confirmed by retraining."""
+    given = engine.bind(learner, table, people)
+    if given is None:
+        return OwnFit().bind(learner, table, people)
+    return given if isinstance(given, Bound) else Bound(given, engine.name, device=engine.device)
 
 
 # --- the learner's own fit ------------------------------------------------------------------------------
@@ -192,40 +195,25 @@ class OwnFit(Engine):
     name = "joblib"
 
     def __init__(self, n_jobs: int | None = None, workers: Workers | None = None) -> None:
-        self.n_jobs = check_n_jobs(n_jobs)
-        self._workers = workers
-
-    @property
-    def workers(self) -> Workers:
-        """Those given, or what joblib's configuration now says."""
-        from joblib.parallel import get_active_backend
-
-        backend = get_active_backend()[0]
-        if self._workers is None and type(backend).__name__ == "DaskDistributedBackend":
-            cluster: Workers = load("butfor.models.cluster:DaskWorkers")(backend.client)
-            return cluster
-        return self._workers or Workers(self.n_jobs)
-
-    def accepts(self, learner: Learner) -> bool:
-        return True
+        self.n_jobs, self.workers = check_n_jobs(n_jobs), workers
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return OnWorkers(self.workers, self.name, own_fit, learner, (table, people), learner.work(table))
+        return OnWorkers(self, own_fit, learner, (table, people), learner.work(table))
 
 
 class OnWorkers(Bound):
-    """Items that are done here or by workers: `prepare(code, data)` makes what does them. `microseconds`: the work of
-    one item, None if unknown."""
+    """Items that are done here or by an engine's workers: `prepare(code, data)` makes what does them. `microseconds`:
+    the work of one item, None if unknown."""
 
-    def __init__(
-        self, workers: Workers, name: str, prepare: Prepare, code: Any, data: Any, microseconds: float | None
-    ) -> None:
-        super().__init__(self._answers, name, by_definition=prepare is own_fit, width=workers.count)
-        self.workers, self.prepare, self.code, self.data = workers, prepare, code, data
-        self.microseconds, self.asked = microseconds, 0
+    def __init__(self, engine: Any, prepare: Prepare, code: Any, data: Any, microseconds: float | None) -> None:
+        from joblib.parallel import get_active_backend
 
-    def _answers(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        return np.array(self.in_order(trainings, advance), np.float32)
+        backend = get_active_backend()[0]
+        self.workers: Workers = engine.workers or Workers(engine.n_jobs)
+        if engine.workers is None and type(backend).__name__ == "DaskDistributedBackend":
+            self.workers = load("butfor.models.cluster:DaskWorkers")(backend.client)
+        super().__init__(self.in_order, engine.name, prepare is own_fit, width=self.workers.count)
+        self.given, self.microseconds, self.asked = (prepare, code, data), microseconds, 0
 
     def in_order(self, items: Sequence[Any], advance: Advance | None = None) -> list[Any]:
         """The result of each item."""
@@ -254,11 +242,12 @@ class OnWorkers(Bound):
 
     @cached_property
     def _here(self) -> Any:
-        return self.prepare(self.code, self.data)[0]
+        prepare, code, data = self.given
+        return prepare(code, data)[0]
 
     @cached_property
     def _sent(self) -> Any:
-        return self.workers.send(self.prepare, self.code, self.data)
+        return self.workers.send(*self.given)
 
 
 def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
@@ -267,8 +256,7 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
 
     def answer(training: Training) -> Floats:
         try:
-            model = _fit(learner, training, table)
-            return np.asarray(table.answers(model, people), np.float32)
+            return np.asarray(table.answers(_fit(learner, training, table), people), np.float32)
         except (LearnerError, TableError):  # such as one class alone
             return np.full(len(people) * table.outputs, np.nan, np.float32)
 
@@ -278,10 +266,6 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
 def packed_models(learner: Learner, table: Table) -> Any:
     """Models without flips, one per seed, packed for the journey."""
     return lambda seeds: [learner.pack(_fit(learner, Training((), seed), table)) for seed in seeds], 1
-
-
-def calls(function: Callable[[Any, Any], Any], shared: Any) -> Any:
-    return lambda parts: [function(shared, part) for part in parts], 1
 
 
 def _fit(learner: Learner, training: Training, table: Table) -> Model:
@@ -294,7 +278,7 @@ def fit_ensemble(
 ) -> EnsembleModel:
     """The ensemble without flips, given its first member."""
     learner = ensemble.learner
-    bound = OnWorkers(trains.workers, trains.name, packed_models, learner, table, learner.work(table))
+    bound = OnWorkers(trains, packed_models, learner, table, learner.work(table))
     others = bound.in_order(ensemble.seeds[1:], advance)
     return EnsembleModel((first, *(learner.unpack(packed, table) for packed in others)))
 
@@ -318,26 +302,29 @@ class Workers:
     @property
     def count(self) -> int:
         """The number of items that they can do at a time now."""
-        backend, jobs = self._backend()
+        backend, jobs, _ = self._backend()
         return int(backend.effective_n_jobs(jobs))
 
-    def _backend(self) -> tuple[Any, int]:
+    def _backend(self) -> tuple[Any, int, bool]:
+        """joblib's backend, its number of jobs, and whether its workers are of this machine."""
         from joblib.parallel import get_active_backend
 
         backend, jobs = get_active_backend()
-        return backend, jobs or (self.jobs if _is_joblibs_own(backend) else -1)
+        here = type(backend).__module__ == "joblib._parallel_backends"
+        return backend, jobs or (self.jobs if here else -1), here
 
     def send(self, prepare: Prepare, code: Any, data: Any) -> Any:
         """Make all three available to workers for the lifetime of the returned object. The user's own code is sent by
         value, since workers may be unable to import it."""
         import joblib
 
-        key, folder = uuid.uuid4().hex, tempfile.mkdtemp(prefix="butfor-")
-        if not _is_joblibs_own(self._backend()[0]):  # its workers may be on other machines
+        key = uuid.uuid4().hex
+        if not self._backend()[2]:
             return Sent(key, partial(pickle.loads, by_value((prepare, code, data))))
+        folder = tempfile.mkdtemp(prefix="butfor-")
         sent = Sent(key, partial(_from_file, os.path.join(folder, key)))
-        joblib.dump((by_value((prepare, code)), data), os.path.join(folder, key))
         weakref.finalize(sent.load, shutil.rmtree, folder, ignore_errors=True)
+        joblib.dump((by_value((prepare, code)), data), os.path.join(folder, key))
         return sent
 
     def run(
@@ -345,26 +332,26 @@ class Workers:
     ) -> Iterator[tuple[range, Any]]:
         """The results of the items, chunk by chunk and in any order. A chunk has up to `size` items, or as many as a
         worker prefers; chunks shrink, so that all workers end together. If a worker dies, its chunks go to others."""
-        count, start, deaths, width, given = self.count, 0, 0, 1, dict[int, range]()
+        count, start, deaths, width, under_way = self.count, 0, 0, 1, dict[int, range]()
 
         def chunks() -> Iterator[tuple[Any, ...]]:
             nonlocal start
-            again = list(given.values())  # from workers that died
+            again = list(under_way.values())  # from workers that died
             while again or start < len(items):
                 if again:
                     chunk = again.pop()
                 else:
                     left = len(items) - start
                     few = min(math.ceil(left / count), max(width, min(size, math.ceil(left / (4 * count)))))
-                    given[start] = chunk = range(start, start + few)
+                    under_way[start] = chunk = range(start, start + few)
                     start = chunk.stop
                 # Items as bytes: otherwise Dask looks for its futures among them.
                 yield (os.getpid(), versions_here()), sent, chunk.start, pickle.dumps([items[k] for k in chunk])
 
-        while start < len(items) or given:
+        while start < len(items) or under_way:
             try:
                 for at, results, preferred in self.replies(chunks()):
-                    chunk, width = given.pop(at), preferred
+                    chunk, width = under_way.pop(at), preferred
                     if advance:
                         advance(len(chunk))
                     yield chunk, pickle.loads(results)
@@ -374,9 +361,10 @@ class Workers:
                     raise EngineError(LOST) from error
 
     def replies(self, chunks: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
+        """What `run_chunk` gives for each chunk, in any order."""
         from joblib import Parallel, delayed
 
-        backend, jobs = self._backend()
+        backend, jobs, _ = self._backend()
         tasks = (delayed(in_worker)(os.getpid(), run_chunk, *chunk) for chunk in chunks)
         ways = {"return_as": "generator_unordered"} if backend.supports_return_generator else {}
         coming = iter(Parallel(jobs, backend=backend, batch_size=1, **ways)(tasks))
@@ -397,11 +385,6 @@ class Workers:
                     coming.close()
 
 
-def _is_joblibs_own(backend: Any) -> bool:
-    """Whether its workers are processes or threads of this machine."""
-    return type(backend).__module__ == "joblib._parallel_backends"
-
-
 def by_value(code: Any) -> bytes:
     """Pickled together with what it uses of modules that are neither installed nor ours, such as the user's own beside
     a script: a worker may have been started elsewhere, or know another module of that name."""
@@ -409,8 +392,8 @@ def by_value(code: Any) -> bytes:
     own = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] not in installed]
     with ExitStack() as registered:
         for module in own:
-            known = getattr(module, "__file__", None) and module.__name__ in sys.modules
-            if known and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+            loaded = getattr(module, "__file__", None) and module.__name__ in sys.modules
+            if loaded and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
                 cloudpickle.register_pickle_by_value(module)
                 registered.callback(cloudpickle.unregister_pickle_by_value, module)
         with suppress(Exception):  # a module may hold what cannot be sent, such as a lock
@@ -442,8 +425,15 @@ _on_one_thread = lru_cache(maxsize=1)(lambda modules: single_threaded())
 
 def run_chunk(caller: tuple[int, dict[str, str]], sent: Sent, start: int, items: bytes) -> tuple[int, bytes, int]:
     """The start of the chunk, the results of its items as bytes, and how many items this worker prefers at a time."""
-    parent, versions = caller
-    check_versions(versions)
+    parent, wanted = caller
+    ours = versions_here()
+    if other := [package for package in wanted if ours.get(package) != wanted[package]]:
+        has = " and ".join(f"{package} {ours[package]}" if package in ours else f"no {package}" for package in other)
+        asks = " and ".join(f"{package} {wanted[package]}" for package in other)
+        raise EngineError(
+            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
+            f"would train other models. Install {asks} there, or stop that worker."
+        )
     with _lock:
         if sent.key not in _held:
             prepare, code, data = sent.load()
@@ -461,21 +451,8 @@ def run_chunk(caller: tuple[int, dict[str, str]], sent: Sent, start: int, items:
 @lru_cache(maxsize=1)
 def versions_here() -> dict[str, str]:
     """The versions that must be the same, without build tags (+cpu, +cu126)."""
-    found = {}
+    versions = {}
     for package in SAME:
         with suppress(PackageNotFoundError):
-            found[package] = version(package).partition("+")[0]
-    return found
-
-
-def check_versions(wanted: dict[str, str]) -> None:
-    """Raise an error if this worker has other versions than the audit."""
-    here = versions_here()
-    other = [package for package in wanted if here.get(package) != wanted[package]]
-    if other:
-        has = " and ".join(f"{package} {here[package]}" if package in here else f"no {package}" for package in other)
-        asks = " and ".join(f"{package} {wanted[package]}" for package in other)
-        raise EngineError(
-            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
-            f"would train other models. Install {asks} there, or stop that worker."
-        )
+            versions[package] = version(package).partition("+")[0]
+    return versions

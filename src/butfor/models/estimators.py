@@ -18,7 +18,7 @@ from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import Pipeline
 
 from butfor.errors import ReplayError
-from butfor.machine import installed, load
+from butfor.machine import load
 from butfor.models.robust import ThresholdedRegressor
 
 LABEL_BLIND = {
@@ -126,8 +126,7 @@ def has_boosting_engine(estimator: Any) -> bool:
     if type(final) is not HistGradientBoostingClassifier or not sees_no_label(estimator):
         return False
     plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
-    free = final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
-    return plain and free and installed("numba")
+    return plain and final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
 
 
 def work_of_fit(estimator: Any, cells: int) -> float | None:

@@ -5,7 +5,7 @@
     Model      one trained f: turns people into logits or, with more than two classes, into scores
     Training   the flipped labels and, if it is not the learner's own, the seed
     Engine     runs many trainings of a learner that it accepts
-    Bound      an engine with its data in place
+    Bound      an engine with its data in place, a function of trainings
 
 A learner's own `fit` is the definition of L and confirms every find. The user's pipeline is a learner, our network is
 one, and so is anything derived from `Learner`. What only some models can tell, such as a tree's leaves, are optional
@@ -251,8 +251,8 @@ class Learner:
     Derive from it for your own learner: `name`, `fit` and `record` are required, and `seeded` and `reseeded` if it has
     a seed. The rest has defaults that hold for any learner."""
 
-    engines: tuple[str, ...] = ("joblib",)
-    """Names of the engines that can train it, the fastest first."""
+    kind = ""
+    """Of butfor's own learners, the kind of their records; it says which engines may train them."""
     reproducible = False
     """Whether it is known to train the same model twice and another one under another seed, without a trial."""
     has_probabilities = True
@@ -333,19 +333,14 @@ class Bound:
     `name` and `device` say what trains and where. `by_definition`: the model's own `fit` trains, so that its answers
     need no confirmation. `width`: how many trainings it prefers to run side by side."""
 
-    name: str
-    by_definition = False
-    device: Any = "cpu"
-    width = 1
-
     def __init__(
-        self, train: Callable[..., Floats], name: str, by_definition: bool = False, device: Any = "cpu", width: int = 1
+        self, train: Callable[..., Any], name: str, by_definition: bool = False, device: Any = "cpu", width: int = 1
     ) -> None:
         self.train, self.name = train, name
         self.by_definition, self.device, self.width = by_definition, device, width
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        return self.train(trainings, advance)
+        return np.asarray(self.train(trainings, advance), np.float32)
 
     def pieces(
         self, trainings: Sequence[Training], advance: Advance | None = None, size: int = PIECE
@@ -357,30 +352,20 @@ class Bound:
 
 
 class Engine:
-    """Trains many flip sets of a learner. Derive from it for your own engine: `name`, `accepts` and `bind` are
-    required."""
+    """Trains many flip sets of a learner. Derive from it for your own engine: `name` and `bind` are required."""
 
     name: str
     device: Any = "cpu"
     """Where it trains, and where rankings train."""
-    own_fit: Any = None
-    """Of a cluster: the engine for the learner's own `fit` on the same workers."""
+    workers: Any = None
+    """Of a cluster: its workers, which also run the learner's own `fit`."""
     spread: Callable[..., list[Any]] | None = None
     """Of a cluster: `spread(function, shared, parts)` calls `function(shared, part)` for each part, on the workers."""
 
-    def accepts(self, learner: Learner) -> bool:
-        """Whether it can train the learner; those of butfor are named by it."""
-        return self.name in learner.engines
-
-    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        """Put the data in place. Your own engine may return a plain function; the engine itself does not change."""
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Any:
+        """A function of trainings with the data in place, or a `Bound`; None if the engine does not train this learner
+        on this table, so that its own `fit` has to."""
         raise NotImplementedError
-
-
-def bind(engine: Engine, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-    """The engine with its data in place; answers of a plain function are confirmed by retraining."""
-    given = engine.bind(learner, table, people)
-    return given if isinstance(given, Bound) else Bound(given, engine.name, device=engine.device)
 
 
 class TableCache:

@@ -28,10 +28,9 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.special import expit, softmax
 from sklearn.utils.class_weight import compute_sample_weight
 
-from butfor.machine import check_n_jobs
 from butfor.models.engines import OwnFit
-from butfor.models.estimators import linear_in_labels
-from butfor.models.learner import Advance, Bound, Engine, FlipSet, Floats, Learner, Table, Training
+from butfor.models.estimators import has_linear_engine, linear_in_labels
+from butfor.models.learner import Advance, Bound, FlipSet, Floats, Table, Training
 
 Array = NDArray[np.float64]
 
@@ -146,72 +145,59 @@ def with_ones(X: Array, intercept: bool) -> Array:
 # --- the engine ---------------------------------------------------------------------------------------
 
 
-class LinearEngine(Engine):
-    """For LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are linear in
-    them, after preprocessing that does not use labels. With more than two classes, or if the estimator's solver stops
-    short of the minimum (logistic regression, or sparse inputs), the estimator's own `fit` trains instead."""
-
-    name = "linear"
-
-    def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = check_n_jobs(n_jobs)
-
-    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return self.bind_here(learner, table, people) or OwnFit(self.n_jobs).bind(learner, table, people)
-
-    def bind_here(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
-        """None if the estimator's own `fit` must train."""
-        if table.multiclass:
+def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound | None:
+    """The engine for LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are
+    linear in them, after preprocessing that does not use labels. None for other models, with more than two classes, and
+    if the estimator's solver stops short of the minimum (logistic regression, or sparse inputs)."""
+    if table.multiclass or not has_linear_engine(learner.estimator):
+        return None
+    model = learner.fit(table, table.labels())
+    if not linear_in_labels(model.estimator):
+        try:
+            newton = _Newton(model, table, people, OwnFit(n_jobs).bind(learner, table, people))
+        except (np.linalg.LinAlgError, FloatingPointError):
             return None
-        model: Any = learner.fit(table, table.labels())
-        if not linear_in_labels(model.estimator):
-            try:
-                bound = _Logistic(model, table, people, OwnFit(self.n_jobs).bind(learner, table, people))
-                near = np.abs(bound.X @ bound.w - float(table.decision.answer_at_cut(bound.before))) < 1
-                off = float(np.abs(bound.X[near] @ (bound.w - bound.given)).max(initial=0.0))
-            except (np.linalg.LinAlgError, FloatingPointError):
-                return None
-            return bound if off <= NEAR else None
-        if not model.exact:
-            return None
-        before, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
+        return Bound(newton.train, "linear", width=SETS_AT_ONCE)
+    if not model.exact:
+        return None
+    before, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
 
-        def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-            if advance:
-                advance(len(trainings))
-            moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
-            return np.array(moved, np.float32).reshape(-1, len(before))
+    def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+        if advance:
+            advance(len(trainings))
+        moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
+        return np.array(moved, np.float32).reshape(-1, len(before))
 
-        return Bound(train, self.name, width=SETS_AT_ONCE)
+    return Bound(train, "linear", width=SETS_AT_ONCE)
 
 
-class _Logistic(Bound):
-    name, width = LinearEngine.name, SETS_AT_ONCE
+class _Newton:
+    """Newton's method for the logistic regressions of many flip sets of one table; an error if there is no minimum, or
+    if the estimator is not near it."""
 
     def __init__(self, model: Any, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
-        X, asked = model.numbers(table.X), model.numbers(people)
-        self.X, self.people, self.given = reduce_inputs(model.final, X, asked)
+        self.X, self.people, given = reduce_inputs(model.final, model.numbers(table.X), model.numbers(people))
         self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = penalty(model.final, self.X.shape[1])
         n, d = self.X.shape
         self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
         """Each row's products of two inputs, if they fit: then Hessians of many sets are one matrix product."""
-        self.w = self._own_steps(self.given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
-        if not np.isfinite(self.w).all():
-            raise np.linalg.LinAlgError("no minimum")
-        self.factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, self.w)))
+        self.w = self._own_steps(given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
         self.before = model.logits(people).astype(np.float64)
+        near = np.abs(self.X @ self.w - float(table.decision.answer_at_cut(self.before))) < 1
+        if not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR or not np.isfinite(self.w).all():
+            raise np.linalg.LinAlgError("no minimum here")
+        self.factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, self.w)))
 
-    def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
+    def train(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
         for first in range(0, len(trainings), SETS_AT_ONCE):
             some = [flips for flips, _ in trainings[first : first + SETS_AT_ONCE]]
             logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
             if advance:
                 advance(len(some))
-        lost = np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist()
-        if lost:
+        if lost := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
             logits[lost] = self.own_fit([trainings[k] for k in lost])
         return logits
 
@@ -238,9 +224,9 @@ class _Logistic(Bound):
         going = np.union1d(going, np.flatnonzero(slow))
         if self.products is not None and len(going):
             W[:, going] = self._own_steps(np.repeat(self.w[:, None], len(going), axis=1), labels[:, going])
-        elif len(going):
-            for k in going:  # one by one: large Hessians of many sets would fill the memory
-                W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
+            going = going[:0]
+        for k in going:  # one by one: large Hessians of many sets would fill the memory
+            W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
         W[:, self._separated(W, labels)] = np.nan
         return W
 
@@ -276,21 +262,19 @@ class _Logistic(Bound):
 
     def _sizes(self, Z: Array, W: Array, Y: Array, step: Array) -> Array:
         """The share of each step to take: halved while it would go uphill."""
+
+        def losses(Z: Array, W: Array, sets: NDArray[np.int64]) -> Array:
+            return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y[:, sets] * Z) + self.penalty @ (W * W) / 2)
+
         ahead, size = self.X @ step, np.ones(step.shape[1])
         bold = np.flatnonzero(np.abs(ahead).max(axis=0) > NEVER_UPHILL)
-        if len(bold):
-            here = self._losses(Z[:, bold], W[:, bold], Y[:, bold])
-        for _ in range(HALVINGS):
-            if not len(bold):
-                break
+        here = losses(Z[:, bold], W[:, bold], bold)
+        for _ in range(HALVINGS if len(bold) else 0):
             tried = Z[:, bold] - size[bold] * ahead[:, bold], W[:, bold] - size[bold] * step[:, bold]
-            uphill = self._losses(*tried, Y[:, bold]) > here
+            uphill = losses(*tried, bold) > here
             bold, here = bold[uphill], here[uphill]
             size[bold] /= 2
         return size
-
-    def _losses(self, Z: Array, W: Array, Y: Array) -> Array:
-        return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y * Z) + self.penalty @ (W * W) / 2)
 
 
 def _stable(H: Array) -> Array:

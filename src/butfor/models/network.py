@@ -206,7 +206,6 @@ class MLPLearner(Learner):
     kind = "mlp"
     name = "MLP"
     seeded = reproducible = rebuildable = True
-    engines = ("stacked", "fused", "joblib")
 
     def __init__(self, model: MLP, encoder: Any = None) -> None:
         if encoder is not None and not isinstance(encoder, TableEncoder):
@@ -369,13 +368,10 @@ class NetworkEngine(Engine):
         with translated():
             return fit_many(recipe, rows, flip_sets, seeds, people, check=stopping.check, **told, **self.how)
 
-    def accepts(self, learner: Learner) -> bool:
-        return isinstance(learner, MLPLearner)
-
-    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        assert isinstance(learner, MLPLearner)
-        recipe, rows = learner.recipe, learner.rows(table)
-        asked = np.array(learner.encoded(table).people(people))
+    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
+        if not isinstance(learner, MLPLearner):
+            return None
+        recipe, rows, asked = learner.recipe, learner.rows(table), np.array(learner.encoded(table).people(people))
 
         def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             flip_sets = [flips for flips, _ in trainings]
@@ -391,8 +387,8 @@ class FusedEngine(NetworkEngine):
     name = "fused"
 
     def __init__(self, n_jobs: int | None = None) -> None:
-        self.n_jobs = self.width = check_n_jobs(n_jobs)
-        self.how = {"threads": self.n_jobs}
+        self.width = check_n_jobs(n_jobs)
+        self.how = {"threads": self.width}
 
     def fit_many(self, *work: Any, **more: Any) -> Fits:
         from butfor.nets import fused

@@ -32,8 +32,6 @@ from butfor.models import linear
 from butfor.models.estimators import (
     by_neighbours,
     describe,
-    has_boosting_engine,
-    has_linear_engine,
     is_logistic,
     last_step,
     linear_in_labels,
@@ -93,8 +91,6 @@ class SklearnLearner(Learner):
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
         tuned = isinstance(last_step(self.estimator), TunedThresholdClassifierCV)
         self.has_threshold = self._threshold is not None or tuned
-        linear, boosting = has_linear_engine(self.estimator), has_boosting_engine(self.estimator)
-        self.engines = (*["linear"] * linear, *["boosting"] * boosting, "joblib")
 
     @property
     def name(self) -> str:
