@@ -67,9 +67,11 @@ class Names:
         return f"comparable {others}"
 
     def were(self, label: str | Sequence[str]) -> str:
-        """ "were approved", "were labelled approved = True"; of several labels each."""
+        """ "were approved", "were labelled approved = True", "were labelled 'good' or 'fair'"."""
         if not isinstance(label, str):
-            return ALTERNATIVES.join(map(self.were, label))
+            each, starts = [self.were(one) for one in label], ("were labelled ", "were ", "")
+            shared = next(start for start in starts if all(words.startswith(start) for words in each))
+            return shared + ALTERNATIVES.join(words.removeprefix(shared) for words in each)
         return self._label(label) or f"were labelled {self.label(label)}"
 
     def label(self, label: str | Sequence[str]) -> str:
