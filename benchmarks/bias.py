@@ -48,7 +48,7 @@ from butfor.encode import TableEncoder
 from butfor.errors import SettingError, TableError, nearest
 from butfor.machine import available_cores, single_threaded
 from butfor.models.learners import model_named
-from butfor.result.worlds import spread
+from butfor.result.worlds import over
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum
 from butfor.worlds import draw_world, world_seeds
@@ -173,7 +173,7 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
     """What worlds `[worlds × people]` say of the group's people who are refused now, beside who was hurt."""
     probability = worlds.mean(axis=0)
     turned = worlds[:, refused].sum(axis=1)
-    low, high = spread(turned.tolist())
+    _, low, high = over(turned.tolist())
     likely, sure = refused & (probability > 0.5), refused & (probability > 0.9)
     bins = np.digitize(probability[refused], BINS)
     return {

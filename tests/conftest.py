@@ -19,6 +19,7 @@ import pytest
 
 import butfor
 from butfor import fit as fitted_module
+from butfor.result.verdict import Verdict
 from recorded import audited, run
 
 # The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.
@@ -149,7 +150,7 @@ def changed(verdict, **changes):
         counted = base is not None and changes.get("fresh", verdict.fresh) is None
         changes["without_flips"] = round(base * seeds) if counted else None
         settings["fresh_seeds"] = seeds
-    return replace(verdict, measured=replace(verdict.measured, **changes), run=replace(run, **settings))
+    return Verdict(replace(verdict.measured, **changes), replace(run, **settings), verdict.training)
 
 
 @pytest.fixture(scope="module")

@@ -11,8 +11,28 @@ import pandas as pd
 from butfor.cli import main
 from butfor.progress import Progress
 from butfor.result.record import with_checksum
+from butfor.result.run import Data, Run
 from butfor.review.tasks import Key, Task
 
+RUN = Run(
+    butfor="0",
+    data=Data(table="t.csv", sha256="", training_rows=100),
+    sensitive="afam",
+    attributes=("afam",),
+    label_names=("deny = no", "deny = yes"),
+    adverse=("deny = yes",),
+    learner={},
+    seeded=True,
+    members=1,
+    budget=3,
+    rank="r",
+    strategy="s",
+    phi="stable_under_switch & predicted(yes)",
+    psi="published",
+    fresh_seeds=29,
+    log_odds=True,
+)
+"""The settings of an audit, for tests of what its results say."""
 OTHER = {"bad credit": "good credit", "good credit": "bad credit"}
 
 

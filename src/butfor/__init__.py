@@ -9,7 +9,6 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
-from butfor import pages as _pages
 from butfor._version import __version__ as __version__
 
 if TYPE_CHECKING:  # the same names for type checkers and editors
@@ -69,9 +68,6 @@ def __getattr__(name: str) -> Any:
 
         return load(f"butfor.{_HOME[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")
-
-
-_pages.draw_with(lambda: import_module("butfor.report.page"))
 
 
 def __dir__() -> list[str]:

@@ -36,7 +36,7 @@ from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import TrainingLabel
-from butfor.result.run import Agreement, RecordedStandards
+from butfor.result.run import Agreement, figures_of
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
@@ -165,7 +165,8 @@ def explain_all(
             stop=stop,
             performance=performance,
             concerns=tuple(concerns),
-            standard=RecordedStandards.of(standards) if standards and standards.draws else None,
+            standard=figures_of(standards) if standards and standards.draws else None,
+            standard_notes=tuple(standards.notes()) if standards and standards.draws else (),
             one_standard=tuple(changed),
         )
         persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+import math
+
 NOTHING = 0.0005
 """A smaller gap is 0.0 points."""
+MOST_DIGITS = 6
+"""The most decimals of a score."""
 
 Interval = tuple[float, float]
 
@@ -53,3 +57,21 @@ def signed(logit: float) -> str:
     """A logit with its sign and two decimals, four if it is close to 0."""
     digits = 2 if abs(logit) >= 0.01 else 4
     return f"{logit:+.{digits}f}".replace("-", "−")
+
+
+def told_apart(*scores: float) -> list[str]:
+    """Scores with at least two decimals, and as many as it takes to tell different ones apart."""
+    different = len({round(score, MOST_DIGITS) for score in scores})
+    for digits in range(2, MOST_DIGITS + 1):
+        texts = [f"{score:.{digits}f}" for score in scores]
+        if len(set(texts)) == different:
+            break
+    return texts
+
+
+def share_in_words(share: float) -> str:
+    """A share in per cent, without the sign: whole, or to two digits close to 0 or 100 %."""
+    edge = 100 * min(share, 1 - share)
+    digits = 0 if edge >= 10 or edge <= 0 else 1 - math.floor(math.log10(edge))
+    text = f"{100 * share:.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text

@@ -12,30 +12,17 @@ import pandas as pd
 import pytest
 
 import butfor
+import recorded
 from butfor.cli.printing import print_population, print_standards
 from butfor.names import Names
 from butfor.report.page import population_fragment
 from butfor.result.population import Population
-from butfor.result.run import Data, RecordedStandards, Run
+from butfor.result.run import figures_of
 from butfor.standard import ASSUMPTION, GroupStandard, Overlap, SecondOpinion
 from butfor.standard.slices import Slice
 
-RUN = Run(
-    butfor="0",
-    data=Data(table="t.csv", sha256="", training_rows=100),
-    sensitive="sex",
-    attributes=("sex",),
-    label_names=("no", "yes"),
-    adverse=("no",),
-    learner={},
-    seeded=False,
-    members=1,
-    budget=3,
-    rank="r",
-    strategy="s",
-    phi="everyone",
-    psi="published",
-    fresh_seeds=0,
+RUN = replace(
+    recorded.RUN, sensitive="sex", attributes=("sex",), label_names=("no", "yes"), adverse=("no",), seeded=False
 )
 
 
@@ -58,7 +45,7 @@ def group(name, gap, p, second=None, disagrees=False, rows=300):
 def everywhere(plain, capsys, groups, left_out=(), parts=()):
     """What each place says about these groups, as plain text."""
     found = replace(plain, comparisons=tuple(groups), left_out=tuple(left_out), parts=tuple(parts), draws=99)
-    population = Population([], replace(RUN, standard=RecordedStandards.of(found)))
+    population = Population([], replace(RUN, standard=figures_of(found), standard_notes=tuple(found.notes())))
     texts = {"print": str(found), "population": str(population), "notebook": found._repr_html_()}
     texts |= {"page": found.to_html(), "audit's page": population.to_html()}
     texts["audit's notebook"] = population_fragment(population)

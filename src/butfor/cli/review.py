@@ -180,8 +180,8 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     """
     from butfor.result.population import Population
     from butfor.result.record import opened
-    from butfor.result.run import RecordedStandards
     from butfor.review.gate import BROKEN, KEPT, UNKNOWN, check_gaps, check_shares, share_in
+    from butfor.standard.groups import Compared
 
     shares = {name: share_in(text, f"--{opt.dashed(name)}") for name, text in limits.items() if text is not None}
     if max_gap is None and not shares:
@@ -194,7 +194,10 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
         name = opt.dashed(next(iter(shares)))
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
     with as_recorded(f"{file} cannot be held to a limit"):
-        standards = RecordedStandards.from_file(record) if audit is None else audit.run.standard
+        standards = audit.run.standard if audit else None
+        if audit is None:  # standard.json names some fields otherwise
+            names = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
+            standards = record.read(Compared, {names.get(name, name): value for name, value in record.content.items()})
         checks = [] if max_gap is None else check_gaps(standards, share_in(max_gap, "--max-gap"), without)
         checks += [] if audit is None else check_shares(audit, **shares)
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""

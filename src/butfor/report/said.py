@@ -15,7 +15,7 @@ from butfor.result.population import Population
 from butfor.result.reviewed import worth_a_review
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS, base_sentence, words_of
+from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS, words_of
 from butfor.result.worlds import PersonInWorlds
 from butfor.words import percent
 
@@ -126,9 +126,7 @@ def base(v: Verdict) -> str:
         return ""
     count, seeds = v.base_counts
     low, high = exact_interval(count, seeds)
-    return (
-        f"{base_sentence(count, seeds)} ({percent(count / seeds)}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
-    )
+    return f"{v.base_sentence} ({percent(count / seeds)}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %)"
 
 
 def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) -> list[str]:

@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import plural
+from butfor.words import share
 
 SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = "solid", "leaning", "seed-bound", "undecided", "not checked"
 WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
@@ -61,51 +62,40 @@ class FreshSeeds:
         logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
     ) -> FreshSeeds:
         """From whether each seed changes the decision, without the flips and with them."""
+        before, after = (
+            tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in one)
+            for one in logits or ((), ())
+        )
         return cls(
             seeds=len(without),
             with_flips=int(with_.sum()),
             without_flips=int(without.sum()),
             only_with_flips=int((with_ & ~without).sum()),
             only_without_flips=int((without & ~with_).sum()),
-            logits=(_rounded(logits[0]), _rounded(logits[1])) if logits else None,
+            logits=(before, after) if logits else None,
         )
 
     @property
     def hold(self) -> float:
+        """The share of fresh seeds that change the decision with the flips."""
         return self.with_flips / self.seeds
 
     @property
     def base(self) -> float:
+        """The share that change it without them."""
         return self.without_flips / self.seeds
-
-    @property
-    def effect(self) -> float:
-        return self.hold - self.base
-
-    @cached_property
-    def hold_interval(self) -> tuple[float, float]:
-        return exact_interval(self.with_flips, self.seeds)
-
-    @cached_property
-    def base_interval(self) -> tuple[float, float]:
-        return exact_interval(self.without_flips, self.seeds)
-
-    @cached_property
-    def effect_interval(self) -> tuple[float, float]:
-        return paired_interval(self.only_with_flips, self.only_without_flips, self.seeds)
 
     @cached_property
     def word(self) -> str:
         """Solid, leaning, seed-bound or undecided."""
-        least = lower_bound(self.with_flips, self.seeds)
         if may_be_solid(self.seeds - self.with_flips, self.seeds) and self.base < 0.5:
             return SOLID
-        low, high = self.effect_interval
+        low, high = paired_interval(self.only_with_flips, self.only_without_flips, self.seeds)
         if low <= 0:  # the effect may be 0: seed-bound only if it cannot be large either
             return SEED_BOUND if high < 0.5 else UNDECIDED
+        least, most = exact_interval(self.with_flips, self.seeds, 1 - SURE)
         if self.hold > 0.5 and least > self.base:
             return LEANING
-        most = 1 - lower_bound(self.seeds - self.with_flips, self.seeds)
         return SEED_BOUND if most < 0.5 else UNDECIDED
 
     def open_until(self, seeds: int) -> bool:
@@ -153,77 +143,17 @@ class Collateral:
         text = f"These flips change {self.changed} of {self.others} other test decisions"
         if self.accuracy_before is None or self.accuracy_after is None:
             return f"{text}."
-        return f"{text}; test accuracy {100 * self.accuracy_before:.1f} % → {100 * self.accuracy_after:.1f} %."
-
-
-def _rounded(logits: NDArray[np.floating]) -> tuple[float | None, ...]:
-    return tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in logits)
+        return f"{text}; test accuracy {share(self.accuracy_before)} → {share(self.accuracy_after)}."
 
 
 @cache
-def exact_interval(count: int, n: int) -> tuple[float, float]:
-    """The 95 % Clopper–Pearson interval of a share."""
-    from scipy.stats import binomtest
-
-    interval = binomtest(count, n).proportion_ci(confidence_level=SURE, method="exact")
-    return float(interval.low), float(interval.high)
-
-
-@cache
-def lower_bound(count: int, n: int) -> float:
-    """The one-sided 95 % (Clopper–Pearson) lower bound of a share."""
+def exact_interval(count: int, n: int, tail: float = (1 - SURE) / 2) -> tuple[float, float]:
+    """The Clopper–Pearson interval of a share, with this probability beyond either end: by default the 95 % interval,
+    or both one-sided 95 % bounds with a tail of 5 %."""
     from scipy.stats import beta
 
-    return float(beta.ppf(1 - SURE, count, n - count + 1)) if count else 0.0
-
-
-@cache
-def may_be_solid(failures: int, seeds: int) -> bool:
-    """Whether a find is solid with so many failures among so many fresh seeds."""
-    return solid_error(failures, seeds) <= 1 - SURE
-
-
-def solid_error(failures: int, seeds: int) -> float:
-    """The probability that a find which holds in exactly `HOLDS` of all models is called solid: without a failure in
-    the first look, or with at most so many in both."""
-    from scipy.special import bdtr
-
-    at_most, later = float(bdtr(failures, seeds, 1 - HOLDS)), seeds - FIRST_LOOK
-    if later <= 0:
-        return at_most
-    at_once = HOLDS**FIRST_LOOK
-    return at_once + at_most - at_once * float(bdtr(min(failures, later), later, 1 - HOLDS))
-
-
-@cache
-def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two shares of the same n seeds, from the seeds that differ.
-
-    Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject. Unlike simpler
-    intervals it keeps its level with few seeds, and if no seed differs."""
-    from scipy.stats import norm
-
-    z, seen = float(norm.ppf((1 + SURE) / 2)), (only_with - only_without) / n
-    return _edge(only_with, only_without, n, -z, seen), _edge(only_with, only_without, n, z, seen)
-
-
-def _edge(b: int, c: int, n: int, z: float, seen: float) -> float:
-    """The difference at which the score statistic of b against c is z, by bisection from the difference seen."""
-    inside, outside = seen, math.copysign(1.0, z)
-    for _ in range(50):
-        middle = (inside + outside) / 2
-        inside, outside = (middle, outside) if abs(_score(b, c, n, middle)) < abs(z) else (inside, middle)
-    return inside
-
-
-def _score(b: int, c: int, n: int, difference: float) -> float:
-    """The score statistic of a difference of two paired shares; b and c count the seeds with only one of the two."""
-    first = -b - c + (2 * n - b + c) * difference
-    second = -c * difference * (1 - difference)
-    only_c = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
-    variance = n * (2 * only_c + difference * (1 - difference))
-    away = b - c - n * difference
-    return away / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, away) if away else 0.0
+    low = float(beta.ppf(tail, count, n - count + 1)) if count else 0.0
+    return low, float(beta.ppf(1 - tail, count + 1, n - count)) if count < n else 1.0
 
 
 @cache
@@ -234,5 +164,47 @@ def wilson(count: int, n: int, unknown: int = 0) -> tuple[float, float]:
 
     if n == 0:
         return 0.0, 1.0
-    low, high = (binomtest(each, n).proportion_ci(method="wilson") for each in (count, count + unknown))
+    low, high = (binomtest(hits, n).proportion_ci(method="wilson") for hits in (count, count + unknown))
     return float(low.low), float(high.high)
+
+
+@cache
+def may_be_solid(failures: int, seeds: int) -> bool:
+    """Whether a find is solid with so many failures among so many fresh seeds: a find that holds in exactly `HOLDS` of
+    all models passes with a probability of 5 % at most, without a failure in the first look or with at most so many in
+    both."""
+    from scipy.special import bdtr
+
+    error, later = float(bdtr(failures, seeds, 1 - HOLDS)), seeds - FIRST_LOOK
+    if later > 0:
+        at_once = HOLDS**FIRST_LOOK
+        error = at_once + error - at_once * float(bdtr(min(failures, later), later, 1 - HOLDS))
+    return error <= 1 - SURE
+
+
+@cache
+def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, float]:
+    """The 95 % interval of the difference of two shares of the same n seeds, from the seeds that differ.
+
+    Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject. Unlike simpler
+    intervals it keeps its level with few seeds, and if no seed differs."""
+    from scipy.stats import norm
+
+    b, c, z = only_with, only_without, float(norm.ppf((1 + SURE) / 2))
+
+    def score(difference: float) -> float:
+        first = -b - c + (2 * n - b + c) * difference
+        second = -c * difference * (1 - difference)
+        only_c = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
+        variance = n * (2 * only_c + difference * (1 - difference))
+        away = b - c - n * difference
+        return away / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, away) if away else 0.0
+
+    ends = []
+    for outside in (-1.0, 1.0):  # bisection from the difference seen
+        inside = (b - c) / n
+        for _ in range(50):
+            middle = (inside + outside) / 2
+            inside, outside = (middle, outside) if abs(score(middle)) < z else (inside, middle)
+        ends.append(inside)
+    return ends[0], ends[1]

@@ -5,12 +5,12 @@ from __future__ import annotations
 import json
 import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
 from statistics import median
-from typing import Any, overload
+from typing import Any
 
 import pandas as pd
 
@@ -22,10 +22,8 @@ from butfor.pages import pages
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
 from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, opened
 from butfor.result.reviewed import TrainingLabel
-from butfor.result.run import Performance, Run
+from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Record, Verdict
-from butfor.result.worlds import OneStandard
-from butfor.standard.groups import GroupStandard
 from butfor.words import percent
 
 ALL = "everyone"
@@ -52,26 +50,35 @@ class Population(Sequence[Verdict]):
     position 182 of the table."""
 
     def __init__(self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[TrainingLabel] = ()) -> None:
-        self.verdicts = tuple(verdicts)
-        self.run = run
+        self.verdicts, self.run = tuple(verdicts), run
         self.labels = tuple(labels)
         """The training labels to review, in order."""
+        self.performance = run.performance
+        """Accuracy and rates per group; None if labels are unknown."""
+        self.standards = run.standard.comparisons if run.standard else ()
+        """Each group beside comparable people in other groups; empty without an adverse label."""
+        self.one_standard = run.one_standard
+        """Per group that falls short: whose decisions change under one standard."""
+        self.interrupted = run.interrupted
+        """Whether somebody stopped the audit."""
+        self.groups = in_order((v.group for v in self.verdicts), run.sensitive_bands)
+        self.eligible = [v for v in self.verdicts if v.eligible]
+        self.found = [v for v in self.verdicts if v.found]
+        self.solid = [v for v in self.found if v.solidity == SOLID]
+        """Finds that hold under any seed tried."""
+        self.solidity = {word: sum(v.solidity == word for v in self.found) for word in WORDS}
+        """How many finds are solid, leaning, seed-bound, undecided and not checked."""
+        self.checked = not self.unchecked_reason
+        """Whether it is known which finds are solid."""
+        self.unfinished = sum(v.unfinished for v in self.eligible)
+        """How many searches were stopped before they found anything."""
+        self.flip_counts = Counter(position for v in self.found for position in v.positions)
+        """By position of a training row: how many people's flip sets include it."""
 
     def __len__(self) -> int:
         return len(self.verdicts)
 
-    def __iter__(self) -> Iterator[Verdict]:
-        return iter(self.verdicts)
-
-    @overload
-    def __getitem__(self, place: int) -> Verdict: ...
-
-    @overload
-    def __getitem__(self, place: slice) -> Sequence[Verdict]: ...
-
-    def __getitem__(self, place: int | slice) -> Verdict | Sequence[Verdict]:
-        if isinstance(place, int) and not -len(self) <= place < len(self):
-            raise IndexError(f"There is no verdict {place}: there are {len(self)}, numbered from 0.")
+    def __getitem__(self, place: Any) -> Any:
         return self.verdicts[place]
 
     def about(self, case: int) -> Verdict:
@@ -87,43 +94,7 @@ class Population(Sequence[Verdict]):
     def with_run(self, **changes: Any) -> Population:
         """The same verdicts with other fields of the run."""
         run = replace(self.run, **changes)
-        return Population([replace(verdict, run=run) for verdict in self.verdicts], run, self.labels)
-
-    # --- people -------------------------------------------------------------------------------------
-
-    @property
-    def interrupted(self) -> bool:
-        """Whether somebody stopped the audit."""
-        return self.run.interrupted
-
-    @property
-    def eligible(self) -> list[Verdict]:
-        return [v for v in self.verdicts if v.eligible]
-
-    @property
-    def found(self) -> list[Verdict]:
-        return [v for v in self.verdicts if v.found]
-
-    @property
-    def solid(self) -> list[Verdict]:
-        """Finds that hold under any seed tried."""
-        return [v for v in self.found if v.solidity == SOLID]
-
-    @property
-    def solidity(self) -> dict[str, int]:
-        """How many finds are solid, leaning, seed-bound, undecided and not checked."""
-        counts = Counter(v.solidity for v in self.found)
-        return {word: counts[word] for word in WORDS}
-
-    @cached_property
-    def checked(self) -> bool:
-        """Whether it is known which finds are solid."""
-        return not self.unchecked_reason
-
-    @property
-    def unfinished(self) -> int:
-        """How many searches were stopped before they found anything."""
-        return sum(v.unfinished for v in self.eligible)
+        return Population([Verdict(v.measured, run, v.training) for v in self.verdicts], run, self.labels)
 
     @property
     def one_shot(self) -> int:
@@ -136,6 +107,14 @@ class Population(Sequence[Verdict]):
     # --- in words -----------------------------------------------------------------------------------
 
     @property
+    def summary(self) -> list[str]:
+        """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
+        performance = self.performance.said(self.run.names) if self.performance else ""
+        groups = self.run.standard.summary() if self.run.standard else []
+        worlds = [one.said(self.run.names) for one in self.one_standard]
+        return [*filter(None, (self.advice, performance)), *groups, *worlds, self.sentence]
+
+    @property
     def advice(self) -> str:
         """That another threshold is needed: nearly everybody gets the favourable decision, so that hardly anybody is
         audited. Empty if not."""
@@ -146,14 +125,6 @@ class Population(Sequence[Verdict]):
         return f"Only {plural(asked, 'person is', 'people are')} audited. {rare}" if rare else ""
 
     @property
-    def summary(self) -> list[str]:
-        """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
-        performance = self.performance.said(self.run.names) if self.performance else ""
-        groups = self.run.standard.summary() if self.run.standard else []
-        worlds = [one.said(self.run.names) for one in self.one_standard]
-        return [*filter(None, (self.advice, performance)), *groups, *worlds, self.sentence]
-
-    @property
     def sentence(self) -> str:
         """Whose decisions hinge on few labels, in one sentence."""
         run, asked, left = self.run, len(self.eligible), self.unfinished
@@ -161,21 +132,32 @@ class Population(Sequence[Verdict]):
             return "Nobody was examined."
         if not asked:
             return self.audited
+        people = plural(asked, "audited person")
         if left and not self.found:
-            return f"The search for {left} of {plural(asked, 'audited person')} was stopped before it found anything."
-        turned = len(self.solid if self.checked else self.found)
-        budget, n = run.budget, run.data.training_rows
-        labels = f"{budget} of {n} training labels ({percent(budget / n)})"
-        stopped = (
-            f" The search for {plural(left, 'audited person')} was stopped before it found anything." if left else ""
-        )
+            return f"The search for {left} of {people} was stopped before it found anything."
+        stopped = ""
+        if left:
+            stopped = f" The search for {plural(left, 'audited person')} was stopped before it found anything."
+        turned, n = len(self.solid if self.checked else self.found), run.data.training_rows
+        labels = f"{run.budget} of {n} training labels ({percent(run.budget / n)})"
         if not turned:
-            solid = " solid" if self.found else ""
-            return f"No{solid} find for {plural(asked, 'audited person')}, with at most {labels} flipped.{stopped}"
+            return f"No{' solid' * bool(self.found)} find for {people}, with at most {labels} flipped.{stopped}"
         seeds = ", under any seed tried" if self.checked and run.seeded else ""
         unchecked = "" if self.checked else f"; {self.unchecked_reason}"
         hinge = plural(turned, f"of {asked} audited decisions hinges", f"of {asked} audited decisions hinge")
         return f"{hinge} on at most {labels}{seeds}{unchecked}.{stopped}"
+
+    @property
+    def unchecked_reason(self) -> str:
+        """Why it is not known which finds are solid; empty if it is."""
+        seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
+        if left and (seeds or left < len(self.found)):
+            return f"{plural(left, 'of these was', 'of these were')} not tested under fresh seeds"
+        if left or not (seeds or not self.run.seeded):
+            return "whether it holds under other seeds was not checked"
+        if seeds < LEAST and self.run.seeded:
+            return f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one solid ({LEAST} at least)"
+        return ""
 
     @property
     def left_out(self) -> str:
@@ -204,18 +186,6 @@ class Population(Sequence[Verdict]):
         return f"{'; '.join(parts)}."
 
     @property
-    def unchecked_reason(self) -> str:
-        """Why it is not known which finds are solid; empty if it is."""
-        seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
-        if left and (seeds or left < len(self.found)):
-            return f"{plural(left, 'of these was', 'of these were')} not tested under fresh seeds"
-        if left or not (seeds or not self.run.seeded):
-            return "whether it holds under other seeds was not checked"
-        if seeds < LEAST and self.run.seeded:
-            return f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one solid ({LEAST} at least)"
-        return ""
-
-    @property
     def direct(self) -> str:
         """How many decisions depend on the protected attribute itself, in a sentence; empty if unknown."""
         run, names = self.run, self.run.names
@@ -224,10 +194,9 @@ class Population(Sequence[Verdict]):
             return f"The model does not see {name}: switching it changes no decision."
         known = [v for v in self if v.switch_changes is not None]
         changed = [v for v in known if v.switch_changes]
-        if not known:
-            return ""
         if not changed:
-            return f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
+            none = f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
+            return none if known else ""
         parts = []
         for group in self.groups:
             moves = []  # with two labels to the other one, with more from the present one
@@ -254,19 +223,14 @@ class Population(Sequence[Verdict]):
 
     @property
     def warnings(self) -> list[str]:
-        """Warnings about small groups."""
+        """A warning about small groups, if there are any."""
         groups = (group for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP)
         small = [self.run.names.group(self.run.sensitive, group) for group in groups]
-        if not small:
-            return []
         named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
-        return [f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."]
+        said = f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."
+        return [said] if small else []
 
     # --- tables -------------------------------------------------------------------------------------
-
-    @property
-    def groups(self) -> list[Any]:
-        return in_order((v.group for v in self.verdicts), self.run.sensitive_bands)
 
     def to_frame(self) -> pd.DataFrame:
         """One row per person."""
@@ -320,28 +284,18 @@ class Population(Sequence[Verdict]):
     @cached_property
     def keystones(self) -> pd.DataFrame:
         """Training rows by how many people's flip sets include them: the labels to review first."""
-        ours = ("row", "people", "cases")
-
-        def renamed(column: Any) -> Any:
-            return f"{column} (of the table)" if column in ours else column
-
         cases: dict[int, list[str]] = {}
         for v in self.found:
             for position in v.positions:
                 cases.setdefault(position, []).append(str(v.case))
-        if not cases:
-            columns = list(self.verdicts[0].flips.columns) if self.verdicts else []
-            return pd.DataFrame(columns=["people", "cases", *map(renamed, columns)]).rename_axis("row")
         positions = pd.Index([position for v in self.found for position in v.positions])
-        frame = pd.concat([v.flips for v in self.found])[~positions.duplicated()].rename(columns=renamed)
+        flips = pd.concat([v.flips for v in self.found or self.verdicts[:1]] or [pd.DataFrame()])
+        frame = flips[~positions.duplicated()].rename(
+            columns={c: f"{c} (of the table)" for c in ("row", "people", "cases")}
+        )
         frame.insert(0, "people", list(map(len, cases.values())))
         frame.insert(1, "cases", list(map(" ".join, cases.values())))
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
-
-    @property
-    def flip_counts(self) -> Counter[int]:
-        """By position of a training row: how many people's flip sets include it."""
-        return Counter(position for verdict in self.found for position in verdict.positions)
 
     def metric_frame(self, metrics: Any = None) -> Any:
         """The people whose label is known as fairlearn's `MetricFrame`, so that its metrics stand beside ours. Labels
@@ -370,23 +324,6 @@ class Population(Sequence[Verdict]):
             y_pred=[int(v.prediction in run.favourable_labels) for v in people],
             sensitive_features=pd.DataFrame(features, columns=list(run.attributes if run.groups else [run.sensitive])),
         )
-
-    # --- the model, labels and groups ---------------------------------------------------------------
-
-    @property
-    def performance(self) -> Performance | None:
-        """Accuracy and rates per group; None if labels are unknown."""
-        return self.run.performance
-
-    @property
-    def standards(self) -> tuple[GroupStandard, ...]:
-        """Each group beside comparable people in other groups; empty without an adverse label."""
-        return self.run.standard.comparisons if self.run.standard else ()
-
-    @property
-    def one_standard(self) -> tuple[OneStandard, ...]:
-        """Per group that falls short: whose decisions change under one standard."""
-        return self.run.one_standard
 
     # --- files and pages ----------------------------------------------------------------------------
 

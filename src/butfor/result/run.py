@@ -3,22 +3,27 @@
 from __future__ import annotations
 
 from dataclasses import asdict, dataclass, field, fields
-from typing import Any, Self
+from typing import Any
 
 import pandas as pd
+from scipy.special import expit
 
 from butfor.data.check import Concern
-from butfor.decide import USUAL, DecisionFacts
+from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
 from butfor.machine import LARGEST_SEED
 from butfor.names import ALTERNATIVES, Names
-from butfor.result.record import Cell, Opened, within
+from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
-from butfor.result.words import alike_sentence, cut_sentence, score, shown_at
 from butfor.result.worlds import OneStandard
 from butfor.standard.groups import Compared, Standards
 from butfor.standard.slices import kept
 from butfor.stopping import Stop
-from butfor.words import percent, signed
+from butfor.words import percent, share_in_words, signed, told_apart
+
+CLIP = 1e-15
+"""Probabilities are clipped this far from 0 and 1, to keep log-odds finite."""
+MAJORITY = "majority"
+"""The kind of concern about a model that is no better than the commonest label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -87,25 +92,10 @@ class Agreement:
     gains: dict[str, float] = field(default_factory=dict)
 
 
-@dataclass(frozen=True, repr=False)
-class RecordedStandards(Compared):
-    """The comparison of groups, without doubts per row."""
-
-    notes: tuple[str, ...] = ()
-
-    @classmethod
-    def of(cls, found: Standards) -> Self:
-        known = {each.name: getattr(found, each.name) for each in fields(Compared)} | {"parts": kept(found.parts)}
-        return cls(**known, notes=tuple(found.notes()))
-
-    @classmethod
-    def from_file(cls, file: Opened) -> Self:
-        """From the standard.json of `butfor standard`, which names some fields otherwise."""
-        names = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
-        return file.read(cls, {names.get(name, name): value for name, value in file.content.items()})
-
-
-MAJORITY = "majority"
+def figures_of(standards: Standards) -> Compared:
+    """What a record holds of a comparison: no doubts per row, and the first slices of each group."""
+    figures = {each.name: getattr(standards, each.name) for each in fields(Compared)}
+    return Compared(**figures | {"parts": kept(standards.parts)})
 
 
 @dataclass(frozen=True)
@@ -138,13 +128,8 @@ class Performance:
     @property
     def rates(self) -> pd.DataFrame:
         """One row per group."""
-        return (
-            pd.DataFrame([asdict(each) for each in self.by_group])
-            .set_index("group")
-            .rename_axis(self.sensitive)
-            .astype(float)
-            .astype({"people": int})
-        )
+        frame = pd.DataFrame([asdict(rates) for rates in self.by_group]).set_index("group").rename_axis(self.sensitive)
+        return frame.astype(float).astype({"people": int})
 
     def said(self, names: Names) -> str:
         """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)." """
@@ -156,13 +141,12 @@ class Performance:
         """A warning if the model is no better than the commonest label."""
         if self.accuracy > self.majority:
             return None
-        return Concern(
-            MAJORITY,
-            (),
+        sentence = (
             f"The model is no more accurate ({percent(self.accuracy)}) than always predicting "
             f"{Names().label(self.commonest)} ({percent(self.majority)}), so what changes its decisions says little "
-            "about the labels.",
+            "about the labels."
         )
+        return Concern(MAJORITY, (), sentence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -221,7 +205,9 @@ class Run:
     remarks: tuple[str, ...] = ()
     concerns: tuple[Concern, ...] = ()
     performance: Performance | None = None
-    standard: RecordedStandards | None = None
+    standard: Compared | None = None
+    standard_notes: tuple[str, ...] = ()
+    """What to know when reading it."""
     one_standard: tuple[OneStandard, ...] = ()
     reviewed: Reviewed | None = None
     names: Names = field(default_factory=Names)
@@ -292,12 +278,13 @@ class Run:
         """The probability of the favourable label at a logit; None without probabilities, or if cuts move."""
         if not self.log_odds or self.cut_moves:
             return None
-        return score(logit, self._cut, self.favourable == self.label_names[1])
+        towards = logit if self.favourable == self.label_names[1] else -logit
+        return float(expit(towards + log_odds(self._cut, CLIP)))
 
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
         probability = self.score_of(logit)
-        return signed(logit) if probability is None else shown_at(probability, self._cut)
+        return signed(logit) if probability is None else told_apart(probability, self._cut)[0]
 
     @property
     def _cut(self) -> float:
@@ -305,10 +292,21 @@ class Run:
 
     @property
     def cut(self) -> str:
-        """Where the cut is and how many decisions are favourable, in a sentence; empty if `alike` says it."""
-        if self.threshold is None and self.alike:
+        """Where the cut is and how many decisions are favourable, in a sentence; empty if unknown, or if `alike` says
+        it."""
+        facts, decided = self.decision, f"Decided {self.names.label(self.favourable_labels)}"
+        if facts is None or (facts.alike and not facts.cut):
             return ""
-        return cut_sentence(self.decision, self.names.label(self.favourable_labels)) if self.decision else ""
+        share = f": {percent(facts.favoured / facts.people)} of {facts.people} people" if facts.people >= FEWEST else ""
+        if not facts.cut:
+            return f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)." if share else ""
+        at = "" if facts.probability is None else f"at a probability of {told_apart(facts.probability)[0]} or more"
+        if facts.share is not None:
+            tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
+            best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
+            return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
+        own = ", the model's own threshold" if facts.given is None else ""
+        return f"{decided} {at}{own}{share}."
 
     @property
     def alike(self) -> str:
@@ -318,7 +316,17 @@ class Run:
     @property
     def other_threshold(self) -> str:
         """How often the model decides favourably, and which threshold would do so as often as the training labels."""
-        if self.decision is None or self.cut_moves:
+        facts = self.decision
+        if facts is None or self.cut_moves:
             return ""
-        other, label = next(name for name in self.label_names if name != self.favourable), self.names.label
-        return alike_sentence(self.decision, label(self.favourable), label(other), bool(self.command))
+        other = self.names.label(next(name for name in self.label_names if name != self.favourable))
+        favourable = self.names.label(self.favourable)
+        share, now = share_in_words(facts.recorded), facts.favoured / facts.people
+        option = f"`--threshold 'top {share}%'`" if self.command else f'`threshold="top {share}%"`'
+        about = f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
+        lower = now in (0, 1) or facts.recorded < now
+        return (
+            f"{'This' if facts.given is None else f'At {facts.given} this'} model decides "
+            f"{favourable if facts.favoured else other} about {about} people. Of the training labels, {share} % are "
+            f"{favourable}: {f'try {option}.' if lower else 'audit more people, or set a stricter threshold.'}"
+        )

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.decide import Decision, decides_one
+from butfor.decide import USUAL, Decision, decides_one, log_odds
 from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
 from butfor.models.learner import Table
@@ -21,9 +21,8 @@ from butfor.pages import pages
 from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID, Collateral, FreshSeeds
 from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
-from butfor.result.run import Run
-from butfor.result.words import base_sentence, course, what_moved
-from butfor.words import percent, signed
+from butfor.result.run import CLIP, Run
+from butfor.words import percent, signed, told_apart
 
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
@@ -126,16 +125,71 @@ class Record:
     checksum: str = ""
 
 
-@dataclass(frozen=True, repr=False)
 class Verdict:
     """The answer about one person: what was `measured`, and the run. Every measurement is an attribute too, such as
     `case`, `row`, `group` and `logit`. `print` shows the answer in a sentence or two."""
 
-    measured: Person
-    run: Run
-    """The settings of the audit, shared by all its verdicts."""
-    training: Table | None = field(default=None, compare=False)
-    """The training rows; None if the verdict was read from a file."""
+    status: str
+    """ "found", "not_found", "proven_none" or "not_eligible"."""
+    found: bool
+    unfinished: bool
+    """Whether the search was stopped before it found anything."""
+    positions: tuple[int, ...]
+    """The positions of the flipped rows among the training rows."""
+    doubted: int | None
+    """How many flipped labels are doubtful by the other groups' standard; None if groups were not compared."""
+    label_names: tuple[str, str]
+    """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
+    give."""
+    prediction: str
+    counterfactual_prediction: str | None
+    at_most: int | None
+    """An upper bound on the number of labels: the size of the set found."""
+    exact: bool
+    """Whether it is proven that no smaller set changes the decision."""
+    solidity: str | None
+    """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a find."""
+    distance: int | None
+    """The size of the solid set that was found; None without one."""
+    hold: float | None
+    """The share of fresh seeds that change the decision with the flips."""
+    base: float | None
+    """The share of fresh seeds that change the decision on the unchanged data."""
+    base_counts: tuple[int, int] | None
+    """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
+    close_call: bool | None
+    """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
+
+    def __init__(self, measured: Person, run: Run, training: Table | None = None) -> None:
+        self.measured = measured
+        self.run = run
+        """The settings of the audit, shared by all its verdicts."""
+        self.training = training
+        """The training rows; None if the verdict was read from a file."""
+        m, flips, fresh = measured, measured.flip_set, measured.fresh
+        self.found, self.at_most, self.positions = bool(flips), len(flips) or None, tuple(f.position for f in flips)
+        none = m.at_least is not None and m.at_least > min(run.budget, m.flippable)
+        self.status = "found" if self.found else "proven_none" if none else "not_found"
+        self.status = self.status if m.eligible else "not_eligible"
+        self.unfinished = not m.complete and not self.found
+        self.exact = self.found and m.at_least == self.at_most
+        doubts = [flip.doubt for flip in flips if flip.doubt is not None]
+        self.doubted = sum(doubt > 0.5 for doubt in doubts) if doubts else None
+
+        self.label_names = run.label_names[0], run.label_names[1]
+        if m.decision is not None and m.new_label is not None:
+            self.label_names = m.decision, m.new_label
+        side = int(decides_one(m.logit))
+        self.prediction = m.decision or self.label_names[side]
+        self.counterfactual_prediction = m.new_decision or (self.label_names[1 - side] if self.found else None)
+
+        self.solidity = (fresh.word if fresh else NOT_CHECKED if run.seeded else SOLID) if self.found else None
+        self.distance = self.at_most if self.solidity == SOLID else None
+        self.hold = fresh.hold if fresh else None
+        self.base_counts = None if m.without_flips is None else (m.without_flips, run.fresh_seeds)
+        self.base_counts = (fresh.without_flips, fresh.seeds) if fresh else self.base_counts
+        self.base = self.base_counts[0] / self.base_counts[1] if self.base_counts else None
+        self.close_call = None if self.base is None else self.base > CLOSE
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "measured" not in self.__dict__:
@@ -145,123 +199,18 @@ class Verdict:
     def __repr__(self) -> str:
         return " ".join(part for part in (self.sentence, self.belief) if part)
 
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Verdict) and (self.measured, self.run) == (other.measured, other.run)
+
     def __hash__(self) -> int:
         return hash((self.case, self.row, self.logit))
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"training": None}
 
-    # --- the decision and the flips -----------------------------------------------------------------
-
-    @property
-    def status(self) -> str:
-        """ "found", "not_found", "proven_none" or "not_eligible"."""
-        if not self.eligible:
-            return "not_eligible"
-        if self.found:
-            return "found"
-        none = self.at_least is not None and self.at_least > min(self.run.budget, self.flippable)
-        return "proven_none" if none else "not_found"
-
-    @property
-    def found(self) -> bool:
-        return bool(self.flip_set)
-
-    @property
-    def unfinished(self) -> bool:
-        """Whether the search was stopped before it found anything."""
-        return not self.complete and not self.found
-
-    @property
-    def positions(self) -> tuple[int, ...]:
-        """The positions of the flipped rows among the training rows."""
-        return tuple(flip.position for flip in self.flip_set)
-
-    @property
-    def flips(self) -> pd.DataFrame:
-        """The flipped training rows: label before and after, doubt if groups were compared, then the columns."""
-        rows = [{BEFORE: f.label, AFTER: self.label_after(f.label), DOUBT: f.doubt, **f.values} for f in self.flip_set]
-        doubt = [] if self.doubted is None else [DOUBT]
-        index = pd.Index([f.row for f in self.flip_set])
-        return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *doubt, *self.values])
-
-    @property
-    def doubted(self) -> int | None:
-        """How many flipped labels are doubtful by the other groups' standard; None if groups were not compared."""
-        known = [flip.doubt for flip in self.flip_set if flip.doubt is not None]
-        return sum(doubt > 0.5 for doubt in known) if known else None
-
-    @property
-    def label_names(self) -> tuple[str, str]:
-        """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
-        give."""
-        if self.decision is not None and self.new_label is not None:
-            return self.decision, self.new_label
-        first, second = self.run.label_names
-        return first, second
-
     def label_after(self, label: str) -> str:
         """The label after a flip."""
         return self.new_label or next(name for name in self.label_names if name != label)
-
-    @property
-    def prediction(self) -> str:
-        return self.decision or self.label_names[int(decides_one(self.logit))]
-
-    @property
-    def counterfactual_prediction(self) -> str | None:
-        return self.new_decision or (self.label_names[int(not decides_one(self.logit))] if self.found else None)
-
-    # --- how far to believe it ----------------------------------------------------------------------
-
-    @property
-    def at_most(self) -> int | None:
-        """An upper bound on the number of labels: the size of the set found."""
-        return len(self.flip_set) or None
-
-    @property
-    def exact(self) -> bool:
-        """Whether it is proven that no smaller set changes the decision."""
-        return self.found and self.at_least == self.at_most
-
-    @property
-    def solidity(self) -> str | None:
-        """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a
-        find."""
-        if not self.found:
-            return None
-        if self.fresh:
-            return self.fresh.word
-        return NOT_CHECKED if self.run.seeded else SOLID
-
-    @property
-    def distance(self) -> int | None:
-        """The size of the solid set that was found; None without one."""
-        return self.at_most if self.solidity == SOLID else None
-
-    @property
-    def hold(self) -> float | None:
-        """The share of fresh seeds that change the decision with the flips."""
-        return self.fresh.hold if self.fresh else None
-
-    @property
-    def base(self) -> float | None:
-        """The share of fresh seeds that change the decision on the unchanged data."""
-        return self.base_counts[0] / self.base_counts[1] if self.base_counts else None
-
-    @property
-    def base_counts(self) -> tuple[int, int] | None:
-        """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
-        if self.fresh:
-            return self.fresh.without_flips, self.fresh.seeds
-        return None if self.without_flips is None else (self.without_flips, self.run.fresh_seeds)
-
-    @property
-    def close_call(self) -> bool | None:
-        """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
-        return None if self.base is None else self.base > CLOSE
-
-    # --- scores -------------------------------------------------------------------------------------
 
     @property
     def scores(self) -> tuple[float | None, float | None]:
@@ -271,46 +220,18 @@ class Verdict:
         flipped = self.counterfactual_logit
         return self.run.score_of(self.logit), None if flipped is None else self.run.score_of(flipped)
 
-    @property
-    def course_in_words(self) -> str:
-        """ "score 0.44 → 0.53", "score 0.74 → 0.83, cut 0.80" or, without probabilities, "margin −0.35 → +0.18"."""
-        before, after = self.scores
-        if before is not None:
-            return course(before, after, self.cut, self.counterfactual_cut)
-        end = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
-        return f"margin {signed(self.logit)}{end}"
-
-    @property
-    def closest(self) -> str:
-        """How close the search came to the other decision."""
-        if self.closest_logit is None:
-            return ""
-        if self.run.cut_moves:
-            return f"{abs(self.closest_logit):.2f} logits from the cut"
-        return f"{self.run.measure} {self.run.measured(self.closest_logit)}"
-
-    @property
-    def moved(self) -> str:
-        """How much the score and the cut moved, in a sentence; empty with a fixed cut or without a find."""
-        known = (self.score, self.counterfactual_score, self.cut, self.counterfactual_cut)
-        if not self.run.cut_moves or None in known:
-            return ""
-        probabilities = self.run.threshold is not None and self.run.threshold.probability is not None
-        return what_moved(*known, probabilities=probabilities)
-
     # --- in words -----------------------------------------------------------------------------------
 
     @property
     def sentence(self) -> str:
         """The answer in one sentence, after one on a close call."""
-        who = self.who
-        if None not in (self.case, self.row) and str(self.row) != str(self.case):
-            who += f" ({self.run.data.identifier or 'row'} {self.row})"
-        return self.said(who)
+        if None in (self.case, self.row) or str(self.row) == str(self.case):
+            return self.said(self.who)
+        return self.said(f"{self.who} ({self.run.data.identifier or 'row'} {self.row})")
 
     def said(self, who: str) -> str:
         """The same about the person under this name."""
-        close = f"A close call: {base_sentence(*self.base_counts)}. " if self.close_call and self.base_counts else ""
+        close = f"A close call: {self.base_sentence}. " if self.close_call else ""
         n, budget = self.run.data.training_rows, self.run.budget
         label, now = self.run.names.label, self.run.names.label(self.prediction)
         if self.status == "found":
@@ -368,13 +289,23 @@ class Verdict:
     def belief(self) -> str:
         """What fresh seeds say about a find, in a sentence; empty without one."""
         if self.fresh:
-            return self.fresh.sentence
+            return str(self.fresh.sentence)
         if self.solidity == SOLID:
             return "Solid: this model has no seed."
         return "Not checked under fresh seeds." if self.found else ""
 
     @property
+    def base_sentence(self) -> str:
+        """How many fresh seeds decide differently without any flip; empty if unknown."""
+        if self.base_counts is None:
+            return ""
+        count, seeds = self.base_counts
+        decide = plural(count, f"of {seeds} fresh seeds decides", f"of {seeds} fresh seeds decide")
+        return f"{decide} differently on the unchanged data"
+
+    @property
     def doubt_sentence(self) -> str:
+        """How many of the flipped labels the other groups' standard doubts; empty if groups were not compared."""
         count, of = self.doubted, len(self.flip_set)
         if count is None:
             return ""
@@ -384,7 +315,55 @@ class Verdict:
             said = "this label is" if count else "this label is not"
         return f"By the other groups' standard, {said} doubtful."
 
+    @property
+    def course_in_words(self) -> str:
+        """ "score 0.44 → 0.53", "score 0.74 → 0.83, cut 0.80", "cut 0.80 → 0.78" if it moves or, without probabilities,
+        "margin −0.35 → +0.18"."""
+        before, after = self.scores
+        if before is None:
+            end = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
+            return f"margin {signed(self.logit)}{end}"
+        cut, cut_after = self.cut, self.counterfactual_cut
+        known = [each for each in (before, USUAL if cut is None else cut, after, cut_after) if each is not None]
+        text = dict(zip(known, told_apart(*known), strict=True))
+        scores = f"score {text[before]}" + ("" if after is None else f" → {text[after]}")
+        if cut is None:
+            return scores
+        moved = "" if cut_after is None or text[cut_after] == text[cut] else f" → {text[cut_after]}"
+        return f"{scores}, cut {text[cut]}{moved}"
+
+    @property
+    def closest(self) -> str:
+        """How close the search came to the other decision."""
+        if self.closest_logit is None:
+            return ""
+        if self.run.cut_moves:
+            return f"{abs(self.closest_logit):.2f} logits from the cut"
+        return f"{self.run.measure} {self.run.measured(self.closest_logit)}"
+
+    @property
+    def moved(self) -> str:
+        """How much of a change comes from the score and how much from the cut, by how far each moved, in log-odds if
+        scores are probabilities; empty with a fixed cut or without a find."""
+        places = [self.score, self.counterfactual_score, self.cut, self.counterfactual_cut]
+        if not self.run.cut_moves or None in places:
+            return ""
+        if self.run.threshold is not None and self.run.threshold.probability is not None:
+            places = [log_odds(place, CLIP) for place in places]
+        before, after, cut, cut_after = places
+        both = (after - before) - (cut_after - cut)
+        share = min(1.0, max(0.0, (after - before) / both)) if both else 1.0
+        return f"Of the change, {percent(share)} comes from the score and {percent(1 - share)} from the cut."
+
     # --- tables -------------------------------------------------------------------------------------
+
+    @property
+    def flips(self) -> pd.DataFrame:
+        """The flipped training rows: label before and after, doubt if groups were compared, then the columns."""
+        rows = [{BEFORE: f.label, AFTER: self.label_after(f.label), DOUBT: f.doubt, **f.values} for f in self.flip_set]
+        doubt = [] if self.doubted is None else [DOUBT]
+        index = pd.Index([f.row for f in self.flip_set])
+        return pd.DataFrame(rows, index=index, columns=[BEFORE, AFTER, *doubt, *self.values])
 
     def dataset(self, training: Table | None = None) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole table and its labels with the flips. A verdict that was read from a file needs the

@@ -73,8 +73,6 @@ class OneStandard:
     accuracy: float | None = None
     limited: bool = False
 
-    # --- people ---------------------------------------------------------------------------------------
-
     @cached_property
     def probability(self) -> pd.Series:
         """By position: the share of worlds that decide favourably, for everybody who is refused now, in any group; NaN
@@ -94,43 +92,24 @@ class OneStandard:
         return tuple(person for person in self.changed if not person.refused and self.in_most(person))
 
     def in_most(self, person: PersonInWorlds) -> bool:
+        """Whether this person's decision changes in more than half of the worlds."""
         return 2 * person.worlds > len(self.worlds)
-
-    def about(self, case: int | None, names: Names = PLAIN) -> str:
-        """In how many worlds a person's decision changes, in a sentence; empty if in none."""
-        group = names.people_in(self.attribute, self.group)
-        for person in self.changed:
-            if person.case == case:
-                then = f"this decision would change in {self.count(person)}"
-                return f"If {group} were labelled by the standard of the others, {then}."
-        return ""
-
-    def count(self, person: PersonInWorlds) -> str:
-        """ "17 of 20 worlds"."""
-        return f"{person.worlds} of {len(self.worlds)} worlds"
-
-    # --- together -------------------------------------------------------------------------------------
 
     @property
     def expected(self) -> float:
         """How many adverse decisions about the group would change: the sum of their probabilities."""
-        return float(np.mean([world.turned for world in self.worlds])) if self.worlds else 0.0
+        return over([world.turned for world in self.worlds])[0]
 
     @property
-    def expected_in_words(self) -> str:
-        """In whole people: "5", "fewer than 1"."""
-        return f"{math.floor(self.expected + 0.5)}" if self.expected >= 1 or not self.expected else "fewer than 1"
+    def interval(self) -> tuple[int, int]:
+        """The 5th and 95th percentile of that number over worlds, in whole people."""
+        _, low, high = over([world.turned for world in self.worlds])
+        return int(low), int(high)
 
     @property
     def displaced(self) -> float:
         """How many favourable decisions about anybody would become adverse, on average over worlds."""
         return sum(person.worlds for person in self.changed if not person.refused) / max(1, len(self.worlds))
-
-    @property
-    def interval(self) -> tuple[int, int]:
-        """The 5th and 95th percentile of that number over worlds, in whole people."""
-        low, high = spread([world.turned for world in self.worlds])
-        return int(low), int(high)
 
     @property
     def flips(self) -> tuple[int, ...]:
@@ -140,19 +119,32 @@ class OneStandard:
     @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
         """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over worlds."""
-        return {
-            group: _summary([world.rates.get(group, math.nan) for world in self.worlds])
-            for group in self.rates
-            if self.worlds
-        }
+        groups = self.rates if self.worlds else ()
+        return {group: over([world.rates.get(group, math.nan) for world in self.worlds]) for group in groups}
 
     @property
     def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
         """The same for accuracy; None if labels are unknown."""
         known = [world.accuracy for world in self.worlds if world.accuracy is not None]
-        return _summary(known) if known else None
+        return over(known) if known else None
 
     # --- in words -------------------------------------------------------------------------------------
+
+    def about(self, case: int | None, names: Names = PLAIN) -> str:
+        """In how many worlds a person's decision changes, in a sentence; empty if in none."""
+        group = names.people_in(self.attribute, self.group)
+        for person in self.changed:
+            if person.case == case:
+                worlds = f"{person.worlds} of {len(self.worlds)} worlds"
+                return (
+                    f"If {group} were labelled by the standard of the others, this decision would change in {worlds}."
+                )
+        return ""
+
+    @property
+    def expected_in_words(self) -> str:
+        """In whole people: "5", "fewer than 1"."""
+        return f"{math.floor(self.expected + 0.5)}" if self.expected >= 1 or not self.expected else "fewer than 1"
 
     @property
     def sentence(self) -> str:
@@ -179,14 +171,14 @@ class OneStandard:
         if not self.worlds:
             return []
         group = names.people_in(self.attribute, self.group)
-        ours = [person for person in self.gaining if str(person.group) == self.group]
         about = f"of {self.people} decisions about {group}"
+        ours = [person for person in self.gaining if str(person.group) == self.group]
+        others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
         lines = [
             f"In each of {len(self.worlds)} worlds, {min(self.flips)} to {max(self.flips)} of {self.labels} labels "
             f"are flipped. Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
             f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
         ]
-        others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
         if others >= 1:
             lines.append(
                 f"About {plural(others, 'adverse decision')} about {names.noun} of other groups would change too."
@@ -194,11 +186,15 @@ class OneStandard:
         if self.losing:
             losing = plural(len(self.losing), f"{names.one} is", f"{names.noun} are")
             lines.append(f"{losing} accepted now and refused in most worlds.")
+        figures = []
         if self.group in self.rates_in_worlds:
-            then = _in_words(self.rates_in_worlds[self.group])
-            lines.append(f"Favourable decisions about {group}: {share(self.rates[self.group])} now, {then}.")
+            now, then = self.rates[self.group], self.rates_in_worlds[self.group]
+            figures.append((f"Favourable decisions about {group}", now, then, ""))
         if self.accuracy is not None and self.accuracy_in_worlds is not None:
-            lines.append(f"Accuracy: {share(self.accuracy)} now, {_in_words(self.accuracy_in_worlds)}. {ON_ACCURACY}")
+            figures.append(("Accuracy", self.accuracy, self.accuracy_in_worlds, f" {ON_ACCURACY}"))
+        for what, now, (mean, low, high), note in figures:
+            worlds = f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"
+            lines.append(f"{what}: {share(now)} now, {worlds}.{note}")
         return lines
 
     def __repr__(self) -> str:
@@ -217,7 +213,7 @@ class OneStandards(tuple[OneStandard, ...]):
     def of(cls, found: Sequence[OneStandard], no_gap: str) -> OneStandards:
         """`no_gap`: the sentence that no group falls short; empty if Ctrl-C ended the worlds of those that do."""
         groups = cls(found)
-        groups.why_empty = f"{no_gap} {UNTRIED}" if no_gap else f"Stopped before the first world. {UNTRIED}"
+        groups.why_empty = f"{no_gap or 'Stopped before the first world.'} {UNTRIED}"
         return groups
 
     def __repr__(self) -> str:
@@ -227,19 +223,9 @@ class OneStandards(tuple[OneStandard, ...]):
         return "".join(one._repr_html_() for one in self) or f"<p>{escape(self.why_empty)}</p>"
 
 
-def spread(values: Sequence[float]) -> tuple[float, float]:
-    """The 5th and 95th percentile."""
+def over(values: Sequence[float]) -> tuple[float, float, float]:
+    """Of values in worlds the mean, and the 5th and 95th percentile: values of real worlds, not between two."""
     if not values:
-        return 0.0, 0.0
-    low, high = np.percentile(values, SPREAD, method="nearest")  # values of real worlds, not between two
-    return float(low), float(high)
-
-
-def _summary(values: Sequence[float]) -> tuple[float, float, float]:
-    return float(np.mean(values)), *spread(values)
-
-
-def _in_words(summary: tuple[float, float, float]) -> str:
-    """ "78.3 % in the worlds (75.1 to 80.2)"."""
-    mean, low, high = summary
-    return f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"
+        return 0.0, 0.0, 0.0
+    low, high = np.percentile(values, SPREAD, method="nearest")
+    return float(np.mean(values)), float(low), float(high)

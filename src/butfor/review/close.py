@@ -28,7 +28,7 @@ from butfor.names import ALTERNATIVES
 from butfor.progress import Progress
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
-from butfor.result.run import RecordedStandards
+from butfor.result.run import figures_of
 from butfor.review.answers import Outcome
 from butfor.review.rebuild import fitted_again
 from butfor.standard.groups import GroupStandard, Standards
@@ -110,8 +110,14 @@ def close_review(
         before=audit.standards or None,
         progress=progress,
     )
-    standard, compared = RecordedStandards.of(standards) if standards else None, standards or after.compare(draws=0)
-    run = replace(run, reviewed=reviewed, standard=standard, one_standard=())
+    run = replace(
+        run,
+        reviewed=reviewed,
+        standard=figures_of(standards) if standards else None,
+        standard_notes=tuple(standards.notes()) if standards else (),
+        one_standard=(),
+    )
+    compared = standards or after.compare(draws=0)
     population = Population([], run, labels=labels_to_review(after, compared))
     # Sentences say "deny = no"; the column holds "no".
     label = run.data.label or "label"

@@ -15,7 +15,7 @@ from typing import Any
 from butfor.errors import SettingError, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
-from butfor.result.run import RecordedStandards
+from butfor.standard.groups import Compared
 from butfor.standard.members import NOT_COMPARED
 from butfor.words import number, points
 
@@ -54,7 +54,7 @@ class Check:
         return {"result": WORDS[self.code].lower(), **asdict(self)}
 
 
-def check_gaps(standards: RecordedStandards | None, limit: float, without: Sequence[str] = ()) -> list[Check]:
+def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] = ()) -> list[Check]:
     """One check per group: how much less often it got the favourable label than comparable people. `without`: groups
     that are left out, as "female" or "sex = female"."""
     if standards is None:

@@ -26,9 +26,9 @@ from butfor.progress import Progress
 from butfor.result.record import brief, builtins_of, plain
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
-from butfor.result.words import shown_at
 from butfor.review.rebuild import GROUPS, fitted_again, load_rows, lost_of
 from butfor.search import recorded
+from butfor.words import told_apart
 from butfor.worlds import FlipTrial, in_worlds
 
 BLOCK = 32
@@ -280,14 +280,14 @@ def _verdict_differs(recorded: Verdict, now: Verdict, skip: set[str]) -> Iterato
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
     """The result in a sentence."""
     run, after = now.run, now.counterfactual_logit
-    before = run.measured(now.logit) if now.score is None else shown_at(now.score, now.cut)
+    before = run.measured(now.logit) if now.score is None else told_apart(now.score, now.cut)[0]
     course = f"'{now.prediction}' at {run.measure} {before}"
     if recorded.found:
         known = after is not None or not run.cut_moves  # else each model tried had its own cut
         after = now.closest_logit if after is None else after
         reached = f" at {run.measured(after)}" if known and after is not None else ""
         if now.counterfactual_score is not None:
-            reached = f" at {shown_at(now.counterfactual_score, now.counterfactual_cut)}"
+            reached = f" at {told_apart(now.counterfactual_score, now.counterfactual_cut)[0]}"
         decision = now.counterfactual_prediction or now.prediction
         course += f" → '{decision}'{reached} with {plural(len(recorded.flip_set), 'label')} flipped"
     if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):

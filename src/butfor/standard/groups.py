@@ -224,7 +224,7 @@ class GroupStandard:
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Compared:
-    """Figures about groups, and what they say; in memory `Standards`, in a record `RecordedStandards`."""
+    """Figures about groups, and what they say; in memory `Standards`, in a record as they are."""
 
     attribute: str
     sides: tuple[tuple[str, ...], tuple[str, ...]]
