@@ -342,13 +342,13 @@ def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys,
 
 def test_what_is_written_is_strict_json(genuine, tmp_path):
     population = Population.from_json(json.dumps(genuine))
-    trial = Agreement(spearman=math.nan, slope=np.float64("inf"), flips=0, poor=False, leader="x")
-    population = population.with_run(agreement=trial)
+    trial = Agreement(spearman=np.float64("nan"), flips=0, poor=False, leader="x")
+    population = population.with_run(agreement=trial, seconds=math.inf)
     text = population.to_json(tmp_path / "a.json").read_text(encoding="utf-8")
     assert "NaN" not in text
     assert "Infinity" not in text
-    agreement = Population.from_json(tmp_path / "a.json").run.agreement
-    assert (agreement.spearman, agreement.slope) == (None, None)
+    run = Population.from_json(tmp_path / "a.json").run
+    assert (run.agreement.spearman, run.seconds) == (None, None)
 
 
 # --- what Parquet holds ----------------------------------------------------------------------------------

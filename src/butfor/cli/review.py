@@ -194,7 +194,7 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
         name = opt.dashed(next(iter(shares)))
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
     with as_recorded(f"{file} cannot be held to a limit"):
-        standards = audit.run.standard if audit else None
+        standards = audit.run.standard if audit is not None else None
         if audit is None:  # standard.json names some fields otherwise
             names = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
             standards = record.read(Compared, {names.get(name, name): value for name, value in record.content.items()})

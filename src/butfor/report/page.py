@@ -48,17 +48,10 @@ from butfor.terminal import STEERING
 MOST_IN_ONE = 300
 """The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
-RESULTS = (
-    "standard",
-    "standard_notes",
-    "one_standard",
-    "performance",
-    "reviewed",
-    "names",
-    "remarks",
-    "concerns",
+RESULTS = {
+    *("standard", "standard_notes", "one_standard", "performance", "reviewed", "names", "remarks", "concerns"),
     "command",
-)
+}
 """What pages show in their own sections."""
 TERMS = {
     "comparable [a-z]+": "comparable", "second opinion": "second", "robustness value": "robustness", "doubt": "doubt",
