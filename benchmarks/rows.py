@@ -10,7 +10,7 @@ from string import Formatter
 from typing import Any, NoReturn
 
 from butfor.errors import ButforError, Stopped
-from butfor.stopping import stopped, told_to_end
+from butfor.stopping import stopped
 
 Row = dict[str, Any]
 Columns = dict[str, str | Callable[[Row], str]]
@@ -84,7 +84,5 @@ def run(main: Callable[[], int | None]) -> NoReturn:
     except (KeyboardInterrupt, Stopped):
         sys.exit(stopped())
     except ButforError as error:
-        if told_to_end():  # the error may be what became of Ctrl-C
-            sys.exit(stopped())
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)

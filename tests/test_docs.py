@@ -33,46 +33,33 @@ def anchors(page: Path) -> set[str]:
     return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
-def source(target: Path) -> Path:
-    """The page of an example is made from its script."""
-    return target.with_suffix(".py") if target.parent.name == "examples" and target.suffix == ".md" else target
+def test_every_link_leads_somewhere():
+    for page in PAGES:
+        for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+            if re.match(r"https?://", link):
+                continue
+            path, _, anchor = link.partition("#")
+            target = (page.parent / path).resolve() if path else page
+            if target.parent.name == "examples" and target.suffix == ".md":  # made from its script
+                target = target.with_suffix(".py")
+            assert target.exists(), (page, link)
+            assert not anchor or anchor in anchors(target), (page, link)
+            assert DOCS not in page.parents or DOCS in target.parents, f"{page}: {link} leads out of the site"
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
-def test_every_link_leads_somewhere(page):
-    for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
-        if re.match(r"https?://", link):
-            continue
-        path, _, anchor = link.partition("#")
-        target = source((page.parent / path).resolve()) if path else page
-        assert target.exists(), link
-        assert not anchor or anchor in anchors(target), link
-        assert DOCS not in page.parents or DOCS in target.parents, f"{link} leads out of the site"
-
-
-def test_the_site_has_every_page_and_no_other():
+def test_the_site_has_every_page_the_reference_every_public_name_and_no_figure_is_old():
     listed = re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
-    there = [page.name for page in DOCS.glob("*.md")] + [f"examples/{example.stem}.md" for example in EXAMPLES]
-    assert sorted(listed) == sorted(there)
+    pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
+    assert sorted(listed) == sorted([*pages, *(f"examples/{example.stem}.md" for example in EXAMPLES)])
+    assert sorted(re.findall(r"^::: butfor\.(\w+)$", pages["reference.md"], re.MULTILINE)) == sorted(butfor.__all__)
+    assert [name for name, text in pages.items() if re.search(r"version 0\.[0-3]\b", text)] == []
 
 
-def test_the_reference_has_every_public_name_and_no_other():
-    reference = (DOCS / "reference.md").read_text(encoding="utf-8")
-    assert sorted(re.findall(r"^::: butfor\.(\w+)$", reference, re.MULTILINE)) == sorted(butfor.__all__)
-
-
-def test_no_figure_is_of_an_earlier_version():
-    old = [
-        page.name for page in DOCS.glob("*.md") if re.search(r"version 0\.[0-3]\b", page.read_text(encoding="utf-8"))
-    ]
-    assert old == []
-
-
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda example: example.stem)
-def test_an_example_is_a_script_that_begins_with_its_title(example):
-    script = example.read_text(encoding="utf-8")
-    compile(script, example, "exec")
-    assert script.startswith("# %% [markdown]\n# # ")
+def test_an_example_is_a_script_that_begins_with_its_title():
+    for example in EXAMPLES:
+        script = example.read_text(encoding="utf-8")
+        compile(script, example, "exec")
+        assert script.startswith("# %% [markdown]\n# # "), example
 
 
 TINY = """\
@@ -101,10 +88,17 @@ print(Path("here.txt").read_text())
 """
 
 
-def test_a_page_holds_text_code_output_and_figures(tmp_path):
-    build = builder()
+@pytest.fixture
+def render():
+    spec = importlib.util.spec_from_file_location("build", DOCS / "examples" / "build.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.render
+
+
+def test_a_page_holds_text_code_output_and_figures(render, tmp_path):
     (tmp_path / "tiny.py").write_text(TINY, encoding="utf-8")
-    page = build.render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
+    page = render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
     assert page.startswith("# Title\n\nText.\n\n```python\nfrom pathlib")
     assert "1 + 1\n```\n\n```text\nprinted\n2\n```\n" in page
     (figure,) = re.findall(r"!\[.*\]\((.*)\)", page)
@@ -113,22 +107,13 @@ def test_a_page_holds_text_code_output_and_figures(tmp_path):
     assert page.endswith("```text\nmade\n```\n")
 
 
-def test_an_example_that_fails_ends_the_build_and_names_its_line(tmp_path):
-    (tmp_path / "bad.py").write_text("# %%\nfine = 1\n\n# %%\nfine / 0\n", encoding="utf-8")
+def test_code_or_a_command_that_fails_ends_the_build_and_says_where(render, tmp_path):
+    bad = tmp_path / "bad.py"
+    bad.write_text("# %%\nfine = 1\n\n# %%\nfine / 0\n", encoding="utf-8")
     with pytest.raises(ZeroDivisionError) as failure:
-        builder().render(tmp_path / "bad.py", tmp_path)
+        render(bad, tmp_path)
     assert (failure.traceback[-1].path.name, failure.traceback[-1].lineno + 1) == ("bad.py", 5)
     assert not (tmp_path / "bad.md").exists()
-
-
-def test_a_command_that_fails_ends_the_build_and_shows_what_it_said(tmp_path):
-    (tmp_path / "bad.py").write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
+    bad.write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
     with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 2:.*no-such-file"):
-        builder().render(tmp_path / "bad.py", tmp_path)
-
-
-def builder():
-    spec = importlib.util.spec_from_file_location("build", DOCS / "examples" / "build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
+        render(bad, tmp_path)

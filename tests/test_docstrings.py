@@ -13,13 +13,12 @@ METHODS = [
 ]
 
 
-@pytest.mark.parametrize("name", ["LabelAudit", *METHODS])
-def test_every_parameter_is_described(name):
-    subject = butfor.LabelAudit if name == "LabelAudit" else getattr(butfor.LabelAudit, name)
-    described = re.findall(r"^ *(\w[\w, ]*) : ", inspect.getdoc(subject) or "", re.MULTILINE)
-    mentioned = {word for words in described for word in words.split(", ")}
-    wanted = set(inspect.signature(subject).parameters) - {"self"}
-    assert wanted <= mentioned or (len(wanted) == 1 and "Returns" in inspect.getdoc(subject))
+def test_every_parameter_is_described():
+    for subject in (butfor.LabelAudit, *(getattr(butfor.LabelAudit, name) for name in METHODS)):
+        described = re.findall(r"^ *(\w[\w, ]*) : ", inspect.getdoc(subject) or "", re.MULTILINE)
+        mentioned = {word for words in described for word in words.split(", ")}
+        wanted = set(inspect.signature(subject).parameters) - {"self"}
+        assert wanted <= mentioned or (len(wanted) == 1 and "Returns" in inspect.getdoc(subject)), subject
 
 
 @pytest.mark.system

@@ -20,7 +20,6 @@ ROOT = Path(__file__).parents[1]
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
 HERE = "{}.{}".format(*sys.version_info)
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
-HEAVY = ("torch", "numba", "sklearn", "scipy", "pandas", "numpy", "matplotlib")
 NETWORK = 'Error: The network needs torch, which is not installed: pip install "butfor[net]".\n'
 pytestmark = pytest.mark.system
 
@@ -51,7 +50,9 @@ def files_in(wheel):
         return {file.filename: file.CRC for file in opened.infolist() if not file.filename.endswith("/RECORD")}
 
 
-def test_the_wheel_holds_the_package_alone_with_its_data(built):
+def test_the_wheel_holds_the_package_alone_with_its_data_and_an_index_takes_both(built):
+    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *built], capture_output=True, text=True)
+    assert (done.returncode, done.stdout.count("PASSED")) == (0, 2), done.stdout + done.stderr
     files = files_in(built[0])
     assert {name.partition("/")[0].partition("-")[0] for name in files} == {"butfor"}
     there = {file.relative_to(ROOT / "src").as_posix() for file in (ROOT / "src/butfor").rglob("*") if file.is_file()}
@@ -68,12 +69,6 @@ def test_the_source_distribution_holds_all_and_builds_the_same_wheel(built, tmp_
     assert {"Makefile", "constraints.txt", "README.md", "LICENSE"} <= {each.name for each in folder.iterdir()}
     build(folder, tmp_path, "-t", "wheel")
     assert files_in(next(tmp_path.glob("*.whl"))) == files_in(built[0])
-
-
-def test_an_index_takes_both(built):
-    done = subprocess.run([sys.executable, "-m", "twine", "check", "--strict", *built], capture_output=True, text=True)
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert done.stdout.count("PASSED") == 2
 
 
 def test_one_version_is_released():
@@ -132,16 +127,12 @@ def lend(requirements, site, lent):
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-@pytest.mark.parametrize("source", [False, True], ids=["wheel", "sdist"])
-def test_it_installs_and_starts(built, tmp_path, version, source):
+def test_it_installs_and_starts(built, tmp_path, version):
     """With the dependencies that it declares, lent by the present environment. The compiled ones serve one Python only:
     on the others the command starts; BUTFOR_INSTALL=1 and the workflow run it there too."""
     python, site = environment(version, tmp_path)
-    lend(["hatchling"] if source else [], site, set())
-    install = ["install", "--no-index", "--no-deps", "--no-compile", "--no-build-isolation", built[source]]
-    run(*PIP, "--python", python, *install, cwd=tmp_path)
-    if not source:
-        run(python, "-m", "compileall", "-q", site / "butfor", cwd=tmp_path)
+    run(*PIP, "--python", python, "install", "--no-index", "--no-deps", "--no-compile", built[0], cwd=tmp_path)
+    run(python, "-m", "compileall", "-q", site / "butfor", cwd=tmp_path)
     butfor = metadata.Distribution.at(next(site.glob("butfor-*.dist-info")))
     lend(butfor.requires, site, set())
     command = python.with_name("butfor")
@@ -149,7 +140,7 @@ def test_it_installs_and_starts(built, tmp_path, version, source):
     assert Path(where.strip()) == site / "butfor/__init__.py"
     assert run(command, "--version", cwd=tmp_path) == f"butfor, version {__version__}\n"
     assert "standard" in run(command, "--help", cwd=tmp_path)
-    if version == HERE and not source:
+    if version == HERE:
         works(command, tmp_path)
 
 
@@ -170,16 +161,3 @@ def test_the_wheel_and_its_dependencies_install(built, tmp_path, version):
     python, _ = environment(version, tmp_path)
     run(*PIP, "--python", python, "install", "-c", ROOT / "constraints.txt", built[0], cwd=tmp_path)
     works(python.with_name("butfor"), tmp_path)
-
-
-@pytest.mark.parametrize(
-    ("code", "unneeded"),
-    [
-        ("import butfor", [*HEAVY, "click", "rich"]),
-        ("from butfor.cli import main; main(['--help'])", [*HEAVY]),
-    ],
-)
-def test_what_starts_soon_loads_little(code, unneeded):
-    script = f"import sys; {code}; sys.exit(str(set({unneeded}) & set(sys.modules)))"
-    done = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True)
-    assert done.stderr == "set()\n"

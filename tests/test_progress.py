@@ -41,11 +41,13 @@ def test_estimates_run_down_through_all_phases():
     assert progress.line() == "search: 4 trainings; about 20 seconds left"
     now[0] = 700.0
     assert progress.line() == "search: 4 trainings; longer than expected"
+    progress.expect(600)
     progress.phase("tables", 100, "tables")
+    progress.expect(None)
     now[0] = 760.0
     progress.advance(50)
     now[0] = 800.0
-    assert progress.line() == "tables: 50 of 100 tables; about 20 seconds left", "one that stands still runs down too"
+    assert progress.line() == "tables: 50 of 100 tables; about 20 seconds left", "the last one, which stands still"
 
 
 def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkeypatch):

@@ -43,7 +43,7 @@ from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
 from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, witness
 from butfor.standard.groups import Standards
-from butfor.stopping import Stop, listen
+from butfor.stopping import Stop, StopFlag, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
 from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, worlds_in_time
@@ -124,7 +124,7 @@ def explain_all(
                 trained = sum(part.trainer.trained for part in parts)
                 limits = left_of(stop, time.monotonic() - begun, trained, len(at) / max(1, left))
                 how: dict[str, Any] = {"ledger": ledger, "n_jobs": fitted.params.n_jobs, "progress": progress}
-                trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=flag.within(limits), **how)
+                trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None

@@ -9,8 +9,7 @@ from __future__ import annotations
 import os
 import re
 import secrets
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -29,22 +28,32 @@ LARGEST = 100_000_000
 """The most bytes that `text_of` reads."""
 
 
+def check_folder(path: Path, overwrite: bool) -> None:
+    """Raise an error if a folder for results cannot be written to, or holds earlier results and none may be replaced.
+    `save_all` creates it."""
+    earlier = [name for name in RESULTS if (path / name).exists()]
+    if earlier and not overwrite:
+        raise SettingError(
+            f"'{path}' holds earlier results ({earlier[0]}): name another folder, or replace them with --overwrite."
+        )
+    try:
+        with TemporaryFile(dir=next(folder for folder in (path, *path.absolute().parents) if folder.exists())) as trial:
+            trial.write(bytes(4096))  # a full disk takes the name of a file all the same
+    except (OSError, ValueError) as error:
+        raise OutputError(path, error) from error
+
+
 def save(text: str, path: str | Path | None) -> Any:
     """The text or, if a `path` is given, that path, with the text written to it."""
     if path is None:
         return text
-    save_text(path, text)
+    save_all({Path(path): text})
     return path
 
 
-def save_text(path: str | Path, text: str, *, at_once: bool = True) -> None:
-    """Write a UTF-8 text file. If it fails with an `OutputError`, nothing has changed."""
-    save_all({Path(path): text}, at_once=at_once)
-
-
 def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
-    """Write several text files, all or none. Once the first is in its place, Ctrl-C waits for the others. `at_once`:
-    wait until they are on the disk, which takes minutes for thousands of files."""
+    """Write UTF-8 text files, all or none, and their folders. Once the first is in its place, Ctrl-C waits for the
+    others. `at_once`: wait until they are on the disk, which takes minutes for thousands of files."""
     drafts: dict[Path, Path] = {}
     path = Path()
 
@@ -58,6 +67,7 @@ def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
             place = path.resolve()
             if place.exists() and not place.is_file():
                 raise OutputError(path, ValueError("not a file"))
+            place.parent.mkdir(OWNER_FOLDER, parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
             drafts[draft] = place
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
@@ -96,45 +106,6 @@ def harmless(value: Any) -> Any:
     if not isinstance(value, str) or NUMBER.fullmatch(value):
         return value
     return FORMULA.sub("'", value)
-
-
-@contextmanager
-def results_folder(path: str | Path | None, overwrite: bool = True) -> Iterator[None]:
-    """A folder for results; an error if it cannot be written to, or holds earlier results and none may be replaced. If
-    the block fails or is interrupted, new folders that are still empty go again."""
-    if path is None:
-        yield
-        return
-    earlier = [name for name in RESULTS if (Path(path) / name).exists()]
-    if earlier and not overwrite:
-        raise SettingError(
-            f"'{path}' holds earlier results ({earlier[0]}): name another folder, or replace them with --overwrite."
-        )
-    missing = _missing(path)
-    try:
-        make_folder(path)
-        yield
-    except BaseException:
-        with suppress(OSError):
-            for folder in missing:
-                folder.rmdir()
-        raise
-
-
-def make_folder(path: str | Path) -> None:
-    """Create a folder if it does not exist, and check that it can be written to."""
-    try:
-        for folder in reversed(_missing(path)):
-            folder.mkdir(mode=OWNER_FOLDER, exist_ok=True)
-        with TemporaryFile(dir=path) as trial:
-            trial.write(bytes(4096))  # a full disk takes the name of a file all the same
-    except (OSError, ValueError) as error:
-        raise OutputError(path, error) from error
-
-
-def _missing(path: str | Path) -> list[Path]:
-    """The folder and those above it that do not exist, the folder first."""
-    return [folder for folder in (Path(path), *Path(path).parents) if not folder.exists()]
 
 
 def text_of(path: Path, what: str, remedy: str) -> str:

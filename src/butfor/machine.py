@@ -10,7 +10,6 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Generator, Iterable, Iterator
-from concurrent.futures import ThreadPoolExecutor, wait
 from contextlib import ExitStack, contextmanager
 from functools import lru_cache
 from importlib import import_module
@@ -20,15 +19,14 @@ from typing import Any, TypeVar
 
 from butfor import stopping
 from butfor.errors import EngineError, SettingError
+from butfor.nets import threads
+from butfor.nets.recipe import Advance, Check
 
 GENERATOR = threading.RLock()
 """Held while torch's generator, which all threads share, is seeded and restored."""
 LARGEST_SEED = 2**32 - 1
 LOOK_SECONDS = 1.0
 """Seconds between a worker's checks that its parent still runs."""
-LISTENS = 0.25
-"""Seconds between checks for an interruption while waiting for threads."""
-
 S = TypeVar("S")
 T = TypeVar("T")
 
@@ -120,32 +118,23 @@ def _pools(modules: int) -> Any:
 
 
 def in_threads(
-    function: Callable[[S], T],
-    items: Iterable[S],
-    n_jobs: int,
-    advance: Callable[[int], object] | None = None,
+    function: Callable[[S], T], items: Iterable[S], n_jobs: int, advance: Advance | None = None
 ) -> Generator[T, None, None]:
     """`function(item)` for each item, `n_jobs` at a time, in order. After an error or Ctrl-C, or when the generator is
     closed, items that have not started are dropped and others end at their next `stopping.check`."""
-    if in_a_browser():
-        for item in items:
-            stopping.check()
-            yield function(item)
-            if advance is not None:
-                advance(1)
+
+    def work(item: S, check: Check) -> T:
+        stopping.checked_by(check)
+        return function(item)
+
+    if not in_a_browser():
+        yield from threads.in_threads(work, items, n_jobs, stopping.check, advance)
         return
-    halt = threading.Event()
-    with ThreadPoolExecutor(n_jobs, initializer=stopping.halt_by, initargs=(halt,)) as pool:
-        try:
-            for future in [pool.submit(function, item) for item in items]:
-                while not wait([future], LISTENS).done:
-                    stopping.check()
-                yield future.result()
-                if advance is not None:
-                    advance(1)
-        finally:
-            halt.set()
-            pool.shutdown(cancel_futures=True)
+    for item in items:
+        stopping.check()
+        yield function(item)
+        if advance is not None:
+            advance(1)
 
 
 def keeps_compiled() -> bool:

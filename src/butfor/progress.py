@@ -62,10 +62,6 @@ class ConsoleProgress(Progress):
     """What is going on, how far it is and how long it will still take: on a terminal in one line that is drawn over and
     over, elsewhere in a line every `LOG_EVERY` seconds. `patience`: seconds before the first."""
 
-    _now: _Phase | None
-    _found: int | None
-    _ends: float | None
-
     def __init__(
         self, patience: float = 0.0, listens: bool = True, clock: Callable[[], float] = time.monotonic
     ) -> None:
@@ -73,7 +69,16 @@ class ConsoleProgress(Progress):
         self.terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         self._live: Any = None
         self._begun = self._said = clock()
-        self._forget()
+        self.__exit__()
+
+    def __exit__(self, *raised: object) -> None:
+        if self._live is not None:
+            self._live.stop()
+        self._live = None
+        self._phases: dict[str, _Phase] = {}
+        self._now: _Phase | None = None
+        self._found: int | None = None
+        self._ends: float | None = None
 
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
         self._now = phase = self._phases.setdefault(name, _Phase(name, unit, self.clock()))
@@ -95,16 +100,6 @@ class ConsoleProgress(Progress):
     def note(self, line: str) -> None:
         self._said = self.clock()
         say_wrapped(line, err=True)  # a line that is drawn stays below it
-
-    def __exit__(self, *raised: object) -> None:
-        if self._live is not None:
-            self._live.stop()
-            self._live = None
-        self._forget()
-
-    def _forget(self) -> None:
-        self._now = self._found = self._ends = None
-        self._phases: dict[str, _Phase] = {}
 
     def _show(self) -> None:
         if not self.terminal:

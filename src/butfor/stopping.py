@@ -2,9 +2,9 @@
 
 One handler and one flag stand for all of them. Work checks the flag between trainings and keeps what is done.
 
-    with listen(max_seconds(600)) as flag:
-        while not flag.requested:
-            ...
+    with listen(max_seconds(600)) as flag, suppress(Stopped):
+        while True:
+            flag.check()
     flag.interrupted, flag.out_of_time
 
 The command listens before anything heavy is loaded, so this file imports little.
@@ -17,7 +17,7 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Any
@@ -45,18 +45,13 @@ class Stop:
 
 
 def max_seconds(seconds: float) -> Stop:
-    """A limit of time for `explain_all`.
+    """A limit of time for `explain_all`, which `|` joins to another: `max_seconds(600) | max_retrainings(5000)`.
 
     Parameters
     ----------
     seconds : float
         Two thirds are for the search, which starts with the people closest to the other decision; the rest is for
         confirmations and fresh seeds.
-
-    Returns
-    -------
-    Stop
-        Combine limits with `|`: `max_seconds(600) | max_retrainings(5000)`.
     """
     if not 0 < seconds < math.inf:
         raise SettingError(f"max_seconds={seconds} must be above 0.")
@@ -64,17 +59,12 @@ def max_seconds(seconds: float) -> Stop:
 
 
 def max_retrainings(count: int) -> Stop:
-    """A limit of trainings for `explain_all`.
+    """A limit of trainings for `explain_all`, which `|` joins to another: `max_seconds(600) | max_retrainings(5000)`.
 
     Parameters
     ----------
     count : int
         The most models that the search trains.
-
-    Returns
-    -------
-    Stop
-        Combine limits with `|`: `max_seconds(600) | max_retrainings(5000)`.
     """
     if count < 1:
         raise SettingError(f"max_retrainings={count} must be at least 1.")
@@ -82,35 +72,28 @@ def max_retrainings(count: int) -> Stop:
 
 
 @dataclass
-class _Signals:
-    """The first signal that came while somebody listened, when, and since when confirmations have had their time."""
+class _Heard:
+    """The first signal that came while somebody listened, and from when on it ends work."""
 
     number: int | None = None
-    came_at: float = math.inf
-    grace_from: float | None = None
+    ends: float = math.inf
+    grace: float = 0.0
+    """Seconds until a signal that comes now ends work."""
 
 
-_heard: _Signals | None = None
-"""What the main thread hears within `listen`."""
-_told: list[int] = []
-"""Signals that ended this process's work at once."""
+_heard: _Heard | None = None
+"""What all flags share within `listen`."""
 _of_thread = threading.local()
-"""`halt`: the event that ends the work of this thread."""
+"""`check`: what a thread of ours, which gets no signals, is ended by."""
 
 
 class StopFlag:
     """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within `listen` share its
-    signals."""
+    signals, each has its own limits."""
 
-    def __init__(self, stop: Stop | None = None, signals: _Signals | None = None) -> None:
-        self.limits = stop or Stop()
-        self.out_of_time = False
-        self._signals = signals or (_heard if _in_main_thread() else None) or _Signals()
-        self._deadline = math.inf
-
-    def within(self, stop: Stop | None) -> StopFlag:
-        """A flag with its own limits for a part of the work; an interruption ends both."""
-        return StopFlag(stop, self._signals)
+    def __init__(self, stop: Stop | None = None) -> None:
+        self.limits, self.out_of_time = stop or Stop(), False
+        self._heard, self._deadline = _heard or _Heard(), math.inf
 
     def set_deadline(self, moment: float | None) -> None:
         """End work at this moment of `time.monotonic`."""
@@ -118,51 +101,39 @@ class StopFlag:
 
     @property
     def interrupted(self) -> bool:
-        return self._signals.number is not None
-
-    @property
-    def requested(self) -> bool:
-        """Whether work should end now."""
-        return self._ended_by() is not None
+        return self._heard.number is not None
 
     def check(self) -> None:
         """Raise `Stopped` if work should end."""
-        ended_by = self._ended_by()
-        if ended_by is not None:
-            raise Stopped(by_hand=ended_by == "hand")
-
-    def _ended_by(self) -> str | None:
-        now, signals = time.monotonic(), self._signals
-        confirming = signals.grace_from is not None and now <= max(signals.came_at, signals.grace_from) + GRACE
-        if signals.number is not None and not confirming:
-            return "hand"
+        now = time.monotonic()
+        if now >= self._heard.ends:
+            raise Stopped(by_hand=True)
         if now > self._deadline:
             self.out_of_time = True
-            return "time"
-        return None
+            raise Stopped(by_hand=False)
 
     @contextmanager
     def grace(self) -> Iterator[None]:
         """Time to confirm finds: unlimited when the time is up, `GRACE` seconds after Ctrl-C."""
-        deadline, self._deadline = self._deadline, math.inf
-        self._signals.grace_from = time.monotonic()
+        heard, (deadline, self._deadline) = self._heard, (self._deadline, math.inf)
+        heard.grace = GRACE
+        if self.interrupted:
+            heard.ends = time.monotonic() + GRACE
         try:
             yield
         finally:
-            self._deadline, self._signals.grace_from = deadline, None
-
-
-def halt_by(event: threading.Event) -> None:
-    """Make `check` raise `Stopped` in this thread, which gets no signals, once the event is set."""
-    _of_thread.halt = event
+            self._deadline, heard.grace = deadline, 0.0
+            heard.ends = math.inf if heard.number is None else 0.0
 
 
 def check() -> None:
     """Raise `Stopped` if work was interrupted, for code without a flag."""
-    halt = getattr(_of_thread, "halt", None)
-    if halt is not None and halt.is_set():
-        raise Stopped(by_hand=True)
-    StopFlag().check()
+    getattr(_of_thread, "check", StopFlag().check)()
+
+
+def checked_by(check: Callable[[], object]) -> None:
+    """In a thread of ours, which gets no signals: what `check` calls there."""
+    _of_thread.check = check
 
 
 @contextmanager
@@ -173,64 +144,48 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
     application's own handler also gets the first signal when the work has ended. Only the main thread gets signals, and
     only those with a handler are taken."""
     global _heard
-    outermost = _heard is None and _in_main_thread()
-    signals = _Signals() if outermost else None
-    flag = StopFlag(stop, signals)
+    outermost = _heard is None and threading.current_thread() is threading.main_thread()
+    before: dict[int, Any] = {}
+    if outermost:
+        _heard = _Heard()
+        handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+        before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    flag = StopFlag(stop)
     if stop is not None and stop.seconds is not None:
         flag.set_deadline(time.monotonic() + stop.seconds)
-    if signals is None:
-        yield flag
-        return
-    handlers: dict[int, Any] = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
-    before = {number: handler for number, handler in handlers.items() if callable(handler)}
+    heard = flag._heard
 
     def hear(number: int, frame: Any) -> None:
-        if signals.number is not None:
+        if heard.number is not None:
             before[number](number, frame)
             return
-        signals.number, signals.came_at = number, time.monotonic()
+        heard.number, heard.ends = number, time.monotonic() + heard.grace
         _write(STOPPING)
 
     try:
         for number in before:
             signal.signal(number, hear)
-        _heard = signals
         yield flag
     finally:
-        _heard = None
+        if outermost:
+            _heard = None
         for number, handler in before.items():
             signal.signal(number, handler)
-    if signals.number is not None and before[signals.number] not in (signal.default_int_handler, _end_process):
-        before[signals.number](signals.number, None)
-
-
-def _in_main_thread() -> bool:
-    return threading.current_thread() is threading.main_thread()
+    if before and heard.number is not None and before[heard.number] is not signal.default_int_handler:
+        before[heard.number](heard.number, None)
 
 
 def end_on_signals() -> None:
-    """Let Ctrl-C and SIGTERM end this process with exit code 130, unless it was started to ignore them."""
+    """Let SIGTERM end this process as Ctrl-C does: with exit code 130, without a traceback."""
 
     def uncaught(kind: type[BaseException], error: BaseException, trace: Any) -> None:
-        if told_to_end() or issubclass(kind, KeyboardInterrupt):
+        if issubclass(kind, KeyboardInterrupt):
             raise SystemExit(stopped())
         sys.__excepthook__(kind, error, trace)
 
-    for number in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(number) is not signal.SIG_IGN:
-            signal.signal(number, _end_process)
+    if signal.getsignal(signal.SIGTERM) == signal.SIG_DFL:
+        signal.signal(signal.SIGTERM, signal.default_int_handler)
     sys.excepthook = uncaught
-
-
-def _end_process(number: int, frame: Any) -> None:
-    _told.append(number)
-    raise KeyboardInterrupt
-
-
-def told_to_end() -> bool:
-    """Whether a signal came that was to end everything. Errors after it, such as that of a module that was being
-    imported, may be a consequence."""
-    return bool(_told)
 
 
 def stopped() -> int:

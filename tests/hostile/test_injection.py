@@ -85,7 +85,7 @@ def test_a_rule_that_is_none_is_refused(tmp_path, option):
 @pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-16"])
 def test_any_terminal_takes_what_is_printed(tmp_path, encoding):
     table = saved(tmp_path, people().replace({"sex": {"f": "αλφα", "m": "→ \U0001f4a3"}}))
-    given = ["audit", table, "--label", "granted", "--sensitive", "sex", *QUICK[:-2], "--set", "max-retrainings=5"]
+    given = ["audit", table, "--label", "granted", "--sensitive", "sex", *QUICK["logistic"][:-2]]
     for more in ([], ["--quiet", "--json"], ["--quiet", "--phi", "φ"]):
         ending = run(*given, *more, encoding=encoding)
         assert ending.code == (2 if "φ" in more else 0)

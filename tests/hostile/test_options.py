@@ -7,8 +7,8 @@ from hostile.harness import audit, saved
 
 HUGE = 99999999999999999999
 IMPOSSIBLE = {
-    "budget": ["-1", "1e30", "1.5", "three", "inf", HUGE],
-    "hidden": [HUGE, "0", "32,-32", ",".join(["8"] * 500), "1000000000"],
+    "budget": ["-1", "1e30", "1.5", "three", "inf", HUGE, "nan%", "", "%", "1,5", "0%", "100%"],
+    "hidden": [HUGE, "0", "32,-32", ",".join(["8"] * 500), "1000000000", "32,,32", "a", ""],
     "batch-size": [2**63, HUGE, "0", ""],
     "epochs": [-1, HUGE, "1.5", ""],
     "split-seed": [2**32, "x"],
@@ -16,10 +16,11 @@ IMPOSSIBLE = {
     "n-jobs": [5000, 0, HUGE, "all"],
     "members": [0, HUGE, 100_000, "few"],
     "fresh-seeds": [-1, HUGE, 10_000_000],
-    "max-seconds": ["0", "-5s", "nan", "inf"],
+    "max-seconds": ["0", "-5s", "nan", "inf", "", "soon", "10d"],
     "max-retrainings": [0, "1.5"],
     "max-categories": [1, -1, "1.5"],
-    "cases": [-1, 12, HUGE, "x", f"{HUGE}:"],
+    "cases": [-1, 12, HUGE, "x", f"{HUGE}:", "1:2:3", "1,", "", "-1:3", "3:1", "1:1"],
+    "bands": ["a", "25,", "age=", "age"],
     "engine": ["", "fused ", "../fused", "cpu:x", "cuda:-1", "meta", "local:x", "tcp://"],
     "threshold": ["0", "1", "-0.2", "nan", "", "top", "top 0%", "top 120%"],
     "rank": ["", "averaged(", "os.system"],
@@ -46,4 +47,4 @@ def test_an_impossible_value_is_refused(tmp_path, name):
     for value in IMPOSSIBLE[name]:
         setting = name.replace("-", "_") in SETTINGS
         given = ("--set", f"{name}={value}") if setting else (f"--{name}", value)
-        assert audit(table, *given).code == 2, value
+        assert audit(table, *given, model="mlp").code == 2, value

@@ -30,9 +30,9 @@ from conftest import fitted, press
 def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
     before = signal.getsignal(signal.SIGINT)
     with listen() as flag:
-        assert not flag.requested
+        flag.check()
         press()
-        assert (flag.requested, flag.interrupted, flag.out_of_time) == (True, True, False)
+        assert (flag.interrupted, flag.out_of_time) == (True, False)
         with pytest.raises(Stopped, match="stopped by hand"):
             flag.check()
         with pytest.raises(KeyboardInterrupt):
@@ -40,23 +40,19 @@ def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
     assert capsys.readouterr().err == f"{STOPPING}\n"
     assert signal.getsignal(signal.SIGINT) is before
     with listen() as flag:  # other work
-        assert not flag.requested
+        flag.check()
 
 
 def test_an_inner_flag_hears_the_signals_of_the_outer_one_and_has_its_own_time():
     with listen() as outer:
         with listen(butfor.max_seconds(1e-9)) as inner:
-            assert (inner.requested, inner.out_of_time, inner.interrupted, outer.requested) == (
-                True,
-                True,
-                False,
-                False,
-            )
             with pytest.raises(Stopped, match="time allowed was up"):
                 inner.check()
-        parts = [outer.within(None), StopFlag()]
+            assert (inner.out_of_time, inner.interrupted) == (True, False)
+            outer.check()
+        later = StopFlag()
         press()
-        assert all(part.interrupted for part in [inner, outer, *parts])
+        assert all(flag.interrupted for flag in (inner, outer, later))
         with pytest.raises(Stopped):
             stopping.check()
     assert not StopFlag().interrupted
@@ -71,11 +67,11 @@ def test_after_a_stop_there_is_a_grace_for_confirmations(monkeypatch):
             press()
             flag.check()
             stopping.check()
-            monkeypatch.setattr(stopping, "GRACE", 0.0)
-            time.sleep(0.01)
-            with pytest.raises(Stopped):
-                flag.check()
-        assert flag.requested
+        monkeypatch.setattr(stopping, "GRACE", 0.0)
+        with pytest.raises(Stopped), flag.grace():
+            flag.check()
+        with pytest.raises(Stopped):
+            flag.check()
 
 
 def test_an_applications_own_handler_gets_its_signal_afterwards():
@@ -111,13 +107,15 @@ def test_other_threads_and_processes_do_not_hear_ctrl_c():
 
     def inside() -> None:
         with listen(butfor.max_seconds(1e-9)) as flag:
-            seen.extend([signal.getsignal(signal.SIGINT), flag.requested, flag.interrupted])
+            with pytest.raises(Stopped):
+                flag.check()
+            seen.extend([signal.getsignal(signal.SIGINT), flag.interrupted])
 
     before = signal.getsignal(signal.SIGINT)
     thread = threading.Thread(target=inside)
     thread.start()
     thread.join()
-    assert seen == [before, True, False]
+    assert seen == [before, False]
     asked = delayed(machine.in_worker)(os.getpid(), signal.getsignal, signal.SIGINT)
     assert Parallel(n_jobs=2)([asked, asked]) == [signal.SIG_IGN] * 2
     assert Parallel(n_jobs=1)([asked]) == [signal.getsignal(signal.SIGINT)] != [signal.SIG_IGN]

@@ -18,7 +18,7 @@ from butfor.standard.model import OwnModel, TwoModels
 from butfor.standard.null import CommonStandard
 from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
 from butfor.standard.wrong import with_sum
-from butfor.stopping import halt_by
+from butfor.stopping import checked_by
 
 EVERYONE = np.arange(300)
 
@@ -129,8 +129,12 @@ def test_every_fit_ends_when_its_thread_is_halted(rows):
         ),
     }
 
+    def end():
+        if halt.is_set():
+            raise Stopped(by_hand=True)
+
     def halted():
-        halt_by(halt)
+        checked_by(end)
         for name, fit in work.items():
             fit()
             halt.set()

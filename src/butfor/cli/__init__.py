@@ -17,7 +17,7 @@ from butfor.cli.options import SETTINGS, dashed
 from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
 from butfor.errors import FULL, ButforError, OutputError, Stopped
-from butfor.stopping import stopped, told_to_end
+from butfor.stopping import stopped
 from butfor.terminal import one_line, prepare, say
 
 NO_ROOM, BAD_INPUT = 3, 2
@@ -55,8 +55,6 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return stopped()
     except Exception as error:
         context = error.ctx if isinstance(error, click.UsageError) else None
-        if told_to_end():  # the error may be a consequence
-            return stopped()
         if context and str(error) == context.get_help():  # nothing was asked for
             say(context.get_help())
             return BAD_INPUT

@@ -50,7 +50,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     """
     from butfor import DATASETS
     from butfor.explain import left_of
-    from butfor.files import results_folder
+    from butfor.files import check_folder
     from butfor.models.learners import default_name
     from butfor.progress import ConsoleProgress, Progress
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
@@ -66,81 +66,82 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
 
         if o.out is not None:
             refuse_other_files(o.out)
-    with results_folder(o.out, o.overwrite):
-        # Read.
-        if o.model is None:
-            o.model = "mlp" if table in DATASETS else default_name(notes.append)
-        with progress:
-            progress.phase("reading the table")
-            data = load(table, o, notes.append, hold_out=o.model == "mlp")
-        for line in notes:
-            progress.note(line)
-        names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
-        o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
+    if o.out is not None:
+        check_folder(o.out, o.overwrite)
+    # Read.
+    if o.model is None:
+        o.model = "mlp" if table in DATASETS else default_name(notes.append)
+    with progress:
+        progress.phase("reading the table")
+        data = load(table, o, notes.append, hold_out=o.model == "mlp")
+    for line in notes:
+        progress.note(line)
+    names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
+    o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
 
-        # Make a LabelAudit and train its model.
-        labels = label_audit(data, o).fit(
-            data.X_train,
-            data.y_train,
-            sensitive_features=groups_of(data),
-            sensitive_bands=opt.bands_in(o.bands),
-            sample_weight=data.weight and data.weight["train"],
-            cluster=data.cluster and data.cluster["train"],
-            validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-            adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
-            reference=reference_of(data, o),
-            also_labelled=data.not_trained_on,
-            pool=data.X_test,
+    # Make a LabelAudit and train its model.
+    labels = label_audit(data, o).fit(
+        data.X_train,
+        data.y_train,
+        sensitive_features=groups_of(data),
+        sensitive_bands=opt.bands_in(o.bands),
+        sample_weight=data.weight and data.weight["train"],
+        cluster=data.cluster and data.cluster["train"],
+        validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
+        adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
+        reference=reference_of(data, o),
+        also_labelled=data.not_trained_on,
+        pool=data.X_test,
+        progress=progress,
+    )
+    for line in introduction(data, labels, len(cases)):
+        progress.note(line)
+
+    # Ask. From here on Ctrl-C keeps what is done: it is written and printed.
+    with listen():
+        population = labels.explain_all(
+            data.X_test,
+            data.y_test,
+            sensitive_features=groups_of(data, "test"),
+            cases=cases,
+            towards=o.towards,
+            stop=left_of(stop, time.monotonic() - begun),  # reading and training count
             progress=progress,
         )
-        for line in introduction(data, labels, len(cases)):
-            progress.note(line)
+        again, recorded = settings_again(table, o, labels), population.run.standard
+        population = population.with_run(
+            command=command_again(again),
+            remarks=(*notes, *population.run.remarks),
+            names=names,
+            standard=recorded and replace(recorded, names=names),
+        )
+        if population.interrupted:
+            progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
+        result = population[0] if len(population) == 1 else population
+        public = Public(population) if o.public else None
 
-        # Ask. From here on Ctrl-C keeps what is done: it is written and printed.
-        with listen():
-            population = labels.explain_all(
-                data.X_test,
-                data.y_test,
-                sensitive_features=groups_of(data, "test"),
-                cases=cases,
-                towards=o.towards,
-                stop=left_of(stop, time.monotonic() - begun),  # reading and training count
-                progress=progress,
-            )
-            again, recorded = settings_again(table, o, labels), population.run.standard
-            population = population.with_run(
-                command=command_again(again),
-                remarks=(*notes, *population.run.remarks),
-                names=names,
-                standard=recorded and replace(recorded, names=names),
-            )
-            if population.interrupted:
-                progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
-            result = population[0] if len(population) == 1 else population
-            public = Public(population) if o.public else None
+        # Write.
+        unwritten, written = None, list[str]()
+        if o.out is not None:
+            try:
+                written = public.write(o.out) if public else write(population, labels, data, o.out, again)
+            except OutputError as error:  # the answer is there: print it before saying so
+                unwritten = error
 
-            # Write.
-            unwritten, written = None, list[str]()
-            if o.out is not None:
-                try:
-                    written = public.write(o.out) if public else write(population, labels, data, o.out, again)
-                except OutputError as error:  # the answer is there: print it before saying so
-                    unwritten = error
-
-            # Print.
-            if o.json:
-                say(shown_json((public or result).to_json()))
-            elif public:
-                say(public.sentence)
-                printing.print_table(public.shown())
-            elif len(population) == 1:
-                printing.print_verdict(population[0])
-            else:
-                printing.print_population(population, o.out)
-            if unwritten is not None:
-                raise unwritten
-            if o.out is not None and not o.quiet:
-                say_wrapped(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
+        # Print.
+        if o.json:
+            say(shown_json((public or result).to_json()))
+        elif public:
+            say(public.sentence)
+            printing.print_table(public.shown())
+        elif len(population) == 1:
+            printing.print_verdict(population[0])
+        else:
+            printing.print_population(population, o.out)
+        if unwritten is not None:
+            raise unwritten
+        if o.out is not None and not o.quiet:
+            say_wrapped(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
     return 130 if population.interrupted else 0
 
 
@@ -217,7 +218,7 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
 def write(population: Population, labels: LabelAudit, data: Dataset, folder: Path, again: dict[str, Any]) -> list[str]:
     """The record, a row per person (with what is kept of the test rows), the keystones, every label with its place in
     the order of review, the page and the settings."""
-    from butfor.files import as_csv, save_text
+    from butfor.files import as_csv, save
 
     result = population[0] if len(population) == 1 else population
     result.to_json(folder / "audit.json")
@@ -225,18 +226,18 @@ def write(population: Population, labels: LabelAudit, data: Dataset, folder: Pat
     if data.kept is not None:
         kept = data.kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
         people = people.join(kept.rename(columns={column: f"{column} (kept)" for column in kept if column in people}))
-    save_text(folder / "people.csv", as_csv(people, index=False))
-    save_text(folder / "keystones.csv", as_csv(population.keystones))
+    save(as_csv(people, index=False), folder / "people.csv")
+    save(as_csv(population.keystones), folder / "keystones.csv")
     ranked = ["labels.csv"] if population.labels else []
     if ranked:
-        save_text(folder / "labels.csv", as_csv(labels.labels(population).rename_axis("row")))
+        save(as_csv(labels.labels(population).rename_axis("row")), folder / "labels.csv")
     result.to_html(folder / "report.html")
     lines = [f"# Repeats this audit (butfor {__version__}): butfor audit --config audit.toml"]
     for name, value in again.items():
         if name in ("table", "test", "validation", "names") and not opt.is_table_name(value):
             value = os.path.relpath(value, folder)
         lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
-    save_text(folder / "audit.toml", "\n".join([*lines, ""]))
+    save("\n".join([*lines, ""]), folder / "audit.toml")
     return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]
 
 

@@ -101,7 +101,7 @@ def review(
     another round. Exit code 1 and nothing written: no number of labels is likely to show anything, or the answers show
     nothing.
     """
-    from butfor.files import results_folder
+    from butfor.files import check_folder
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.population import Population
@@ -149,9 +149,9 @@ def review(
             return 1
         say("Add --out FOLDER to correct the labels and retrain the model.")
         return 0
-    with results_folder(out, overwrite):
-        given = None if model is None else model_named(model)
-        after, written = close_review(audit, outcome, training, data, out, given, ConsoleProgress())
+    check_folder(out, overwrite)
+    given = None if model is None else model_named(model)
+    after, written = close_review(audit, outcome, training, data, out, given, ConsoleProgress())
     for line in after.run.reviewed.lines if after.run.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)

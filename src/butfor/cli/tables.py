@@ -118,7 +118,7 @@ def standard(table: str, **options: Any) -> int:
     """
     import pandas as pd
 
-    from butfor.files import as_csv, results_folder, save_text
+    from butfor.files import as_csv, check_folder, save
     from butfor.machine import give_back_memory
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress, Progress
@@ -128,39 +128,40 @@ def standard(table: str, **options: Any) -> int:
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
-    with results_folder(o.out, o.overwrite):
-        data = load(table, o, progress.note, whole=True)
-        about = {"adverse": adverse_labels(data, o.adverse), "reference": reference_of(data, o)}
-        name, sensitive, names = data.name, data.sensitive, names_of(data, o)
-        # All rows in the file's order, with their labels by name; what an audit splits is one table here.
-        X = pd.concat([data.X_train, data.X_val, data.X_test])
-        y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
-        order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
-        groups, cluster, weight = (
-            None if each is None else pd.concat(list(each.values())).iloc[order]
-            for each in (data.groups, data.cluster, data.weight)
-        )
-        del data  # its parts are copies of X
-        if len(X) > LARGE:  # text takes ten times the memory of codes
-            X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
-        give_back_memory()
-        found = compare_standards(
-            X.iloc[order],
-            y.iloc[order],
-            sensitive_features=sensitive if groups is None else groups,
-            sensitive_bands=opt.bands_in(o.bands),
-            standard=None if o.model is None else model_named(o.model),
-            cluster=cluster,
-            sample_weight=weight,
-            progress=progress,
-            **about,
-            **{name: getattr(o, name) for name in ("draws", "n_jobs", "random_state")},
-        )
-        found = replace(found, table=name, names=names)
-        if o.out is not None:
-            found.to_json(o.out / "standard.json")
-            save_text(o.out / "labels.csv", as_csv(found.to_frame().rename_axis("row")))
-            found.to_html(o.out / "standard.html")
+    if o.out is not None:
+        check_folder(o.out, o.overwrite)
+    data = load(table, o, progress.note, whole=True)
+    about = {"adverse": adverse_labels(data, o.adverse), "reference": reference_of(data, o)}
+    name, sensitive, names = data.name, data.sensitive, names_of(data, o)
+    # All rows in the file's order, with their labels by name; what an audit splits is one table here.
+    X = pd.concat([data.X_train, data.X_val, data.X_test])
+    y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
+    order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
+    groups, cluster, weight = (
+        None if each is None else pd.concat(list(each.values())).iloc[order]
+        for each in (data.groups, data.cluster, data.weight)
+    )
+    del data  # its parts are copies of X
+    if len(X) > LARGE:  # text takes ten times the memory of codes
+        X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
+    give_back_memory()
+    found = compare_standards(
+        X.iloc[order],
+        y.iloc[order],
+        sensitive_features=sensitive if groups is None else groups,
+        sensitive_bands=opt.bands_in(o.bands),
+        standard=None if o.model is None else model_named(o.model),
+        cluster=cluster,
+        sample_weight=weight,
+        progress=progress,
+        **about,
+        **{name: getattr(o, name) for name in ("draws", "n_jobs", "random_state")},
+    )
+    found = replace(found, table=name, names=names)
+    if o.out is not None:
+        found.to_json(o.out / "standard.json")
+        save(as_csv(found.to_frame().rename_axis("row")), o.out / "labels.csv")
+        found.to_html(o.out / "standard.html")
     if o.json:
         say(shown_json(found.to_json()))
     else:
@@ -198,12 +199,12 @@ def check_table(
     data = load(table, o, notes.append)
     attribute, concerns = look_at(data, o)
     if write_names is not None:
-        from butfor.files import save_text
+        from butfor.files import save
         from butfor.names import template
 
         if Path(write_names).exists():
             raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
-        save_text(write_names, template(**nameable(data, o)))
+        save(template(**nameable(data, o)), write_names)
     if json:
         say(shown_json(dumps([concern.to_dict() for concern in concerns], indent=1, ensure_ascii=False)))
     else:

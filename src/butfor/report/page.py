@@ -29,7 +29,7 @@ from butfor import words
 from butfor._version import __version__
 from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
-from butfor.files import make_folder, save_text
+from butfor.files import save, save_all
 from butfor.rank.mix import leader_words
 from butfor.report import charts, people, said
 from butfor.report.groups import impacts
@@ -132,11 +132,9 @@ def write_report(population: Population, given: str | Path) -> Any:
     path = Path(given)
     folder = path.with_name(f"{path.stem}-people")
     names = [f"{anchor}.html" for anchor in anchors(population.verdicts)] if len(population) > MOST_IN_ONE else []
-    if names:
-        make_folder(folder)
-        for verdict, name in zip(population, names, strict=True):
-            save_text(folder / name, person_page(verdict, path.name), at_once=False)
-    save_text(path, population_page(population, folder.name if names else ""))
+    for verdict, name in zip(population if names else (), names, strict=True):
+        save_all({folder / name: person_page(verdict, path.name)}, at_once=False)
+    save(population_page(population, folder.name if names else ""), path)
     if folder.is_dir():  # may hold people's files of an earlier report
         for file in folder.iterdir():
             if OURS.fullmatch(file.name) and file.name not in names:

@@ -13,7 +13,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.files import make_folder, save_text
+from butfor.files import save
 from butfor.report.page import render
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, builtins_of, plain
@@ -87,13 +87,12 @@ class Public:
 
     def write(self, directory: Path) -> list[str]:
         """Write both files; returns their names."""
-        make_folder(directory)
         record, groups = self.to_dict(), self.shown()
         heads = [str(column).replace("_", " ").capitalize() for column in groups]
         rows, run = list(groups.itertuples(index=False)), record["run"]
         page = render("public.html", title="Label audit", s=record, run=run, heads=heads, rows=rows, few=FEW)
-        save_text(directory / "audit.json", self.to_json())
-        save_text(directory / "report.html", page)
+        save(self.to_json(), directory / "audit.json")
+        save(page, directory / "report.html")
         return ["audit.json", "report.html"]
 
 

@@ -23,7 +23,7 @@ from xml.etree import ElementTree
 import pandas as pd
 
 from butfor.errors import SettingError
-from butfor.files import RESULTS, as_csv, harmless, results_folder, save_all
+from butfor.files import RESULTS, as_csv, harmless, save_all
 from butfor.report.text import missing, plain_number, short
 from butfor.result.record import plain, with_checksum
 from butfor.review.tasks import CANNOT_TELL, ID, LABEL, LONGEST, Review
@@ -86,8 +86,7 @@ def write_review(
             f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
             "--overwrite."
         )
-    with results_folder(folder), results_folder(key.parent):
-        save_all(shown | {key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False)})
+    save_all(shown | {key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False)})
     return list(shown), key
 
 

@@ -261,8 +261,7 @@ def compare(
                     group.drawn.append(some + group.apart)
                 tables += drawn[0].shape[1]
                 progress.advance(drawn[0].shape[1])
-                if flag.requested:
-                    break
+                flag.check()
 
         # From shares to gaps.
         slices = []
