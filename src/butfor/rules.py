@@ -22,7 +22,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.labels import label_number
-from butfor.data.sensitive import Sensitive, fill_missing, group_names, group_values
+from butfor.data.sensitive import Sensitive, fill_missing, group_values, groups_in
 from butfor.decide import Decision, decides_one
 from butfor.errors import SettingError, nearest
 from butfor.models.ensemble import audited
@@ -112,7 +112,7 @@ class Situation:
         bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
         typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
         values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
-        group_values(group_names(values), " × ".join(map(str, columns)))
+        group_values(groups_in(values, {})[0], " × ".join(map(str, columns)))
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
             for name, value in zip(columns, combination, strict=True):

@@ -97,9 +97,9 @@ def test_the_attribute_beside_the_table():
         ("age", [60, 25], "from small to large"),
         ("age", [], "from small to large"),
         ("age", [25, 200], "no training row is in '200 and over'; its values go from 18 to 79"),
-        ("age", {"agee": [25]}, "'agee', which is not a protected attribute"),
+        ("age", {"agee": [25]}, "'agee', which is no protected attribute with numbers. Did you mean 'age'?"),
         ("sex", [25], "of 'sex', 0 hold numbers"),
-        ("sex", {"sex": [25]}, "'sex', which does not hold numbers"),
+        ("sex", {"sex": [25]}, "'sex', which is no protected attribute with numbers"),
         (["age", "income"], [25], "2 hold numbers. Leave"),
     ],
 )

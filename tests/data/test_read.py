@@ -11,15 +11,18 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from applicants import LOGISTIC, applicants, audited, comes_again, loaded, saved
+from applicants import LOGISTIC, applicants, loaded, saved
 from butfor.cli import main
 from butfor.data.read import read_file
 from butfor.errors import TableError
+from recorded import run
+
+COLUMNS = ("--label", "granted", "--sensitive", "sex")
 
 
-@pytest.mark.parametrize("separator", [",", ";", "\t"])
 @pytest.mark.parametrize(
-    ("encoding", "said"), [("utf-8", ""), ("utf-8-sig", ""), ("utf-16", "as utf-16"), ("latin-1", "as cp1252")]
+    ("encoding", "separator", "said"),
+    [("utf-8", ",", ""), ("utf-8-sig", ";", ""), ("utf-16", "\t", "as utf-16"), ("latin-1", ";", "as cp1252")],
 )
 def test_encodings_and_separators(tmp_path, encoding, said, separator):
     table = applicants().rename(columns={"job": "métier, as of 1, 2, 3, 4, 5; 6 years ago"})
@@ -46,34 +49,46 @@ def test_packed_text_and_standard_input(capsys, tmp_path, monkeypatch):
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode()))
     pd.testing.assert_frame_equal(read_file(tmp_path / "t.csv.gz"), table)
     monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.to_csv(index=False).encode())))
-    record, said = audited(capsys, "-", *LOGISTIC)
-    assert "standard input: 72 training rows" in said
-    assert record["run"]["data"]["table"] is None
-    assert record["run"]["not_rebuildable"] == ["data: the table came from standard input"]
-    (tmp_path / "audit.json").write_text(json.dumps(record))
-    assert main(["replay", str(tmp_path / "audit.json"), "--data", str(tmp_path / "t.csv.gz")]) == 0
+    code, _, said = run(capsys, "audit", "-", *COLUMNS, *LOGISTIC, "--out", tmp_path / "out")
+    assert code == 0
+    assert "standard input: 72 training rows" in " ".join(said.split())
+    record = json.loads((tmp_path / "out" / "audit.json").read_text())["run"]
+    assert record["data"]["table"] is None
+    assert record["not_rebuildable"] == ["data: the table came from standard input"]
+    assert main(["replay", str(tmp_path / "out" / "audit.json"), "--data", str(tmp_path / "t.csv.gz")]) == 0
 
 
-def test_feather_and_parquet_with_types_of_their_own(capsys, tmp_path):
+def test_types_of_other_formats_and_dates_as_days_that_are_shown_as_dates(capsys, tmp_path):
+    days = pd.date_range("2019-12-30", periods=120)
     table = applicants().assign(
         debts=pd.array([None, *range(119)], dtype="Int64"), member=pd.array([True, None] * 60, dtype="boolean"),
         visits=pd.array(range(120), dtype="Int64"), owner=pd.array([True, False] * 60, dtype="boolean"),
-        job=lambda t: t["job"].astype("category"),
+        job=lambda t: t["job"].astype("category"), born=days.strftime("%Y-%m-%d"), odd="2024-02-30",
+        seen=(days + pd.Timedelta(hours=12)).where(days > days[0]), made=days.date,
     )  # fmt: skip
     table.to_feather(tmp_path / "t.feather")
     table.to_parquet(tmp_path / "t.parquet")
-    frame = read_file(tmp_path / "t.feather")
+    frame, notes = read_file(tmp_path / "t.feather"), []
     pd.testing.assert_frame_equal(frame, read_file(tmp_path / "t.parquet"))
-    assert [str(frame[c].dtype) for c in ("debts", "member", "visits", "owner")] == [
-        "float64",
-        "object",
-        "int64",
-        "bool",
-    ]
-    record, said = audited(capsys, tmp_path / "t.parquet", *LOGISTIC)
-    data = loaded(tmp_path / "t.parquet")
-    assert f"'member' in {pd.concat([data.X_train, data.X_test])['member'].isna().sum()} rows" in said
-    comes_again(capsys, record, tmp_path)
+    dtypes = [str(frame[c].dtype) for c in ("debts", "member", "visits", "owner")]
+    assert dtypes == ["float64", "object", "int64", "bool"]
+    for path in (tmp_path / "t.parquet", saved(table, tmp_path / "t.csv")):
+        data = loaded(path, note=notes.append)
+        rows = pd.concat([data.X_train, data.X_val, data.X_test]).sort_index()
+        assert rows["born"].tolist() == rows["made"].tolist() == list(range(18260, 18380))
+        assert (rows["seen"].iloc[1], rows["odd"].iloc[0]) == (18261.5, "2024-02-30")
+        assert np.isnan(rows["seen"].iloc[0])
+        assert data.dates == ("born", "seen", "made")
+    assert sum(note.endswith("holds dates: they count as days since 1970-01-01.") for note in notes) == 6
+    out = tmp_path / "out"
+    code, _, said = run(capsys, "audit", tmp_path / "t.parquet", *COLUMNS, *LOGISTIC, "--adverse", "no", "--out", out)
+    assert code == 0
+    assert "'member' in " in said
+    assert main(["replay", str(out / "audit.json")]) == 0
+    assert main(["review", str(out / "audit.json"), "--out", str(tmp_path / "tasks"), "--anyway"]) == 0
+    tasks = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
+    assert tasks["born"].str.fullmatch(r"20[12]\d-\d\d-\d\d").all()
+    assert tasks["seen"].dropna().str.fullmatch(r"20[12]\d-\d\d-\d\d 12:00:00").all()
 
 
 @pytest.mark.skipif(importlib.util.find_spec("openpyxl") is None, reason="openpyxl is an extra")
@@ -96,26 +111,3 @@ def test_a_reader_that_is_not_installed_is_named_with_its_pip_line(tmp_path, mon
         book.writestr("xl/workbook.xml", "<workbook/>")
     with pytest.raises(TableError, match=r'pip install "butfor\[(excel|parquet)\]"'):
         read_file(tmp_path / name)
-
-
-def test_dates_become_days_and_are_shown_as_dates(capsys, tmp_path):
-    days = pd.date_range("2019-12-30", periods=120)
-    table = applicants().assign(born=days.strftime("%Y-%m-%d"), seen=days.strftime("%Y-%m-%d 12:00"), odd="2024-02-30")
-    table.loc[0, "seen"] = None
-    notes = []
-    data = loaded(saved(table, tmp_path / "t.csv"), note=notes.append)
-    assert notes == [f"Column '{c}' holds dates: they count as days since 1970-01-01." for c in ("born", "seen")]
-    assert data.dates == ("born", "seen")
-    rows = pd.concat([data.X_train, data.X_val, data.X_test]).sort_index()
-    assert rows["born"].tolist() == list(range(18260, 18380))
-    assert (rows["seen"].iloc[1], rows["odd"].iloc[0]) == (18261.5, "2024-02-30")
-    assert np.isnan(rows["seen"].iloc[0])
-    table.assign(seen=days, odd=days.date).to_parquet(tmp_path / "t.parquet")
-    typed = loaded(tmp_path / "t.parquet").X_train
-    assert typed["odd"].tolist() == typed["born"].tolist() == typed["seen"].tolist()
-    record, _ = audited(capsys, tmp_path / "t.csv", *LOGISTIC, "--adverse", "no")
-    comes_again(capsys, record, tmp_path)
-    assert main(["review", str(tmp_path / "audit.json"), "--out", str(tmp_path / "tasks"), "--anyway"]) == 0
-    tasks = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
-    assert tasks["born"].str.fullmatch(r"20[12]\d-\d\d-\d\d").all()
-    assert tasks["seen"].dropna().str.fullmatch(r"20[12]\d-\d\d-\d\d 12:00:00").all()

@@ -13,7 +13,6 @@ import io
 import os
 import tomllib
 import zipfile
-import zlib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -99,16 +98,13 @@ class Spec:
         return X, y
 
 
-def _catalogue() -> dict[str, Spec]:
-    specs = {}
-    for name, about in tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8")).items():
-        setup = about.pop("setup")
-        about |= {"setup": Setup(**setup | {"hidden": tuple(setup["hidden"])})}
-        specs[name] = Spec(name, **about | {key: tuple(about[key]) for key in ("label_names", "sizes")})
-    return specs
+def _spec(name: str, about: dict[str, Any]) -> Spec:
+    setup = Setup(**about["setup"] | {"hidden": tuple(about["setup"]["hidden"])})
+    return Spec(name, **about | {"setup": setup} | {key: tuple(about[key]) for key in ("label_names", "sizes")})
 
 
-SPECS = _catalogue()
+CATALOGUE = tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))
+SPECS = {name: _spec(name, about) for name, about in CATALOGUE.items()}
 DATASETS: tuple[str, ...] = tuple(SPECS)
 
 
@@ -206,8 +202,7 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
     spec = spec_named(name)
     seed = spec.setup.random_state if random_state is None else random_state
     check_random_state(seed)
-    places = _places(spec, data_home)
-    X, y = spec.table([_find(file, spec, places) or _fetched(file, spec, places) for file in spec.files])
+    X, y = spec.table([_original(file, spec, data_home) for file in spec.files])
     return Dataset.of(
         X,
         y,
@@ -254,8 +249,7 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
     """
     rows = []
     for spec in SPECS.values():
-        places = _places(spec, data_home)
-        contents = [content for file in spec.files if (content := _find(file, spec, places)) is not None]
+        contents = [_original(file, spec, data_home, fetch=False) for file in spec.files]
         rows.append(
             {
                 "name": spec.name,
@@ -264,7 +258,7 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
                 "inputs": spec.inputs,
                 "sensitive": spec.sensitive,
                 "budget": spec.setup.budget,
-                "label_balance": spec.table(contents)[1].mean() if len(contents) == len(spec.files) else None,
+                "label_balance": spec.table(contents)[1].mean() if all(contents) else None,
                 "embedded": not spec.url,
                 "licence": spec.licence,
             }
@@ -276,33 +270,24 @@ def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
 # --- original files ---------------------------------------------------------------------------------------------
 
 
-def cache_directory() -> Path:
-    """Where downloaded files are kept."""
-    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
-
-
-def _places(spec: Spec, data_home: str | Path | None) -> list[Path]:
-    """The directories to search for a set's original files, in order."""
-    given = {"data_home": data_home, "BUTFOR_DATA": os.environ.get("BUTFOR_DATA")}
-    named = {origin: Path(directory).expanduser() for origin, directory in given.items() if directory}
-    for origin, place in named.items():
-        if not place.is_dir():
+def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: bool = True) -> bytes:
+    """The published bytes of a file: from `data_home`, from BUTFOR_DATA, from the package or, of a set that may not be
+    shipped, from the user's cache or the web; empty if it would have to be fetched and is not to be."""
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
+    places = []
+    for origin, named in (("data_home", data_home), ("BUTFOR_DATA", os.environ.get("BUTFOR_DATA"))):
+        if named and not Path(named).expanduser().is_dir():
             raise DatasetError(
-                f"{origin}={place} is not a directory; name one with the original data files, or leave it out."
+                f"{origin}={named} is not a directory; name one with the original data files, or leave it out."
             )
-    return [*named.values(), cache_directory() if spec.url else HERE / "files"]
-
-
-def _find(file: str, spec: Spec, places: list[Path]) -> bytes | None:
-    """The verified bytes of a file from the first place that has it, None if no place has."""
-    for path in (path for place in places for path in (place / file, place / f"{file}.gz")):
+        places += [Path(named).expanduser()] if named else []
+    places.append(cache if spec.url else HERE / "files")
+    for path in [place / name for place in places for name in (file, f"{file}.gz")]:
         if not path.is_file():
             continue
         try:
-            content = path.read_bytes()
-            if path.suffix == ".gz":
-                content = gzip.decompress(content)
-        except (OSError, EOFError, zlib.error) as error:
+            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+        except Exception as error:  # damaged archives raise several kinds
             raise DatasetError(
                 f"{path} cannot be read ({error}); replace it with the original, or remove it."
             ) from error
@@ -312,48 +297,35 @@ def _find(file: str, spec: Spec, places: list[Path]) -> bytes | None:
                 "replace it with the original, or remove it to search elsewhere."
             )
         return content
-    return None
-
-
-def _fetched(file: str, spec: Spec, places: list[Path]) -> bytes:
-    """The verified bytes of a file that no place has."""
     looked = ", ".join(map(str, places))
     if not spec.url:
         raise DatasetError(f"{file} is missing from the installed package (looked in {looked}); reinstall butfor.")
+    if not fetch:
+        return b""
     try:
-        return download(spec.url, spec.inside, spec.files[file], cache_directory() / file)
+        return download(spec, file, cache / file)
     except Exception as error:  # no network, no archive, a full disk: zipfile alone raises a dozen kinds
-        reason = str(error) or type(error).__name__
         raise DatasetError(
             f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
-            f"{file}.gz in {looked}; then {spec.url}: {reason}. Either connect this machine to the network and try "
-            f"again, or download that archive by hand, unpack {file} into a directory and set "
-            "BUTFOR_DATA=/that/directory."
+            f"{file}.gz in {looked}; then {spec.url}: {str(error) or type(error).__name__}. Either connect this "
+            f"machine to the network and try again, or download that archive by hand, unpack {file} into a directory "
+            "and set BUTFOR_DATA=/that/directory."
         ) from error
 
 
-def download(url: str, inside: Sequence[str], sha256: Sequence[str], path: Path, timeout: float = TIMEOUT) -> bytes:
-    """The bytes at the place `inside` the archive at `url`, and a copy of them at `path`, which appears there in one
-    step and only if the checksum is right."""
-    from urllib.error import HTTPError
+def download(spec: Spec, file: str, path: Path, timeout: float = TIMEOUT) -> bytes:
+    """A file from its archive on the web, also written to `path`, whole or not at all, if its checksum is right."""
     from urllib.request import Request, urlopen
 
-    try:
-        with urlopen(Request(url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
-            content: bytes = answer.read(MOST_BYTES)
-    except HTTPError as error:
-        error.close()  # it holds the answer, open
-        raise
-    for member in inside:
+    with urlopen(Request(spec.url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
+        content: bytes = answer.read(MOST_BYTES)
+    for member in spec.inside:
         with zipfile.ZipFile(io.BytesIO(content)) as archive:
             content = archive.read(member)
-    if hashlib.sha256(content).hexdigest() not in sha256:
-        raise DatasetError(f"{inside[-1]} there is not the published file (its sha256 differs)")
+    if hashlib.sha256(content).hexdigest() not in spec.files[file]:
+        raise DatasetError(f"{spec.inside[-1]} there is not the published file (its sha256 differs)")
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    try:
-        draft.write_bytes(content)
-        draft.replace(path)
-    finally:
-        draft.unlink(missing_ok=True)
+    draft.write_bytes(content)
+    draft.replace(path)
     return content

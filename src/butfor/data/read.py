@@ -16,7 +16,6 @@ import sys
 import zipfile
 from collections.abc import Callable
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -29,13 +28,6 @@ Note = Callable[[str], None]
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "parquet", ".xlsx": "excel"}
 """Binary files by the ending of their names, and the extra that reads them."""
-SIGNATURES = {
-    b"PK\x03\x04": "an Excel file or another zip archive: rename it to .xlsx, or unpack it",
-    b"\xd0\xcf\x11\xe0": "an old Excel file: save it as .xlsx or as CSV",
-    b"PAR1": "a Parquet file: rename it to .parquet",
-    b"ARROW1": "a Feather file: rename it to .feather",
-}
-"""How other files begin, and what they are."""
 MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
 
@@ -44,32 +36,32 @@ def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
     """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
     Feather or Excel."""
     refuse_absent(path)
-    name = title(path)
-    extra = FILES.get(Path(path).suffix.lower())
+    name, ending = title(path), Path(path).suffix.lower()
     try:
-        return _read_binary(Path(path), note) if extra else _read_text(path, note)
+        return _read_binary(Path(path), ending, note) if ending in FILES else _read_text(path, note)
     except ImportError as error:
         raise TableError(
-            f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{extra}]\"."
+            f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{FILES[ending]}]\"."
         ) from error
     except ButforError:
         raise
     except Exception as error:  # readers of damaged files raise many kinds of exception
         reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TableError(
-            f"'{name}' cannot be read as a table ({reason}); give a CSV, Parquet, Feather or Excel file."
+            f"'{name}' cannot be read as a table ({reason}); give a CSV, Parquet, Feather or Excel file whose name "
+            "ends in .csv, .parquet, .feather or .xlsx."
         ) from error
 
 
 def refuse_absent(path: str | Path) -> None:
-    """Raise an error if the file does not exist or is not a regular file."""
+    """Raise an error if the file does not exist, is not a regular file, or is too large."""
     if str(path) == STANDARD_INPUT:
         return
     if not Path(path).exists():
         known = nearest(path, DATASETS, "Give a CSV, Parquet, Feather or Excel file, or one of")
         raise TableError(f"There is no file '{path}'. {known}")
-    lone = any("\ud800" <= character <= "\udfff" for character in str(path))  # of a name that is not UTF-8
-    if lone or not Path(path).is_file():
+    recordable = str(path).encode(errors="ignore").decode() == str(path)  # a name that is not UTF-8 is not
+    if not recordable or not Path(path).is_file():
         raise TableError(
             f"'{path}' is a directory, a device or a pipe, or its name cannot be recorded; name a file, or - for a CSV "
             "from standard input."
@@ -101,88 +93,59 @@ def _check_header(header: list[str], name: str) -> None:
         )
 
 
-def _read_binary(path: Path, note: Note) -> pd.DataFrame:
-    name = str(path)
-    if path.suffix.lower() == ".xlsx":
+def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
+    if ending == ".xlsx":
         with zipfile.ZipFile(path) as packed:
-            _refuse_large(sum(part.file_size for part in packed.infolist()), name)
+            _refuse_large(sum(part.file_size for part in packed.infolist()), str(path))
         with pd.ExcelFile(path, engine="openpyxl") as book:
             if len(book.sheet_names) > 1:
                 note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
             header = list(pd.read_excel(book, header=None, nrows=1).dropna(axis=1).to_numpy().ravel())
             frame = pd.read_excel(book)
     else:
-        frame = (pd.read_feather if path.suffix.lower() == ".feather" else pd.read_parquet)(path)
+        frame = (pd.read_feather if ending == ".feather" else pd.read_parquet)(path)
         header = list(frame.columns)
-    _check_header(list(map(str, header)), name)
+    _check_header(list(map(str, header)), str(path))
     frame = frame.reset_index(drop=True).rename(columns=str)
-    for column, values in frame.items():  # pandas' nullable types: a record cannot hold their missing values
-        if not pd.api.types.is_extension_array_dtype(values.dtype):
-            continue
-        gaps = bool(values.isna().any())
-        if pd.api.types.is_bool_dtype(values.dtype):
-            frame[column] = values.astype(object).where(values.notna(), np.nan) if gaps else values.astype(bool)
-        elif pd.api.types.is_numeric_dtype(values.dtype):
-            frame[column] = values.astype(np.float64) if gaps else values.to_numpy()
+    for column, values in frame.items():  # pandas' nullable numbers: a record cannot hold their missing values
+        if pd.api.types.is_extension_array_dtype(values.dtype) and pd.api.types.is_numeric_dtype(values.dtype):
+            frame[column] = values.astype(object).where(values.notna(), np.nan).infer_objects()
     return frame
 
 
 def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     name = title(path)
-    if str(path) != STANDARD_INPUT:
-        content = Path(path).read_bytes()
-    elif sys.stdin is None:
-        raise TableError("Standard input is closed; name a file.")
-    else:
-        content = _within_limit(sys.stdin.buffer, name)
+    content = sys.stdin.buffer.read(MOST_BYTES + 1) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as packed:
-            content = _within_limit(packed, name)
-    for start, what in SIGNATURES.items():
-        if content.startswith(start):
-            raise TableError(f"'{name}' is not text but {what}.")
+            content = packed.read(MOST_BYTES + 1)
+    _refuse_large(len(content), name)
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    for encoding in ["utf-16"] if wide else ["utf-8-sig", "cp1252", "latin-1"]:
-        try:
-            text = content.decode(encoding)
-            break
-        except UnicodeDecodeError:
-            if wide:
-                raise ValueError("it starts like UTF-16 but is not") from None
+    try:
+        encoding = "utf-16" if wide else "utf-8-sig"
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+        text = content.decode(encoding)
     if "\0" in text:
         raise ValueError("it holds binary data")
     if encoding != "utf-8-sig":
         note(f"'{name}' is not UTF-8; it was read as {encoding}.")
     first_line = text.lstrip().partition("\n")[0]
     separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
-    header = _check_lines(text, separator, name)
-    if not header[0].strip():
-        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
-    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
-
-def _within_limit(stream: Any, name: str) -> bytes:
-    content: bytes = stream.read(MOST_BYTES + 1)
-    _refuse_large(len(content), name)
-    return content
-
-
-def _check_lines(text: str, separator: str, name: str) -> list[str]:
-    """The header, after checking that every line has as many values."""
+    # pandas shifts or fills lines that do not fit the header, so every line is counted first.
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
-    header: list[str] = []
-    line = 0
+    header, line = list[str](), 0
     try:
         for values in lines:
-            line = lines.line_num
-            for place, value in enumerate(values, start=1):
-                breaks = value.count("\n") or value.count("\r")
-                if breaks and value.count(separator) >= len(header or values) - 1:
-                    raise TableError(
-                        f"The quotation mark in line {line - breaks} of '{name}', value {place}, is closed only in "
-                        f"line {line}, so the rows between would be one value: close it, or double it if it is part of "
-                        "the text."
-                    )
+            first, line = line + 1, lines.line_num
+            broken = (value for value in values if line > first and ("\n" in value or "\r" in value))
+            if any(value.count(separator) >= len(header or values) - 1 for value in broken):
+                raise TableError(
+                    f"A quotation mark in line {first} of '{name}' is closed only in line {line}, so the rows between "
+                    "would be one value: close it, or double it if it is part of the text."
+                )
             if not header and any(values):
                 header = values
                 _check_header(header, name)
@@ -197,7 +160,9 @@ def _check_lines(text: str, separator: str, name: str) -> list[str]:
             f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the line."
         ) from error
     _check_header(header, name)
-    return header
+    if not header[0].strip():
+        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
+    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
 
 def title(path: str | Path) -> str:

@@ -54,11 +54,6 @@ class Bands:
         medians = {band: values[own == band].quantile(interpolation="lower") for band in own.unique() if band}
         return values.where(values.isna(), own.map(medians).astype(np.float64)).astype(values.dtype)
 
-    def sentence(self, name: Hashable, values: pd.Series) -> str:
-        counts = self.of(values).value_counts()
-        parts = ", ".join(f"'{band}' ({int(counts.get(band, 0))} training rows)" for band in self.names)
-        return f"'{name}' is a number, cut into bands: {parts}. A switch goes to the median of another band."
-
 
 @dataclass(frozen=True, eq=False)
 class Sensitive:
@@ -101,32 +96,36 @@ class Sensitive:
     def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
         """From a column's name, a list of names, or values beside X (array, Series or table). Numbers are cut into
         bands by `cuts` or, if there are many, into thirds."""
-        columns = _columns(given, X)
-        raw = X[list(columns)] if columns else _beside(given, X)
-        bands = bands_of(raw, cuts)
-        remarks = tuple(cut.sentence(name, raw[name]) for name, cut in bands.items())
-        names, groups = tuple(map(str, raw.columns)), in_bands(raw, bands)
-        values = group_names(groups)
+        raw, columns = _read(given, X)
+        bands, remarks = bands_of(raw, cuts), []
+        for name, cut in bands.items():
+            counts = cut.of(raw[name]).value_counts()
+            parts = ", ".join(f"'{band}' ({int(counts.get(band, 0))} training rows)" for band in cut.names)
+            remarks.append(
+                f"'{name}' is a number, cut into bands: {parts}. A switch goes to the median of another band."
+            )
+        names = tuple(map(str, raw.columns))
+        values, combinations = groups_in(raw, bands)
         group_values(values, " × ".join(names))
-        return cls(" × ".join(names), values, columns, bands, remarks, names, combinations(groups))
+        return cls(" × ".join(names), values, columns, bands, tuple(remarks), names, combinations)
 
     def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
         """Each group's values, of training rows and people; empty with one column."""
-        own = {} if self.blind else combinations(in_bands(people[list(self.columns)], self.bands))
+        own = {} if self.blind else groups_in(people[list(self.columns)], self.bands)[1]
         return self.combinations | own
 
     def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
         """The people's groups, from their columns or from values beside them."""
         if not self.blind:
             refuse_missing_columns(people, self.columns)
-            return group_names(in_bands(people[list(self.columns)], self.bands))
+            return groups_in(people[list(self.columns)], self.bands)[0]
         if given is None:
             raise SettingError(
                 f"'{self.name}' stands beside the table, so it is needed for these people too: pass "
                 "sensitive_features=... with one value per person."
             )
         known = {MISSING: MISSING} | {str(value): value for value in self.values}
-        groups = group_names(in_bands(_beside(given, people), self.bands))
+        groups, _ = groups_in(_beside(given, people), self.bands)
         unknown = sorted(set(map(str, groups)) - set(known))
         if unknown:
             raise TableError(f"The people's '{self.name}' includes {listed(unknown)}, which no training row has.")
@@ -144,50 +143,46 @@ def group_values(values: Any, name: str) -> list[Any]:
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 
-def _columns(given: Any, X: pd.DataFrame) -> tuple[Hashable, ...]:
-    """The columns of X that are named or passed as values; none if other values are given."""
+def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
+    """The protected attribute as a table, and the columns of X that it is; none if it stands beside X."""
+
+    def is_column(name: Any) -> bool:
+        return isinstance(name, Hashable) and name in X.columns
+
     if isinstance(given, (pd.Series, pd.DataFrame)):
-        frame = pd.DataFrame(given)
-        if not all(_is_column(name, X) for name in frame.columns) or not frame.index.equals(X.index):
-            return ()
+        frame = _beside(given, X)
+        if (isinstance(given, pd.Series) and given.name is None) or not all(map(is_column, frame.columns)):
+            return frame, ()
         for name in frame.columns:
             if list(map(str, frame[name])) != list(map(str, X[name])):
                 raise TableError(
                     f"sensitive_features has the name '{name}' of a column of X but other values; rename it, or name "
                     "the column."
                 )
-        return tuple(frame.columns)
-    names = list(given) if isinstance(given, (list, tuple)) and not _is_column(given, X) else [given]
-    absent = [name for name in names if not _is_column(name, X)]
-    if len(names) == len(X) and len(set(map(str, names))) < len(names):
-        return ()  # one value per row, even if a value equals a column's name
-    if names and not absent:
-        return tuple(dict.fromkeys(names))
-    if all(isinstance(name, str) for name in names) and len(names) != len(X):
-        raise TableError(
-            f"sensitive_features: X has no column {listed(absent)}. {nearest(absent[0], X.columns, 'It has')} Name "
-            "columns of X, or give one value per row."
-        )
-    return ()
-
-
-def _is_column(name: Any, X: pd.DataFrame) -> bool:
-    return isinstance(name, Hashable) and name in X.columns
+        names = list(frame.columns)
+    else:
+        names = list(given) if isinstance(given, (list, tuple)) and not is_column(given) else [given]
+        absent = [name for name in names if not is_column(name)]
+        if not names or absent or (len(names) == len(X) and len(set(map(str, names))) < len(names)):
+            if absent and len(names) != len(X) and all(isinstance(name, str) for name in names):
+                raise TableError(
+                    f"sensitive_features: X has no column {listed(absent)}. {nearest(absent[0], X.columns, 'It has')} "
+                    "Name columns of X, or give one value per row."
+                )
+            return _beside(given, X), ()  # one value per row, even if a value equals a column's name
+    columns = tuple(dict.fromkeys(names))
+    return X[list(columns)], columns
 
 
 def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
     """Values beside X as a table of one or more columns, checked against its rows."""
-    if isinstance(given, pd.Series):
-        frame = given.to_frame(given.name if given.name is not None else "group")
-    elif isinstance(given, pd.DataFrame):
-        frame = given
-    else:
-        try:
-            frame = pd.DataFrame(given)
-        except (ValueError, TypeError):
-            frame = pd.DataFrame()
-        if frame.shape[1] == 1:
-            frame.columns = pd.Index(["group"])
+    try:
+        frame = pd.DataFrame(given)
+    except (ValueError, TypeError):
+        frame = pd.DataFrame()
+    named = isinstance(given, pd.DataFrame) or (isinstance(given, pd.Series) and given.name is not None)
+    if frame.shape[1] == 1 and not named:
+        frame.columns = pd.Index(["group"])
     if len(frame) != len(X) or not frame.shape[1]:
         raise TableError(
             f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or hold one value for "
@@ -201,26 +196,22 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
     return frame
 
 
-def group_names(frame: pd.DataFrame) -> NDArray[np.object_]:
-    """Each row's group; the values of several columns are joined."""
-    columns = [fill_missing(frame.iloc[:, k]) for k in range(frame.shape[1])]
+def groups_in(
+    frame: pd.DataFrame, bands: Mapping[Hashable, Bands]
+) -> tuple[NDArray[np.object_], dict[str, tuple[str, ...]]]:
+    """Each row's group; of several columns also each group's values, which its name joins."""
+    columns = [fill_missing(bands[name].of(frame[name]) if name in bands else frame[name]) for name in frame.columns]
     if len(columns) == 1:
-        return columns[0]
-    return np.array([Sensitive.JOINT.join(map(str, row)) for row in zip(*columns, strict=True)], dtype=object)
-
-
-def combinations(frame: pd.DataFrame) -> dict[str, tuple[str, ...]]:
-    """Each combination of the columns' values by its displayed name; empty with one column."""
-    if frame.shape[1] == 1:
-        return {}
-    rows = set(zip(*(map(str, fill_missing(frame.iloc[:, k])) for k in range(frame.shape[1])), strict=True))
-    named = {Sensitive.JOINT.join(row): row for row in sorted(rows)}
-    if len(named) < len(rows):
+        return columns[0], {}
+    rows = list(zip(*(map(str, column) for column in columns), strict=True))
+    different = sorted(set(rows))
+    named = {Sensitive.JOINT.join(row): row for row in different}
+    if len(named) < len(different):
         raise TableError(
             f"Values of {listed(frame.columns)} contain '{Sensitive.JOINT}', which joins the values of several "
             "attributes, so two groups would have the same name. Write it differently."
         )
-    return named
+    return np.array([Sensitive.JOINT.join(row) for row in rows], dtype=object), named
 
 
 def fill_missing(values: pd.Series) -> NDArray[np.object_]:
@@ -233,11 +224,8 @@ def fill_missing(values: pd.Series) -> NDArray[np.object_]:
     return values.astype(object).where(values.notna(), MISSING).to_numpy()
 
 
-# --- numbers in bands ------------------------------------------------------------------------------------
-
-
 def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
-    """The protected columns that are cut: as given or, with many different numbers, into thirds."""
+    """The protected columns that are cut: as given or, with many different numbers, near their thirds."""
     numeric = [str(name) for name in frame.columns if is_numeric(frame[name])]
     if given is not None and not isinstance(given, Mapping):
         if len(numeric) != 1:
@@ -248,31 +236,39 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
             )
         given = {numeric[0]: given}
     cuts = {str(name): points for name, points in (given or {}).items()}
-    unknown = [name for name in cuts if name not in map(str, frame.columns)]
-    if unknown:
+    if unknown := [name for name in cuts if name not in numeric]:
         raise SettingError(
-            f"Bands are given for {listed(unknown)}, which is not a protected attribute. "
-            f"{nearest(unknown[0], frame.columns, 'Those are')}"
+            f"Bands are given for {listed(unknown)}, which is no protected attribute with numbers. "
+            f"{nearest(unknown[0], numeric, 'Those are') if numeric else 'Leave them out.'}"
         )
     bands: dict[Hashable, Bands] = {}
-    for name in frame.columns:
+    for name in [column for column in frame.columns if str(column) in numeric]:
         values = frame[name]
         if str(name) in cuts:
-            bands[name] = _as_given(cuts[str(name)], values)
-        elif str(name) in numeric and values.nunique() > AS_THEY_ARE:
+            points = [float(cut) for cut in cuts[str(name)]]
+            if not points or not np.isfinite(points).all() or any(np.diff(points) <= 0):
+                raise SettingError(f"Bands of '{name}': give cut points from small to large, such as 25,60.")
+            bands[name] = Bands(tuple(points))
+            filled = set(bands[name].of(values))
+            if empty := [band for band in bands[name].names if band not in filled]:
+                raise SettingError(
+                    f"Bands of '{name}': no training row is in {listed(empty)}; its values go from "
+                    f"{values.min():.12g} to {values.max():.12g}."
+                )
+        elif values.nunique() > AS_THEY_ARE:
             if values.dropna().between(0, 1).all():
                 raise SettingError(
                     f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected attribute needs groups: "
                     f"make groups of it first, or give cut points: --bands {name}=0.5, "
                     f"sensitive_bands={{'{name}': [0.5]}}."
                 )
-            bands[name] = _thirds(values)
+            numbers, thirds = np.sort(numbers_in(values.dropna())), set()
+            for exact in map(float, np.quantile(numbers, (1 / 3, 2 / 3), method="higher")):
+                rounded = float(f"{exact:.2g}")
+                thirds.add(rounded if numbers[0] < rounded <= numbers[-1] else exact)
+            above = sorted(cut for cut in thirds if cut > numbers[0])
+            bands[name] = Bands(tuple(above) or (float(numbers[numbers > numbers[0]][0]),))
     return bands
-
-
-def in_bands(frame: pd.DataFrame, bands: Mapping[Hashable, Bands]) -> pd.DataFrame:
-    """The frame with band names in place of numbers."""
-    return pd.DataFrame({name: bands[name].of(frame[name]) if name in bands else frame[name] for name in frame})
 
 
 def in_order(groups: Iterable[Any], cuts: Mapping[str, Sequence[float]]) -> list[Any]:
@@ -280,30 +276,3 @@ def in_order(groups: Iterable[Any], cuts: Mapping[str, Sequence[float]]) -> list
     bands = [name for one in cuts.values() for name in Bands(tuple(one)).names]
     places = {name: place for place, name in enumerate(bands)}
     return sorted(set(groups), key=lambda group: (places.get(group, len(places)), type(group).__name__, group))
-
-
-def _as_given(cuts: Sequence[float], values: pd.Series) -> Bands:
-    if not is_numeric(values):
-        raise SettingError(f"Bands are given for '{values.name}', which does not hold numbers; leave them out.")
-    numbers = [float(cut) for cut in cuts]
-    if not numbers or not np.isfinite(numbers).all() or any(np.diff(numbers) <= 0):
-        raise SettingError(f"Bands of '{values.name}': give cut points from small to large, such as 25,60.")
-    bands = Bands(tuple(numbers))
-    empty = [band for band in bands.names if not (bands.of(values) == band).any()]
-    if empty:
-        raise SettingError(
-            f"Bands of '{values.name}': no training row is in {listed(empty)}; its values go from "
-            f"{values.min():.12g} to {values.max():.12g}."
-        )
-    return bands
-
-
-def _thirds(values: pd.Series) -> Bands:
-    """Cut points near the thirds, as round as possible."""
-    numbers = np.sort(numbers_in(values.dropna()))
-    cuts = set()
-    for exact in map(float, np.quantile(numbers, (1 / 3, 2 / 3), method="higher")):
-        rounded = float(f"{exact:.2g}")
-        cuts.add(rounded if numbers[0] < rounded <= numbers[-1] else exact)
-    above = sorted(cut for cut in cuts if cut > numbers[0])
-    return Bands(tuple(above) or (float(numbers[numbers > numbers[0]][0]),))

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,7 +25,7 @@ from butfor.data.read import STANDARD_INPUT, Note, read_file, refuse_absent, tit
 from butfor.encode import OWN, REFUSE
 from butfor.errors import SettingError, TableError, listed, nearest, plural
 
-LEAST_ROWS = LEAST_CLUSTERS = 20
+LEAST_ROWS = 20
 COMPARISON = re.compile(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 SIGNS = {
     ">=": (operator.ge, "<"),
@@ -91,39 +91,37 @@ def load_table(
     parts = np.repeat(list(frames), [len(rows) for rows in frames.values()])
     frame = frames.pop(TRAIN)
     frame = pd.concat([frame, *(_alike(rows, frame, title(files[part])) for part, rows in frames.items())])
-    frame, label = _compared(frame, label)
+    if label not in frame.columns and (read := COMPARISON.fullmatch(label.strip())) and read[1] in frame.columns:
+        # Of "score>=70", the column score becomes two labels, with that name.
+        column, sign, limit = read.groups()
+        compare, otherwise = SIGNS[sign]
+        numbers, label = numbers_in(frame[column]), f"{column}{sign}{limit}"
+        two = np.where(compare(numbers, float(limit)), label, f"{column}{otherwise}{limit}")
+        frame = frame.rename(columns={column: label})
+        frame[label] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
 
     # Which column is what.
-    protected = [sensitive] if sensitive in frame.columns else [c for c in map(str.strip, sensitive.split(",")) if c]
     beside = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
-    for option, columns in (
-        *((option, [column]) for option, column in beside.items() if column is not None),
-        *(("--keep", keep), ("--sensitive", protected or [sensitive]), ("--drop", drop)),
-    ):
-        _check_columns(frame, option, columns)
-    _check_dropped(protected, [*drop, *keep], note)
-    if label in drop:
-        raise SettingError(f"--drop '{label}' is the label, which is never learned from; leave it out of --drop.")
+    for option, columns in (*((option, [c] if c else []) for option, c in beside.items()), ("--keep", keep)):
+        _refuse_unknown(frame, option, columns)
+    protected = _protected(frame, sensitive, drop, keep, note)
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    for option, column in (("--cluster", cluster), ("--weight", weight)):
-        if column is not None and column in (label, *protected):
-            raise SettingError(f"{option} '{column}' is the label or the protected attribute; name another column.")
     inputs = [c for c in frame.columns if c not in {*drop, *keep, *beside.values()}]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    read = list(dict.fromkeys([*inputs, *protected]))
+    read_from = list(dict.fromkeys([*inputs, *protected]))
 
     # What the cells hold.
     recorded = [column for option, column in beside.items() if column and option != "--id"]
-    check_frame(frame[list(dict.fromkeys([*read, *keep, *recorded]))])
+    check_frame(frame[list(dict.fromkeys([*read_from, *keep, *recorded]))])
     frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
     marks = [
         f"'{value}' in {plural(count, 'cell')} of '{column}'"
-        for column in read
+        for column in read_from
         if not is_numeric(frame[column])
         for value, count in frame[column].value_counts().items()
         if str(value).strip().lower() in MARKS
@@ -133,11 +131,11 @@ def load_table(
 
     # The rows that can be used: those with a label and, if rows with missing values are dropped, without any.
     if missing == REFUSE:
-        refuse_missing(frame[[label, *read]], "fill it in, or use --missing own or --missing drop")
+        refuse_missing(frame[[label, *read_from]], "fill it in, or use --missing own or --missing drop")
     usable = frame[label].notna().to_numpy()
     if not usable.all():
         note(f"{plural((~usable).sum(), 'row')} without a label in '{label}' left out.")
-    holes = frame[read].isna()
+    holes = frame[read_from].isna()
     if missing == DROP and (lost := usable & holes.any(axis=1).to_numpy()).any():
         columns_with = ", ".join(f"'{column}' in {count}" for column, count in holes.sum().items() if count)
         note(f"{plural(lost.sum(), 'row')} with missing values left out ({columns_with}).")
@@ -155,19 +153,15 @@ def load_table(
     if not whole:
         own = {part: np.flatnonzero(parts == part) for part in files}
         train = own.pop(TRAIN)
-        if len(train) < LEAST_ROWS:
+        clusters = None if cluster is None else clusters_in(frame[cluster])
+        count, what = (len(train), "row") if clusters is None else (len(np.unique(clusters[train])), "cluster")
+        if count < LEAST_ROWS:
             raise TableError(
-                f"The table has {plural(len(train), 'row')}; at least {LEAST_ROWS} are needed to split it 60/20/20."
+                f"The table has {plural(count, what)}; at least {LEAST_ROWS} are needed to split it 60/20/20."
             )
         for part, of_part in own.items():
             if not len(of_part):
                 raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
-        clusters = None if cluster is None else clusters_in(frame[cluster])
-        if clusters is not None and (count := len(np.unique(clusters[train]))) < LEAST_CLUSTERS:
-            raise TableError(
-                f"--cluster joins the rows into {count} clusters; at least {LEAST_CLUSTERS} are needed to split them "
-                "60/20/20."
-            )
         no_validation = train[:0] if TEST in own and not hold_out else None
         rows = split(train, seed, own.get(TEST), own.get(VAL, no_validation), clusters)
     y, names = _labels(labels)
@@ -209,46 +203,32 @@ def _embedded(name: str, seed: int | None, sensitive: str | None, drop: Sequence
         note(SPECS[name].caution)
     if sensitive is None and not drop:
         return data
-    parts: Mapping[str, pd.DataFrame] = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
-    protected = [c for c in map(str.strip, (sensitive or str(data.sensitive)).split(",")) if c] or [str(sensitive)]
-    _check_columns(data.X_train, "--sensitive", protected)
-    _check_columns(data.X_train, "--drop", drop)
-    _check_dropped(protected, drop, note)
+    parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
+    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, (), note)
     kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
-    if not kept["X_train"].shape[1]:
-        raise SettingError("--drop leaves no column to learn from.")
     for X in kept.values():
         X.attrs["origin"] = X.attrs["origin"] | {"sensitive": sensitive, "drop": list(drop)}
     groups = {part: X[protected] for part, X in parts.items()} if protected[0] in drop else None
     return replace(data, **kept, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups)
 
 
-def _check_columns(frame: pd.DataFrame, option: str, columns: Sequence[str]) -> None:
+def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[str]) -> None:
     if absent := [c for c in columns if c not in frame.columns]:
         known = nearest(absent[0], frame.columns, "The table has")
         raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
 
 
-def _check_dropped(protected: Sequence[str], drop: Sequence[str], note: Note) -> None:
-    """Of the protected columns all are learned from, or none; a note says if none."""
-    unseen = [c for c in protected if c in drop]
+def _protected(frame: pd.DataFrame, sensitive: str, drop: Sequence[str], keep: Sequence[str], note: Note) -> list[str]:
+    """The protected columns. The model learns from all of them or from none, which a note says."""
+    protected = [sensitive] if sensitive in frame.columns else [c for c in map(str.strip, sensitive.split(",")) if c]
+    _refuse_unknown(frame, "--sensitive", protected or [sensitive])
+    _refuse_unknown(frame, "--drop", drop)
+    unseen = [c for c in protected if c in (*drop, *keep)]
     if unseen and len(unseen) < len(protected):
         raise SettingError(f"--drop {listed(unseen)}: drop all of the protected columns or none.")
     if unseen:
         note(f"Groups are formed by {listed(unseen)}, which the model does not see.")
-
-
-def _compared(frame: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
-    """The frame and its label column; of "score>=70" the column score becomes two labels, with that name."""
-    read = None if label in frame.columns else COMPARISON.fullmatch(label.strip())
-    if read is None or read[1] not in frame.columns:
-        return frame, label
-    column, sign, limit = read.groups()
-    compare, otherwise = SIGNS[sign]
-    numbers, name = numbers_in(frame[column]), f"{column}{sign}{limit}"
-    labels = np.where(compare(numbers, float(limit)), name, f"{column}{otherwise}{limit}")
-    values = pd.Series(labels, frame.index, dtype=object).where(~np.isnan(numbers))
-    return frame.rename(columns={column: name}).assign(**{name: values}), name
+    return protected
 
 
 def _alike(frame: pd.DataFrame, training: pd.DataFrame, name: str) -> pd.DataFrame:
