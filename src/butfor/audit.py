@@ -495,7 +495,7 @@ class LabelAudit(BaseEstimator):
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            found = worlds.one_standard(standards, people, fitted.params.random_state, fitted.fit_seconds)
+            found = worlds.one_standard(standards, people)
         return OneStandards.of(found, "" if worlds.falling_short(standards) else standards.answer)
 
     # --- reviews ------------------------------------------------------------------------------------

@@ -143,8 +143,7 @@ def explain_all(
                         trainer = Trainer(
                             engine, fitted.learner, fitted.table, everyone.people, progress=progress, flag=trainer.flag
                         )
-                    tried = FlipTrial.of(fitted, everyone, truth, trainer)
-                    changed = one_standard(standards, tried, fitted.params.random_state, fitted.fit_seconds)
+                    changed = one_standard(standards, FlipTrial(fitted, everyone, truth, trainer))
 
         # What was measured, as a record.
         trainers = [part.trainer for part in parts]
@@ -278,7 +277,7 @@ def _explain(
             trained, started = trainer.trained, time.perf_counter()
             progress.phase("trial", cost)
             part.agreement = figures = ranking.trial(
-                lambda flips: trainer.logits(flips)[:, open_],
+                lambda flips: trainer.table.margins(trainer.answers(flips))[:, open_],
                 people.model,
                 people.table,
                 people.people.iloc[open_],
@@ -363,7 +362,7 @@ def _explain(
         tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
         progress.phase("side effects", trainer.members * len(tried))
         with suppress(Stopped):
-            before, *after = trainer.decisions(tried)
+            before, *after = trainer.table.decisions(trainer.answers(tried))
             for find in part.finds:
                 now, case = after[tried.index(find.flips) - 1], part.cases[find.person]
                 changed = int((now != before).sum() - (now != before)[case])

@@ -27,8 +27,6 @@ from butfor.models.learner import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
 
 TABLE = "butfor_answers"
-LOOKUP = 500
-"""Keys per query: sqlite limits the number of parameters."""
 PATIENCE = 60.0
 """Seconds to wait while another process writes."""
 NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)
@@ -66,21 +64,18 @@ class Ledger:
 
     def recall(self, page: bytes, trainings: Sequence[Training]) -> dict[Training, Floats]:
         """The answers of the trainings that are in the ledger."""
-        wanted, answers = {_key(page, training): training for training in trainings}, dict[Training, Floats]()
-        keys = list(wanted)
-        for start in range(0, len(keys), LOOKUP):
-            some = keys[start : start + LOOKUP]
-            query = f"SELECT key, answers, crc FROM {TABLE} WHERE key IN ({','.join('?' * len(some))})"
-            try:
-                rows = self._db.execute(query, some).fetchall()
-            except sqlite3.Error as error:
-                self._give_up(error)
-                break
-            for key, content, crc in rows:
+        answers: dict[Training, Floats] = {}
+        try:
+            for training in trainings:
+                key = _key(page, training)
+                row = self._db.execute(f"SELECT answers, crc FROM {TABLE} WHERE key = ?", (key,)).fetchone()
+                content, crc = row or (None, None)
                 if isinstance(content, bytes) and len(content) % 4 == 0 and crc == crc32(key + content):
-                    answers[wanted[key]] = np.frombuffer(content, np.float32)
+                    answers[training] = np.frombuffer(content, np.float32)
                 else:
-                    self._bad_rows += 1
+                    self._bad_rows += row is not None
+        except sqlite3.Error as error:
+            self._give_up(error)
         return answers
 
     def write(self, page: bytes, answers: Mapping[Training, Floats]) -> None:

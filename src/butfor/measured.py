@@ -130,10 +130,10 @@ def persons_of(
                 "collateral": part.collateral.get(k),
             }
             if decision.has_cut:
-                after = scores(logits, trainer.confirmed_cut(flips))
+                after = scores(logits, float(decision.answer_at_cut(trainer.confirmed[flips])))
                 more["counterfactual_score"], more["counterfactual_cut"] = after
             if table.multiclass:
-                more["new_decision"] = names[trainer.confirmed_decisions(flips)[k]]
+                more["new_decision"] = names[table.decisions(trainer.confirmed[flips])[k]]
         persons.append(
             result.Person(
                 case=int(case),

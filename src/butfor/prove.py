@@ -35,22 +35,38 @@ class Bracket:
     witness: FlipSet | None = None
 
 
-def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """A bracket per person of the situation, for the labels that `psi` allows; None if there is no proof for the model
-    or for these labels."""
-    model, decision = situation.model, situation.table.decision
-    if not provable(model) or decision.moves or (decision.has_cut and model.part_votes is not None):
-        return None  # also none for a cut that moves with the flips, or one through a share of the parts' votes
-    if model.flip_effects is None and model.neighbours is None:
-        return _parts(situation, psi)
-    return _moved(situation, psi) if situation.table.multiclass else (_sums if model.exact else _votes)(situation, psi)
-
-
 def provable(model: Model) -> bool:
     """Whether there is a proof for the model."""
     if model.flip_effects is not None:
         return model.exact
     return model.neighbours is not None or model.part_votes is not None
+
+
+def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
+    """A bracket per person of the situation, for the labels that `psi` allows; None if there is no proof for the model
+    or for these labels."""
+    model, table = situation.model, situation.table
+    if not provable(model) or table.decision.moves or (table.decision.has_cut and model.part_votes is not None):
+        return None  # also none for a cut that moves with the flips, or one through a share of the parts' votes
+    if model.flip_effects is None and model.neighbours is None:
+        return _parts(situation, psi)
+    if table.multiclass:
+        return _moved(situation, psi)
+    if not model.exact:
+        return _votes(situation, psi)
+    # Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ, and z depends on the inputs alone. Flipping
+    # label i moves it by a fixed amount, independent of other flips, so the strongest labels are the fewest.
+    out = flip_direction(situation.logits)
+    effects = model.flip_effects(table, situation.people) * out[:, None]
+    starts = situation.logits.astype(np.float64) * out
+    return [_strongest(*each) for each in zip(starts, effects, psi, strict=True)]
+
+
+def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
+    """The fewest allowed labels that move a margin from `start` (at most 0) above 0."""
+    rows = np.flatnonzero(allowed)
+    rows = rows[np.argsort(-effects[rows], kind="stable")]
+    return _fewest(rows, start + np.cumsum(np.maximum(effects[rows], 0.0)), allowed, "linear")
 
 
 def _fewest(rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, slack: float = SLACK) -> Bracket:
@@ -61,34 +77,11 @@ def _fewest(rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, sl
     return Bracket(at_least, how, tuple(sorted(map(int, rows[:at_least]))) if met else None)
 
 
-def _heaviest(weights: Array, allowed: Mask) -> NDArray[np.int64]:
-    rows = np.flatnonzero(allowed)
-    return rows[np.argsort(-weights[rows], kind="stable")]
-
-
-# --- two classes ------------------------------------------------------------------------------------
-
-
-def _sums(situation: Situation, psi: Allowed) -> list[Bracket]:
-    """Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ, and z depends on the inputs alone. Flipping
-    label i moves it by a fixed amount, independent of other flips, so the strongest labels are the fewest."""
-    out = flip_direction(situation.logits)
-    effects = situation.model.flip_effects(situation.table, situation.people) * out[:, None]
-    starts = situation.logits.astype(np.float64) * out
-    return [_strongest(*each) for each in zip(starts, effects, psi, strict=True)]
-
-
-def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
-    """The fewest allowed labels that move a margin from `start` (at most 0) above 0."""
-    rows = _heaviest(effects, allowed)
-    return _fewest(rows, start + np.cumsum(np.maximum(effects[rows], 0.0)), allowed, "linear")
-
-
 def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
     """k nearest neighbours, which do not depend on labels. Flipping a neighbour's label moves its weight to the other
     label; no other row counts (Jia, Liu, Cao, Gong: *Certified Robustness of Nearest Neighbors against Data Poisoning
     and Backdoor Attacks*, AAAI 2022, count votes in the same way)."""
-    decision, found = situation.table.decision, []
+    decision, brackets = situation.table.decision, []
     # One label wins from a share of the votes on: the cut's or, at one half, the first of the two, to which a tie goes.
     winner, at = (decision.label, decision.at) if decision.has_cut else (0, 0.5)
     near, weights = situation.model.neighbours(situation.people)
@@ -102,36 +95,34 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
             margins = np.where((shares >= at) == (towards == 1), 1.0, -1.0)
         elif towards == 1:
             margins = np.where(margins >= -TIE, 1.0, -1.0)
-        found.append(_fewest(rows[own], margins, allowed, "votes of the neighbours", TIE))
-    return found
-
-
-# --- more classes -----------------------------------------------------------------------------------
+        brackets.append(_fewest(rows[own], margins, allowed, "votes of the neighbours", TIE))
+    return brackets
 
 
 def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
-    """The same models with more than two classes. A flip moves a fixed weight from the score of the decided class to
-    that of the new label, so the heaviest labels are the fewest. If ψ allows rows with other labels, nothing is
-    proven."""
-    table, decided = situation.table, situation.table.decision.decided
-    towards, new_code = situation.table.decision.towards, situation.table.new_codes[0]
+    """Ridge classifiers and neighbours with more than two classes. A flip moves a fixed weight from the score of the
+    decided class to that of the new label, so the heaviest labels are the fewest. If ψ allows rows with other labels,
+    nothing is proven."""
+    table, people = situation.table, situation.people
+    decided, towards, new_code = table.decision.decided, table.decision.towards, table.new_codes[0]
     if decided is None or towards is None or (psi.masks & (table.codes != decided)).any():
         return None
     alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
     if situation.model.neighbours is not None:
-        near, counted = situation.model.neighbours(situation.people)
+        near, counted = situation.model.neighbours(people)
         alike = bool(np.ptp(counted) == 0)
         weights, scores = np.zeros((len(near), table.n)), np.zeros((len(near), len(table.classes)))
         for person, (rows, weight) in enumerate(zip(near, counted / counted.sum(axis=1, keepdims=True), strict=True)):
             weights[person, rows] = weight
             np.add.at(scores[person], table.codes[rows], weight)
     else:
-        new = np.eye(len(table.classes), dtype=np.float32)[table.new_codes[:1].repeat(len(situation.people))]
-        weights = situation.model.flip_effects(table, situation.people, contrast=new)
-        scores = situation.model.scores(situation.people).astype(np.float64)
-    found = []
+        new = np.eye(len(table.classes), dtype=np.float32)[np.full(len(people), new_code)]
+        weights = situation.model.flip_effects(table, people, contrast=new)
+        scores = situation.model.scores(people).astype(np.float64)
+    brackets = []
     for weight, score, allowed in zip(weights, scores, psi, strict=True):
-        rows = _heaviest(weight, allowed)
+        rows = np.flatnonzero(allowed)
+        rows = rows[np.argsort(-weight[rows], kind="stable")]
         moved = np.cumsum(np.maximum(weight[rows], 0.0))
         after = np.repeat(score[None], len(rows), axis=0)
         after[:, decided] -= moved
@@ -140,23 +131,29 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
         if alike:
             first = (after > after.max(axis=1, keepdims=True) - SLACK).argmax(axis=1)
             margins = np.where(towards[first], 1.0, -1.0)
-        found.append(_fewest(rows, margins, allowed, "weight moved between classes"))
-    return found
-
-
-# --- partition ensembles ----------------------------------------------------------------------------
+        brackets.append(_fewest(rows, margins, allowed, "weight moved between classes"))
+    return brackets
 
 
 def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
-    """A flip touches one part and so at most one vote (Levine and Feizi, *Deep Partition Aggregation*, ICLR 2021).
-
-    A number of votes must change for the decision to change. Only parts that vote for it and hold an allowed label can
-    change theirs, and each takes at least one label. For ridge copies the exact cost of every part is known, and the
-    bound is the sum of the lowest costs."""
+    """Partition ensembles: a flip touches one part and so at most one vote (Levine and Feizi, *Deep Partition
+    Aggregation*, ICLR 2021). A number of votes must change for the decision to change. Only parts that vote for it and
+    hold an allowed label can change theirs, and each takes at least one label: the bound is the sum of the lowest
+    costs. For ridge copies, whose margins are sums over the labels, the exact cost of every part is known."""
     ensemble, X, people = situation.model.part_votes(situation.table.X, situation.people)
     votes, inside = ensemble.votes(people), [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
-    ridge = _ridge_parts(ensemble, X, people, situation.table.zero_one.astype(np.float64), inside)
-    found = []
+    blank: Any = ensemble.new_copy()
+    ridge: list[tuple[Array, Array]] = []
+    """Of each part: the margins `[people]` and how far each of its labels moves them, `[people × labels]`."""
+    named_ridge = type(blank).__name__ == "RidgeClassifier" and not hasattr(X, "toarray")
+    if named_ridge and linear_in_labels(blank) and blank.fit_intercept:
+        X, asked, y = np.asarray(X, np.float64), np.asarray(people, np.float64), situation.table.zero_one
+        for copy, rows in zip(ensemble.copies_, inside, strict=True):
+            # In a part with a single class, a ridge with an intercept predicts that class.
+            alone = len(copy.classes_) == 1
+            margins = 2.0 * copy.predict(people) - 1 if alone else copy.decision_function(people)
+            ridge.append((margins, ridge_effects(blank, X[rows], asked, y[rows].astype(float), np.ones(len(rows)))))
+    brackets = []
     for k, (decided, allowed) in enumerate(zip(situation.predictions, psi, strict=True)):
         out, costs = -1.0 if decided else 1.0, []
         for part in np.flatnonzero(votes[k] == decided):
@@ -170,24 +167,5 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
         cheapest = sorted(costs, key=lambda cost: cost[:2])[:needed]
         at_least = sum(cost for cost, _, _ in cheapest) if len(costs) >= needed else int(allowed.sum()) + 1
         known = sorted(int(row) for _, _, rows in cheapest for row in rows)
-        found.append(Bracket(at_least, "votes of the parts", tuple(known) if len(known) == at_least else None))
-    return found
-
-
-def _ridge_parts(
-    ensemble: Any, X: Any, people: Any, y: Array, inside: list[NDArray[np.int64]]
-) -> list[tuple[Array, Array]]:
-    """Each copy's margins `[people]` and how far each label of its part moves them, `[people × labels]`; empty if the
-    margins are not sums over the labels."""
-    blank = ensemble.new_copy()
-    dense = not hasattr(X, "toarray")
-    if not (dense and type(blank).__name__ == "RidgeClassifier" and linear_in_labels(blank) and blank.fit_intercept):
-        return []
-    X, asked = np.asarray(X, np.float64), np.asarray(people, np.float64)
-    found = []
-    for copy, rows in zip(ensemble.copies_, inside, strict=True):
-        # In a part with a single class, a ridge with an intercept predicts that class.
-        alone = len(copy.classes_) == 1
-        margins = 2.0 * copy.predict(people) - 1 if alone else copy.decision_function(people)
-        found.append((margins, ridge_effects(blank, X[rows], asked, y[rows], np.ones(len(rows)))))
-    return found
+        brackets.append(Bracket(at_least, "votes of the parts", tuple(known) if len(known) == at_least else None))
+    return brackets

@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, Stopped
-from butfor.models.learner import FlipSet, Floats
+from butfor.models.learner import FlipSet
 from butfor.rules import Allowed
 from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
 from butfor.train import Trainer
@@ -49,7 +49,7 @@ def schedule(
     people, progress = list(searches), trainer.progress
     open_ = {person: _confirmed_at_last(person, search) for person, search in searches.items()}
     questions: dict[Person, Try | Confirm | Rank] = {}
-    again = set[FlipSet]() if strategy.shares else set(trainer.known_sets)
+    again = set[FlipSet]() if strategy.shares else set(trainer.means)
     """Sets that a search may yet ask for and that a trial has trained."""
     restarted: set[Person] = set()
     budget = max((person.budget for person in people), default=0)
@@ -70,10 +70,9 @@ def schedule(
         told[[person.number for person in askers]] = True
         if strategy.shares and flips and len(flips) <= budget:
             told |= psi.permits(flips)
-        if flips in known.place:
-            known.tell(flips, told)
-        else:
-            known.add(flips, trainer.logits([flips])[0], told)
+        if flips not in known.place:
+            known.add(flips, trainer.table.margins(trainer.answers([flips]))[0])
+        known.tell(flips, told)
 
     def note_first() -> None:
         """Note for each person the first set that works."""
@@ -108,7 +107,7 @@ def schedule(
                     if question.members is None and flips in person.gains:
                         person.asked.append((flips, person.gains[flips]))
                     elif question.members and flips and not trainer.missing(flips, question.members):
-                        gain = float(gains_of(person, flips, question.members).mean(dtype=np.float64))
+                        gain = float(member_gains(person, flips, question.members).mean(dtype=np.float64))
                         person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
                         if question.members >= trainer.members:
                             person.gains.own[flips] = gain
@@ -117,10 +116,10 @@ def schedule(
         if short:
             raise Stopped(by_hand=False)
 
-    def gains_of(person: Person, flips: FlipSet, members: int) -> Floats:
+    def member_gains(person: Person, flips: FlipSet, members: int) -> NDArray[np.float32]:
         """The gain of each of the first members."""
-        gains: Floats = trainer.member_logits(flips)[:members, person.number] * np.float32(person.away)
-        return gains
+        logits = trainer.table.margins(trainer.member_answers(flips))
+        return logits[:members, person.number] * np.float32(person.away)
 
     def confirm(claims: Mapping[Person, FlipSet]) -> None:
         progress.phase(CONFIRMATION)
@@ -138,7 +137,7 @@ def schedule(
 
     progress.phase(SEARCH)
     try:
-        for flips in trainer.known_sets if strategy.shares else ():
+        for flips in list(trainer.means) if strategy.shares else ():
             tell(flips, [])
         note_first()
         for person in people:
@@ -155,7 +154,7 @@ def schedule(
                         gains: Any = [person.gains[flips] for flips in question.sets]
                         step(person, gains[0] if isinstance(question, _One) else gains)
                     else:
-                        own = [gains_of(person, flips, question.members) for flips in question.sets]
+                        own = [member_gains(person, flips, question.members) for flips in question.sets]
                         step(person, np.array(own, np.float64))
                 pending = {flips for q in questions.values() if isinstance(q, Try) for flips in q.sets}
                 # Sets that may still be confirmed, or asked for.
@@ -185,7 +184,27 @@ def schedule(
     for person, search in open_.items():
         search.close()
         person.complete = False
-    _confirm_rest([person for person in people if not person.complete], trainer, confirm)
+
+    # Confirm each person's smallest set that works: as long as it takes after a limit, one by one for a moment after
+    # Ctrl-C.
+    def unconfirmed() -> dict[Person, FlipSet]:
+        smallest = {person: person.smallest() for person in people if not person.complete}
+        return {
+            person: flips
+            for person, flips in smallest.items()
+            if flips is not None and (person.found is None or len(flips) < len(person.found))
+        }
+
+    with suppress(Stopped), trainer.flag.grace():
+        while left := unconfirmed():
+            for some in [{person: left[person]} for person in left] if trainer.flag.interrupted else [left]:
+                confirm(some)
+    if lost := sum(person.found is None for person in unconfirmed()):
+        sets = "1 set that changes a decision was" if lost == 1 else f"{lost} sets that change decisions were"
+        progress.note(
+            f"Stopped before {sets} confirmed by retraining: not reported. With a ledger the next run continues from "
+            "here."
+        )
 
 
 def _confirmed_at_last(person: Person, search: Search) -> Search:
@@ -202,17 +221,15 @@ class _One(Try):
 
 def _question(person: Person, asked: Any, strategy: Strategy, psi: Allowed) -> Try | Confirm | Rank:
     """What a search yielded, as a question with sorted sets."""
-    if isinstance(asked, Rank):
-        return Rank(flip_set(asked.flips))
-    question: Try | Confirm
-    if isinstance(asked, Confirm):
-        question = Confirm(flip_set(asked.flips))
-    elif isinstance(asked, (tuple, np.ndarray)) and not isinstance(asked, Try):
-        question = _One([flip_set(asked)])
+    if isinstance(asked, (Rank, Confirm)):
+        question: Try | Confirm | Rank = type(asked)(flip_set(asked.flips))
+        sets = [question.flips] if isinstance(question, Confirm) else []
     else:
-        sets, members = asked if isinstance(asked, Try) else (asked, None)
-        question = Try([flip_set(flips) for flips in sets], members)
-    for flips in ([question.flips] if isinstance(question, Confirm) else question.sets) if strategy.own else ():
+        one = isinstance(asked, (tuple, np.ndarray)) and not isinstance(asked, Try)
+        given, members = asked if isinstance(asked, Try) else ([asked] if one else asked, None)
+        sets = [flip_set(flips) for flips in given]
+        question = _One(sets) if one else Try(sets, members)
+    for flips in sets if strategy.own else ():
         if len(flips) > person.budget or not psi[person.number][list(flips)].all():
             raise SettingError(
                 f"strategy '{strategy.name}' asked for the flips {flips}, but the budget is {person.budget} labels "
@@ -252,33 +269,3 @@ def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
             person.found, person.found_logit = sets[trained[best]], float(logits[best, k])
             person.first = person.found
         person.complete = person.found is not None or not np.isnan(logits[near[trained, k], k]).any()
-
-
-def _confirm_rest(
-    people: Sequence[Person], trainer: Trainer, confirm: Callable[[Mapping[Person, FlipSet]], None]
-) -> None:
-    """Confirm each person's smallest set that works: as long as it takes after a limit, one by one for a moment after
-    Ctrl-C."""
-
-    def claims() -> dict[Person, FlipSet]:
-        smallest = {person: person.smallest() for person in people}
-        return {
-            person: flips
-            for person, flips in smallest.items()
-            if flips is not None and (person.found is None or len(flips) < len(person.found))
-        }
-
-    with suppress(Stopped), trainer.flag.grace():
-        while left := claims():
-            one_by_one = trainer.flag.interrupted
-            for some in [{person: flips} for person, flips in left.items()] if one_by_one else [left]:
-                confirm(some)
-    unconfirmed = sum(person.found is None for person in claims())
-    if unconfirmed:
-        sets = "1 set that changes a decision was"
-        if unconfirmed > 1:
-            sets = f"{unconfirmed} sets that change decisions were"
-        trainer.progress.note(
-            f"Stopped before {sets} confirmed by retraining: not reported. With a ledger the next run "
-            "continues from here."
-        )

@@ -80,31 +80,30 @@ class Known:
         self.working: list[dict[FlipSet, float]] = [{} for _ in self.away]
         """For each person the sets that change the decision."""
 
-    def add(self, flips: FlipSet, logits: Floats, told: NDArray[np.bool_]) -> None:
+    def add(self, flips: FlipSet, logits: Floats) -> None:
+        """A trained set, of which nobody is told yet."""
         gains = np.asarray(logits, np.float32) * self.away
         gains[(logits == 0) & (self.away < 0)] = np.finfo(np.float32).tiny  # a logit of 0 decides for class 0
         self.place[flips] = len(self.sets)
         self.sets.append(flips)
         self.gains.append(gains)
         self.told.append(np.zeros(len(gains), bool))
-        self.tell(flips, told)
-
-    def note(self, flips: FlipSet, person: int, gain: float) -> None:
-        """One person may use this set, nobody else is told."""
-        if flips:
-            self.closest[person] = np.fmax(self.closest[person], gain)
-            if gain > 0:
-                self.working[person][flips] = gain
 
     def tell(self, flips: FlipSet, told: NDArray[np.bool_]) -> None:
-        """More people may use this set."""
+        """These people may use the set."""
         at = self.place[flips]
         new, gains = told & ~self.told[at], self.gains[at]
         self.told[at] |= new
         if flips:
             self.closest[new] = np.fmax(self.closest[new], gains[new])
             for person in np.flatnonzero(new & (gains > 0)):
-                self.note(flips, int(person), float(gains[person]))
+                self.working[person][flips] = float(gains[person])
+
+    def note(self, flips: FlipSet, person: int, gain: float) -> None:
+        """One person may use this set, nobody else is told."""
+        self.closest[person] = np.fmax(self.closest[person], gain)
+        if gain > 0:
+            self.working[person][flips] = gain
 
 
 class Gains(Mapping[FlipSet, float]):
@@ -129,12 +128,6 @@ class Gains(Mapping[FlipSet, float]):
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
-
-    def since(self, start: int) -> tuple[list[FlipSet], list[float], int]:
-        """The sets trained from number `start` on without those that diverged, their gains, and the next number."""
-        sets, gains, told, person = self._known.sets, self._known.gains, self._known.told, self._person
-        at = [k for k in range(start, len(sets)) if told[k][person] and not math.isnan(gains[k][person])]
-        return [sets[k] for k in at], [float(gains[k][person]) for k in at], len(sets)
 
 
 @dataclass(eq=False)
@@ -250,10 +243,8 @@ TEN, TOGETHER = 10, 16
 def exhaustive(person: Person) -> Search:
     """Flip every label alone: if none works, no single label changes the decision."""
     if person.budget > 1:
-        raise SettingError(
-            f"strategy 'exhaustive' tries every label alone, and the budget is {person.budget} labels. Use a budget of "
-            "1, or another strategy."
-        )
+        budget = f"the budget is {person.budget} labels. Use a budget of 1, or another strategy."
+        raise SettingError(f"strategy 'exhaustive' tries every label alone, and {budget}")
     return (yield from _one_by_one(person, person.order))
 
 
@@ -328,7 +319,7 @@ def guided(person: Person, tries: int | None = None) -> Search:
                 break
             if believed:
                 # Even the best set, stretched as far as the trial allows, falls short.
-                expected, spread = effects.forecast(effects.best(effects.expected_effects(), budget))
+                expected, spread = effects.forecast(effects.best(effects.worth(), budget))
                 stretched = person.start + person.gain_limit * (gain - person.start)
                 if expected + SURE * spread < 0 or (tried == 1 and gain > person.start and stretched < 0):
                     return None
@@ -432,7 +423,7 @@ class Effects:
     def __init__(self, rows: list[int], budget: int, start: float, predicted: Vector | None = None) -> None:
         self.rows, self.start, self._seen = rows, start, 0
         self.place = {row: k for k, row in enumerate(rows)}
-        self._sorted = np.argsort(rows)
+        self._sorted, self._ascending = np.argsort(rows), np.sort(rows)
         if predicted is None:
             own, self.expected = self.OWN, np.exp(-np.arange(len(rows)) / (self.FALL * budget))
         else:
@@ -446,9 +437,12 @@ class Effects:
         self.observe([()], [start])
 
     def learn(self, person: Person) -> None:
-        """Observe everything that the person was told since the last time."""
-        sets, gains, self._seen = person.gains.since(self._seen)
-        self.observe(sets, gains)
+        """Observe everything that the person was told since the last time, without trainings that diverged."""
+        known, number = person.known, person.number
+        at = [k for k in range(self._seen, len(known.sets)) if known.told[k][number]]
+        at = [k for k in at if not math.isnan(known.gains[k][number])]
+        self._seen = len(known.sets)
+        self.observe([known.sets[k] for k in at], [float(known.gains[k][number]) for k in at])
 
     def observe(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
         """Models trained on these sets gave these gains."""
@@ -465,9 +459,8 @@ class Effects:
         features = np.zeros((len(sets), len(self._moment)))
         flipped = np.fromiter(chain.from_iterable(sets), np.int64)
         of_set = np.repeat(np.arange(len(sets)), [len(flips) for flips in sets])
-        pool = np.asarray(self.rows, np.int64)[self._sorted]
-        at = np.minimum(np.searchsorted(pool, flipped), len(pool) - 1)
-        known = pool[at] == flipped
+        at = np.minimum(np.searchsorted(self._ascending, flipped), len(self.rows) - 1)
+        known = self._ascending[at] == flipped
         features[of_set[known], 2 + self._sorted[at[known]]] = 1.0
         features[:, self.SHIFT] = 1.0
         features[:, self.SCALE] = features[:, 2:] @ self.expected
@@ -484,17 +477,14 @@ class Effects:
             self._solved = mean, factor, float(np.sqrt((left + usual**2) / (self._count + 1)))
         return self._solved
 
-    def expected_effects(self) -> Vector:
-        """The expected effect of each row."""
-        mean, _, _ = self._posterior()
-        return np.asarray(mean[self.SCALE] * self.expected + mean[2:])
-
-    def draw(self, rng: np.random.Generator) -> Vector:
-        """One draw of the rows' effects."""
+    def worth(self, rng: np.random.Generator | None = None) -> Vector:
+        """The expected effect of each row or, with a random generator, one draw of the rows' effects."""
         mean, factor, noise = self._posterior()
-        draw = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
+        own = mean
+        if rng is not None:
+            own = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
         # The scale is common to all rows: its variance would only blur comparisons between them.
-        return np.asarray(mean[self.SCALE] * self.expected + draw[2:])
+        return np.asarray(mean[self.SCALE] * self.expected + own[2:])
 
     def forecast(self, flips: FlipSet) -> tuple[float, float]:
         """The expected gain of a set and its standard deviation, with noise of training."""
@@ -509,12 +499,12 @@ class Effects:
 
     def new_set(self, person: Person, size: int) -> FlipSet | None:
         """The best set by a draw, if it was not tried before; None if twenty draws bring none."""
-        drawn = (self.best(self.draw(person.rng), size) for _ in range(DRAWS))
+        drawn = (self.best(self.worth(person.rng), size) for _ in range(DRAWS))
         return next((flips for flips in drawn if flips not in person.gains), None)
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
         """The rows of a set by their expected effects."""
-        worth = self.expected_effects()
+        worth = self.worth()
         return sorted(flips, key=lambda row: -worth[self.place[row]] if row in self.place else math.inf)
 
 

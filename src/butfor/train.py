@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 import time
 from collections.abc import Container, Iterator, Sequence
-from functools import cached_property
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 
 from butfor.ledger import Ledger
 from butfor.models.engines import bind, own_fit_engine
@@ -26,8 +24,8 @@ class Trainer:
     """Trains flip sets with an engine, remembers the models' answers about the people, and counts trainings. For an
     ensemble every flip set is trained once per member, side by side.
 
-    With a ledger, known answers are read from it and new ones written. Confirmations always retrain with the model's
-    own `fit`."""
+    Answers are what a model gives about each person, from which the table computes logits and decisions. With a ledger,
+    known answers are read from it and new ones written. Confirmations always retrain with the model's own `fit`."""
 
     def __init__(
         self,
@@ -49,28 +47,21 @@ class Trainer:
         self._asked = table.with_pool(people)
         self.bound: Bound = bind(engine, self.single, table, self._asked)
         self._own_fit = own_fit_engine(engine, n_jobs)
+        self._by_definition = self.bound if self.bound.by_definition else None
         self.n_jobs: int = self._own_fit.n_jobs
         self._ledger = ledger
         self._page = b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
         self.trained = self.recalled = self.confirmations = 0
         self._members: dict[FlipSet, dict[int | None, Floats]] = {}
         """The answers of single members, by seed."""
-        self._means: dict[FlipSet, Floats] = {}
-        """The mean answers of all members, from which the table computes logits and decisions."""
+        self.means: dict[FlipSet, Floats] = {}
+        """The mean answers of all members."""
+        self.confirmed: dict[FlipSet, Floats] = {}
+        """The same by the model's own `fit`."""
         self._from_ledger: set[Training] = set()
         self._counted: set[Training] = set()
-        """What was trained or recalled: what is forgotten and asked for again counts once."""
-        self._confirmed: dict[FlipSet, Floats] = {}
-
-    def on(self, table: Table) -> Trainer:
-        """A single member of the learner on another table, without a ledger."""
-        if table is self.table:
-            return self
-        return Trainer(
-            self.engine, self.single, table, self.people, n_jobs=self.n_jobs, progress=self.progress, flag=self.flag
-        )
-
-    # --- flip sets ------------------------------------------------------------------------------------
+        """What was trained or recalled: what is forgotten and asked for again is recalled once."""
+        self._seconds: float | None = None
 
     @property
     def left(self) -> float:
@@ -80,7 +71,7 @@ class Trainer:
 
     def missing(self, flips: FlipSet, members: int | None = None) -> list[Training]:
         """The trainings that it takes until the first `members` of a set are known; None: the mean of all."""
-        if members is None and flips in self._means:
+        if members is None and flips in self.means:
             return []
         known = self._members.get(flips, ())
         return [Training(flips, seed) for seed in self.seeds[:members] if seed not in known]
@@ -96,28 +87,15 @@ class Trainer:
             for (flips, seed), answer in answers.items():
                 self._members.setdefault(flips, {})[seed] = answer
                 if len(self._members[flips]) == self.members:
-                    self._means[flips] = mean_answers(self._of_members(flips))
+                    self.means[flips] = mean_answers(self.member_answers(flips))
 
-    @property
-    def known_sets(self) -> list[FlipSet]:
-        """The sets of which the mean of all members is known."""
-        return list(self._means)
-
-    def logits(self, flip_sets: Sequence[FlipSet]) -> Floats:
-        """The logits of models trained on the flip sets, `[sets × people]`; each set is trained once."""
+    def answers(self, flip_sets: Sequence[FlipSet]) -> Floats:
+        """The mean answers of models trained on the flip sets, `[sets × answers]`; each set is trained once."""
         self.fit(flip_sets)
-        return self.table.margins(np.array([self._means[flips] for flips in flip_sets]))
+        return np.array([self.means[flips] for flips in flip_sets])
 
-    def decisions(self, flip_sets: Sequence[FlipSet]) -> NDArray[np.int64]:
-        """Their decisions, by number, `[sets × people]`."""
-        self.fit(flip_sets)
-        return self.table.decisions(np.array([self._means[flips] for flips in flip_sets]))
-
-    def member_logits(self, flips: FlipSet) -> Floats:
-        """The logits of each member trained so far, `[members × people]`."""
-        return self.table.margins(self._of_members(flips))
-
-    def _of_members(self, flips: FlipSet) -> Floats:
+    def member_answers(self, flips: FlipSet) -> Floats:
+        """The answers of each member trained so far, `[members × answers]`."""
         answers = self._members.get(flips, {})
         return np.array([answers[seed] for seed in self.seeds if seed in answers], np.float32)
 
@@ -125,18 +103,19 @@ class Trainer:
         """Forget the members' answers except of sets in `again`, which may be asked for, and the mean except of sets in
         `keep`: answers to many sets about many people would fill the memory."""
         self._members = {flips: answers for flips, answers in self._members.items() if flips in again}
-        self._means = {flips: mean for flips, mean in self._means.items() if flips in keep or flips in again}
+        self.means = {flips: mean for flips, mean in self.means.items() if flips in keep or flips in again}
 
     # --- other seeds: by the engine, they confirm nothing ---------------------------------------------
 
     def seed_logits(self, trainings: Sequence[Training]) -> Floats:
         """The logits of single models, each with its own seed, `[trainings × people]`."""
-        answers = self._answers(trainings)
-        return self.table.margins(np.array([answers[training] for training in trainings], np.float32))
+        return self.table.margins(self.ensemble_answers([[training] for training in trainings]))
 
     def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
         """The mean answers of each ensemble, `[ensembles × answers]`."""
-        answers = self._answers([training for each in ensembles for training in each])
+        answers: dict[Training, Floats] = {}
+        for piece in self._pieces([training for each in ensembles for training in each]):
+            answers |= piece
         return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
 
     # --- confirmation ---------------------------------------------------------------------------------
@@ -146,32 +125,21 @@ class Trainer:
         engine used it in this run, its answers stand."""
         for flips in flip_sets:
             recalled = any(Training(flips, seed) in self._from_ledger for seed in self.seeds)
-            if self.bound.by_definition and flips in self._means and not recalled:
-                self._confirmed[flips] = self._means[flips]
-        missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self._confirmed]
+            if self.bound.by_definition and flips in self.means and not recalled:
+                self.confirmed[flips] = self.means[flips]
+        missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self.confirmed]
         if not missing:
             return
         self.flag.check()
+        if self._by_definition is None:
+            self._by_definition = bind(self._own_fit, self.single, self.table, self._asked)
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         by_set = self._by_definition(trainings, self._advance).reshape(len(missing), self.members, -1)
-        self._confirmed.update((flips, mean_answers(answers)) for flips, answers in zip(missing, by_set, strict=True))
+        self.confirmed.update((flips, mean_answers(answers)) for flips, answers in zip(missing, by_set, strict=True))
         self.confirmations += len(trainings)
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
-        return self.table.margins(self._confirmed[flips])
-
-    def confirmed_cut(self, flips: FlipSet) -> float:
-        """The confirmed model's answer at its cut."""
-        return float(self.table.decision.answer_at_cut(self._confirmed[flips]))
-
-    def confirmed_decisions(self, flips: FlipSet) -> NDArray[np.int64]:
-        """The confirmed decisions, by number."""
-        return self.table.decisions(self._confirmed[flips])
-
-    @cached_property
-    def _by_definition(self) -> Bound:
-        by_engine = self.bound.by_definition
-        return self.bound if by_engine else bind(self._own_fit, self.single, self.table, self._asked)
+        return self.table.margins(self.confirmed[flips])
 
     # --- trainings ------------------------------------------------------------------------------------
 
@@ -189,11 +157,6 @@ class Trainer:
             self._seconds = min(each, by_definition or each) / min(self.bound.width, self.n_jobs)
         return self._seconds
 
-    _seconds: float | None = None
-
-    def _answers(self, trainings: Sequence[Training]) -> dict[Training, Floats]:
-        return {training: answer for answers in self._pieces(trainings) for training, answer in answers.items()}
-
     def _pieces(self, trainings: Sequence[Training]) -> Iterator[dict[Training, Floats]]:
         """The models' answers as they come: those of the ledger, then piece by piece what is trained."""
         if not trainings:
@@ -206,12 +169,11 @@ class Trainer:
             self._advance(len(recalled))
             yield recalled
         missing = [training for training in trainings if training not in recalled]
-        size = max(PIECE, self.bound.width)
-        for chunk, logits in self.bound.pieces(missing, self._advance, size) if missing else ():
-            answers = dict(zip(missing[chunk.start : chunk.stop], logits, strict=True))
+        for chunk, answers in self.bound.pieces(missing, self._advance, max(PIECE, self.bound.width)):
+            piece = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
             if self._ledger is not None:
-                self._ledger.write(self._page, answers)
-            yield answers
+                self._ledger.write(self._page, piece)
+            yield piece
 
     def _advance(self, count: int) -> None:
         self.progress.advance(count)

@@ -1,6 +1,6 @@
 """Labels flipped together: whose decisions change, for reviews (`FlipTrial`) and for worlds.
 
-Worlds answer whose decisions would change if a group's labels had been given by the others' standard: worlds.
+Worlds answer whose decisions would change if a group's labels had been given by the others' standard.
 
 Which of a group's adverse labels are wrong is unknown, and so is their exact number: there is a gap with its error, and
 a probability for each label. So the labels are drawn many times. Each world draws its gap from the estimate's sampling
@@ -17,7 +17,8 @@ in its worlds.
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 from zlib import crc32
@@ -58,20 +59,12 @@ def changes_decision(logits: Floats, decision: int) -> NDArray[np.bool_]:
 
 @dataclass(frozen=True, eq=False)
 class FlipTrial:
-    """Tries flip sets on people. `favourable` is the better decision; `truth` are their recorded labels by number, if
-    known."""
+    """Tries flip sets on people. `truth` are their recorded labels by number, if known."""
 
+    fitted: Fitted
     everyone: Situation
     truth: NDArray[np.int64] | None
     trainer: Trainer
-    seeds: Sequence[int]
-    seeded: bool
-    favourable: int
-    _fresh: dict[FlipSet, Floats] = field(default_factory=dict)
-
-    @classmethod
-    def of(cls, fitted: Fitted, everyone: Situation, truth: NDArray[np.int64] | None, trainer: Trainer) -> FlipTrial:
-        return cls(everyone, truth, trainer, fitted.seeds, fitted.seeded, fitted.favourable)
 
     @classmethod
     def about(
@@ -92,57 +85,57 @@ class FlipTrial:
             table = table.with_decision(replace(decision, new=new))
         engine, n_jobs = fitted.chosen_engine(progress), fitted.params.n_jobs
         trainer = Trainer(engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress)
-        return cls.of(fitted, everyone, truth, trainer)
-
-    def flip(self, flips: FlipSet) -> dict[str, Any]:
-        """Fields of `Reviewed`."""
-        after = self.confirmed(flips)
-        truth, before = self.truth, self.everyone.logits
-        return {
-            "flips": flips,
-            "labels": self.everyone.table.n,
-            "changed": self._changed(after, self.fresh(flips)),
-            "rates": {group: (self.rate(before, ours), self.rate(after, ours)) for group, ours in self.groups.items()},
-            "accuracy": None
-            if truth is None
-            else (
-                float((self.everyone.decisions == truth).mean()),
-                float((self.trainer.confirmed_decisions(flips) == truth).mean()),
-            ),
-            "seeded": self.seeded,
-        }
-
-    def confirmed(self, flips: FlipSet) -> Floats:
-        self.trainer.confirm([flips])
-        return self.trainer.confirmed_logits(flips)
-
-    def fresh(self, flips: FlipSet) -> Floats | None:
-        """Logits of single models under fresh seeds, `[seeds × people]`; each is trained once."""
-        if self.seeds and flips not in self._fresh:
-            self._fresh[flips] = self.trainer.seed_logits([Training(flips, seed) for seed in self.seeds])
-        return self._fresh.get(flips)
+        return cls(fitted, everyone, truth, trainer)
 
     @cached_property
     def groups(self) -> dict[str, NDArray[np.bool_]]:
         named = self.everyone.groups.astype(str)
         return {group: named == group for group in sorted(set(named))}
 
-    def rate(self, logits: Floats, people: NDArray[np.bool_]) -> float:
-        """The share of favourable decisions about these people."""
-        return float((decides_one(logits[people]) == bool(self.favourable)).mean()) if people.any() else float("nan")
+    def rates(self, logits: Floats) -> dict[str, float]:
+        """Per group, the share of favourable decisions."""
+        favourable = decides_one(logits) == bool(self.fitted.favourable)
+        return {group: float(favourable[people].mean()) for group, people in self.groups.items()}
 
-    def _changed(self, after: Floats, fresh: Floats | None) -> tuple[ChangedDecision, ...]:
-        everyone, found = self.everyone, []
-        turned = np.isfinite(after) & (decides_one(after) != decides_one(everyone.logits))
-        for k in map(int, np.flatnonzero(turned)):
-            seeds = None
-            if fresh is not None and (base := self.fresh(())) is not None:
+    def accuracy(self, decisions: NDArray[np.int64]) -> float | None:
+        return None if self.truth is None else float((decisions == self.truth).mean())
+
+    def flip(self, flips: FlipSet) -> dict[str, Any]:
+        """What these flips change for everyone, by the model's own `fit`: fields of `Reviewed`."""
+        everyone, trainer, seeds = self.everyone, self.trainer, self.fitted.seeds
+        trainer.confirm([flips])
+        before, after = everyone.logits, trainer.confirmed_logits(flips)
+        turns = np.isfinite(after) & (decides_one(after) != decides_one(before))
+        turned = [int(k) for k in np.flatnonzero(turns)]
+        fresh: dict[int, FreshSeeds] = {}
+        if seeds and turned:
+            without, with_ = (trainer.seed_logits([Training(f, seed) for seed in seeds]) for f in ((), flips))
+            for k in turned:
                 decision = int(everyone.predictions[k])
-                without, with_ = (changes_decision(logits[:, k], decision) for logits in (base, fresh))
-                seeds = FreshSeeds.of(without, with_)
-            row, group = plain(everyone.people.index[k]), plain(everyone.groups[k])
-            found.append(ChangedDecision(k, row, group, float(everyone.logits[k]), float(after[k]), seeds))
-        return tuple(found)
+                fresh[k] = FreshSeeds.of(
+                    changes_decision(without[:, k], decision), changes_decision(with_[:, k], decision)
+                )
+        changed = (
+            ChangedDecision(
+                k,
+                plain(everyone.people.index[k]),
+                plain(everyone.groups[k]),
+                float(before[k]),
+                float(after[k]),
+                fresh.get(k),
+            )
+            for k in turned
+        )
+        was, now = self.rates(before), self.rates(after)
+        accuracies = self.accuracy(everyone.decisions), self.accuracy(trainer.table.decisions(trainer.confirmed[flips]))
+        return {
+            "flips": flips,
+            "labels": everyone.table.n,
+            "changed": tuple(changed),
+            "rates": {group: (was[group], now[group]) for group in was},
+            "accuracy": None if self.truth is None else accuracies,
+            "seeded": self.fitted.seeded,
+        }
 
 
 # --- worlds -------------------------------------------------------------------------------------------
@@ -175,7 +168,13 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
     shortfall = float(rng.normal(comparison.difference, comparison.error or 0.0))
 
     def drawn(rows: Standards) -> FlipSet:
-        return tuple(map(int, np.flatnonzero(_uniforms(rows, rng) < rows.wrong_at(group, shortfall))))
+        if rows.cluster is None or not rows.correlation:
+            uniforms = rng.random(len(rows.groups))
+        else:  # rows of a cluster go together as far as their labels do
+            shared = rng.standard_normal(int(rows.cluster.max()) + 1)[rows.cluster]
+            apart = rng.standard_normal(len(shared))
+            uniforms = ndtr(np.sqrt(rows.correlation) * shared + np.sqrt(1 - rows.correlation) * apart)
+        return tuple(map(int, np.flatnonzero(uniforms < rows.wrong_at(group, shortfall))))
 
     flips = drawn(standards)
     seeds: list[int | None] = [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
@@ -183,35 +182,27 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
     return DrawnWorld(seed, shortfall, flips, trainings, drawn(standards.validation) if standards.validation else ())
 
 
-def _uniforms(rows: Standards, rng: np.random.Generator) -> NDArray[np.float64]:
-    """A number from 0 to 1 per row; those of a cluster go together as far as its labels do."""
-    if rows.cluster is None or not rows.correlation:
-        return rng.random(len(rows.groups))
-    shared = rng.standard_normal(int(rows.cluster.max()) + 1)[rows.cluster]
-    apart = rng.standard_normal(len(shared))
-    found: NDArray[np.float64] = ndtr(np.sqrt(rows.correlation) * shared + np.sqrt(1 - rows.correlation) * apart)
-    return found
-
-
 def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:
-    """Each world with its model's logits for the trainer's people. Worlds are trained in blocks of the engine's size,
-    so that a stop keeps those that are done; worlds with different validation labels are trained one after the
+    """Each world with its model's answers about the trainer's people. Worlds are trained in blocks of the engine's
+    size, so that a stop keeps those that are done; worlds with different validation labels are trained one after the
     other."""
     table = trainer.table
-    if table.validation is not None and not table.multiclass:
-        X, y = table.validation
-        for world in worlds:
+    if table.validation is None or table.multiclass:
+        step = max(1, trainer.bound.width // max((len(world.trainings) for world in worlds), default=1))
+        for first in range(0, len(worlds), step):
+            some = worlds[first : first + step]
+            yield from zip(some, trainer.ensemble_answers([world.trainings for world in some]), strict=True)
+        return
+    X, y = table.validation
+    for world in worlds:
+        its = trainer
+        if world.validation_flips:
             codes = table.validation_codes.copy()
             codes[list(world.validation_flips)] = 1 - codes[list(world.validation_flips)]
-            validation = (X, pd.Series(table.classes[codes], y.index, name=y.name))
-            flipped = replace(table, validation=validation) if world.validation_flips else table
-            yield world, trainer.on(flipped).ensemble_answers([world.trainings])[0]
-        return
-    each = max((len(world.trainings) for world in worlds), default=1)
-    step = max(1, trainer.bound.width // each)
-    for first in range(0, len(worlds), step):
-        some = worlds[first : first + step]
-        yield from zip(some, trainer.ensemble_answers([world.trainings for world in some]), strict=True)
+            flipped = replace(table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name)))
+            how: dict[str, Any] = {"n_jobs": trainer.n_jobs, "progress": trainer.progress, "flag": trainer.flag}
+            its = Trainer(trainer.engine, trainer.single, flipped, trainer.people, **how)
+        yield world, its.ensemble_answers([world.trainings])[0]
 
 
 # --- of an audit --------------------------------------------------------------------------------------
@@ -222,47 +213,43 @@ def falling_short(standards: Standards) -> list[GroupStandard]:
     return [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
 
 
-def one_standard(
-    standards: Standards, tried: FlipTrial, random_state: int = 0, fit_seconds: float = 0.0
-) -> list[OneStandard]:
-    """One result per group with a gap beyond chance. `fit_seconds`: the seconds of the model's own `fit`. After a stop,
-    the worlds that are done count."""
-    short = falling_short(standards)
+def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
+    """One result per group with a gap beyond chance. After a stop, the worlds that are done count."""
+    short, fitted, trainer = falling_short(standards), tried.fitted, tried.trainer
     if not short:
         return []
-    progress, members = tried.trainer.progress, tried.trainer.members
-    count = worlds_in_time(tried.trainer, fit_seconds)
+    progress, members = trainer.progress, trainer.members
+    count = worlds_in_time(trainer, fitted.fit_seconds)
     if count < WORLDS:
         progress.note(f"One standard for all: {count} worlds instead of {WORLDS}, since a training is slow.")
     progress.phase("one standard for all", len(short) * count * members)
     progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
-    found = []
+    results = []
     for comparison in short:
         # By the group's first row: worlds are the same however groups are spelled.
         first_row = int(np.flatnonzero(standards.groups.astype(str) == comparison.group)[0])
-        one = in_worlds(standards, comparison, tried, world_seeds(first_row, random_state, count))
+        one = in_worlds(standards, comparison, tried, world_seeds(first_row, fitted.params.random_state, count))
         done = len(one.worlds)
         if done or not one.refused:
-            found.append(one)
+            results.append(one)
         if one.refused and done < count:
             kept = "those that are done count" if done else "changed decisions are not reported"
             progress.note(f"Stopped after {done} of {count} worlds of {comparison.name}: {kept}.")
             break
-    return found
+    return results
 
 
 def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial, seeds: Sequence[int]) -> OneStandard:
     """The decisions in these worlds; after a stop, in those that are done."""
-    everyone, truth, table = tried.everyone, tried.truth, tried.trainer.table
+    everyone, trainer, table, seeded = tried.everyone, tried.trainer, tried.trainer.table, tried.fitted.seeded
     ours = tried.groups.get(comparison.group, np.zeros(len(everyone.people), bool))
-    refused = decides_one(everyone.logits) != bool(tried.favourable)
+    refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
     worlds, others = list[World](), np.zeros(len(refused), np.int64)
     if not (ours & refused).any():
         seeds = ()
-    members, seeded = tried.trainer.members, tried.seeded
-    drawn = [draw_world(standards, comparison.group, seed, members, seeded) for seed in seeds]
-    try:
-        for world, answers in train_worlds(tried.trainer, drawn):
+    drawn = [draw_world(standards, comparison.group, seed, trainer.members, seeded) for seed in seeds]
+    with suppress(Stopped):
+        for world, answers in train_worlds(trainer, drawn):
             logits, decisions = table.margins(answers), table.decisions(answers)
             if not world.flips and not seeded:  # the audited model itself, to the last bit
                 logits, decisions = everyone.logits, everyone.decisions
@@ -274,13 +261,12 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
                     shortfall=world.shortfall,
                     flips=len(world.flips),
                     turned=int((changed & refused & ours).sum()),
-                    rates={group: tried.rate(logits, people) for group, people in tried.groups.items()},
-                    accuracy=None if truth is None else float((decisions == truth).mean()),
+                    rates=tried.rates(logits),
+                    accuracy=tried.accuracy(decisions),
                 )
             )
-    except Stopped:
-        pass
     by_worlds = sorted(map(int, np.flatnonzero(others)), key=lambda k: (-others[k], k))
+    index, groups = everyone.people.index, everyone.groups
     return OneStandard(
         attribute=comparison.attribute,
         group=comparison.group,
@@ -291,13 +277,10 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
         adverse_now=tuple(map(int, np.flatnonzero(refused))),
         worlds=tuple(worlds),
         changed=tuple(
-            PersonInWorlds(
-                k, plain(everyone.people.index[k]), plain(everyone.groups[k]), bool(refused[k]), int(others[k])
-            )
-            for k in by_worlds
+            PersonInWorlds(k, plain(index[k]), plain(groups[k]), bool(refused[k]), int(others[k])) for k in by_worlds
         ),
-        rates={group: tried.rate(everyone.logits, people) for group, people in tried.groups.items()},
-        accuracy=None if truth is None else float((everyone.decisions == truth).mean()),
+        rates=tried.rates(everyone.logits),
+        accuracy=tried.accuracy(everyone.decisions),
         limited=table.decision.moves,
     )
 

@@ -50,7 +50,7 @@ class Plain:
 def agree(trainer, flips):
     """A model's own `fit` that says what the engine says."""
     trainer.fit(flips)
-    trainer._confirmed.update({each: trainer._means[each] for each in flips})
+    trainer.confirmed.update({each: trainer.means[each] for each in flips})
 
 
 def audit(starts, strategy, effects=None, budget=4, psi=None, confirm=agree, stop=None, **engine):
@@ -124,7 +124,7 @@ def test_a_search_of_ones_own_asks_for_sets_members_and_confirmations_and_what_i
         pytest.approx(-0.04), [pytest.approx(-0.04), pytest.approx(0.0187, abs=1e-3)], (1, 1), True,
     ]  # fmt: skip
     assert (person.found, person.complete) == ((0, 1), True)
-    refuses = lambda trainer, flips: trainer._confirmed.update({each: [-1.0] for each in flips})  # noqa: E731
+    refuses = lambda trainer, flips: trainer.confirmed.update({each: [-1.0] for each in flips})  # noqa: E731
     ((person,), _, _) = audit([-0.1], mine, confirm=refuses)
     assert (person.found, person.rejected) == (None, {(0, 1), (0, 1, 2)})
 
@@ -142,7 +142,7 @@ def test_what_the_models_own_fit_rejects_is_not_found_nor_shrunk_to():
     def picky(trainer, flips):
         """It wants three flips where the engine is content with two."""
         for each in flips:
-            trainer._confirmed[each] = trainer._means[each] - (0.5 if len(each) < 3 else 0.0)
+            trainer.confirmed[each] = trainer.means[each] - (0.5 if len(each) < 3 else 0.0)
 
     (person,), _, _ = audit([-0.1], "guided", confirm=picky)
     assert len(person.found) == 3
@@ -151,7 +151,7 @@ def test_what_the_models_own_fit_rejects_is_not_found_nor_shrunk_to():
 
     def never(trainer, flips):
         rounds.append(flips)
-        trainer._confirmed.update({each: np.full(4, -1.0) for each in flips})
+        trainer.confirmed.update({each: np.full(4, -1.0) for each in flips})
 
     people, _, trainer = audit([-0.1, -0.12, -0.14, -0.16], "guided", confirm=never)
     assert trainer.trained < 2000
@@ -166,7 +166,7 @@ def test_labels_that_come_close_are_trained_by_the_models_own_fit_before_none_is
     def own(trainer, flips):
         fitted.extend(flips)
         for each in flips:
-            trainer._confirmed[each] = np.float32([s + effects[0, list(each)].sum() + 0.01 for s in (-0.065, -3.0)])
+            trainer.confirmed[each] = np.float32([s + effects[0, list(each)].sum() + 0.01 for s in (-0.065, -3.0)])
 
     (near, far), _, _ = audit([-0.065, -3.0], "exhaustive", effects, budget=1, confirm=own)
     assert near.found == (0,)

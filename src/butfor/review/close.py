@@ -59,7 +59,7 @@ def after_review(
     labels = {position: fitted.label_names.index(label) for position, label in made}
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
-        progress.phase("the corrected labels", fitted.members + 2 * len(trial.seeds))
+        progress.phase("the corrected labels", fitted.members + 2 * len(fitted.seeds))
         flipped = trial.flip(tuple(labels))
     again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
     again = replace(again, answered=fitted.answered | {task.position for task in outcome.key.tasks})
@@ -67,7 +67,7 @@ def after_review(
     now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
     reviewed = Reviewed(
         attribute=fitted.sensitive.name,
-        favourable=ALTERNATIVES.join(fitted.sides[trial.favourable]),
+        favourable=ALTERNATIVES.join(fitted.sides[fitted.favourable]),
         answered=tuple(sorted(again.answered)),
         corrected=again.corrected,
         evidence=outcome.evidence,
