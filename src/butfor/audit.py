@@ -21,7 +21,7 @@ from butfor import explain, worlds
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
-from butfor.fit import Fitted, fit, with_params
+from butfor.fit import DRAWS, NO_ADVERSE, Fitted, fit, with_params
 from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
 from butfor.models.learner import Learner, Model, Table
@@ -33,7 +33,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandards
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop, listen
-from butfor.validate import as_person
+from butfor.validate import as_person, as_table, like_training
 
 if TYPE_CHECKING:
     from butfor.review.tasks import Review
@@ -128,6 +128,12 @@ class LabelAudit(BaseEstimator):
     """
 
     fitted_: Fitted
+    table_: Table
+    learner_: Learner
+    model_: Model
+    classes_: NDArray[Any]
+    feature_names_in_: NDArray[np.object_]
+    n_features_in_: int
     _standards: Standards | None
     _review: Review | None
 
@@ -220,7 +226,7 @@ class LabelAudit(BaseEstimator):
         progress : Progress or bool, optional
             Shows progress.
         """
-        fitted = fit(
+        trained = fit(
             SimpleNamespace(**self.get_params(deep=False)),
             X,
             y,
@@ -236,7 +242,7 @@ class LabelAudit(BaseEstimator):
             label_names=label_names,
             progress=shown(progress),
         )
-        return self._reset(fitted)
+        return self._reset(trained)
 
     def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
         """A new audit: the same fitted model under another search.
@@ -253,42 +259,10 @@ class LabelAudit(BaseEstimator):
         'not_found'
         """
         self._require_fit(besides=("rank", "strategy", "phi", "psi"))
-        other = copy(self)
-        for name, value in {"rank": rank, "strategy": strategy}.items():
-            if value is not KEEP:
-                setattr(other, name, value)
+        new = {name: value for name, value in {"rank": rank, "strategy": strategy}.items() if value is not KEEP}
+        other = copy(self).set_params(**new)
         other.fitted_ = with_params(self.fitted_, **other.get_params(deep=False))
         return other
-
-    @property
-    def classes_(self) -> NDArray[Any]:
-        """The labels, in sorted order."""
-        return self._require_fit().classes
-
-    @property
-    def model_(self) -> Model:
-        """The audited model, f."""
-        return self._require_fit().model
-
-    @property
-    def learner_(self) -> Learner:
-        """What trains the audited model."""
-        return self._require_fit().learner
-
-    @property
-    def table_(self) -> Table:
-        """The table that the model was trained on."""
-        return self._require_fit().table
-
-    @property
-    def feature_names_in_(self) -> NDArray[np.object_]:
-        """The columns that the model learns from."""
-        return np.array(self._require_fit().table.X.columns, dtype=object)
-
-    @property
-    def n_features_in_(self) -> int:
-        """How many there are."""
-        return len(self.feature_names_in_)
 
     def __sklearn_tags__(self) -> Tags:
         tags = super().__sklearn_tags__()
@@ -313,7 +287,8 @@ class LabelAudit(BaseEstimator):
         [0, 1, 1, 1, 1]
         """
         fitted = self._require_fit()
-        return fitted.classes[fitted.decide(X)]
+        people = like_training(as_table(X), fitted.table.X)
+        return fitted.table.classes[fitted.table.decided(fitted.model, people)]
 
     def explain(
         self,
@@ -438,9 +413,9 @@ class LabelAudit(BaseEstimator):
         >>> female.group, round(female.difference, 3)
         ('female', -0.006)
         """
-        fitted = self._require_fit()
-        fitted.require_adverse()
-        return self._compared(fitted, progress)
+        if self._require_fit().adverse is None:
+            raise SettingError(NO_ADVERSE)
+        return self._compared(progress)
 
     def labels(self, population: Population | None = None) -> pd.DataFrame:
         """List the training labels and how likely each is to be wrong.
@@ -460,11 +435,9 @@ class LabelAudit(BaseEstimator):
         >>> audit.labels(population).columns.tolist()
         ['label', 'group', 'doubt', 'wrong', 'rank', 'people']
         """
-        fitted = self._require_fit()
         stopped = population is not None and population.interrupted
-        return labels_frame(
-            fitted, self._compared(fitted, interrupted=stopped), population.flip_counts if population else {}
-        )
+        standards = self._compared(interrupted=stopped)
+        return labels_frame(self.fitted_, standards, population.flip_counts if population else {})
 
     def one_standard(
         self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | bool | None = None
@@ -535,11 +508,10 @@ class LabelAudit(BaseEstimator):
         """
         from butfor.review.tasks import review_tasks
 
-        fitted = self._require_fit()
-        compared = self._compared(fitted)
+        compared = self._compared()
         self._review = review_tasks(
-            fitted,
-            labels_to_review(fitted, compared),
+            self.fitted_,
+            labels_to_review(self.fitted_, compared),
             compared.comparisons,
             population,
             labels=labels,
@@ -598,18 +570,18 @@ class LabelAudit(BaseEstimator):
 
     def _reset(self, fitted: Fitted) -> Self:
         """Forget every answer but what was fitted."""
-        self.fitted_ = fitted
+        self.fitted_, self.table_, self.learner_, self.model_ = fitted, fitted.table, fitted.learner, fitted.model
+        self.classes_, self.feature_names_in_ = fitted.table.classes, np.array(fitted.table.X.columns, dtype=object)
+        self.n_features_in_ = len(self.feature_names_in_)
         self._standards = self._review = None
         return self
 
-    def _compared(
-        self, fitted: Fitted, progress: Progress | bool | None = None, interrupted: bool = False
-    ) -> Standards:
+    def _compared(self, progress: Progress | bool | None = None, interrupted: bool = False) -> Standards:
         """The comparison of groups, computed once; without an adverse label, only the doubts. `interrupted`: a
         comparison that Ctrl-C cut short will do."""
+        fitted = self._require_fit()
         if self._standards is None or (self._standards.interrupted and not interrupted):
-            draws = {"draws": 0} if fitted.adverse is None else {}
-            self._standards = fitted.compare(progress=shown(progress), **draws)
+            self._standards = fitted.compare(0 if fitted.adverse is None else DRAWS, progress=shown(progress))
         return self._standards
 
     def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:

@@ -19,13 +19,15 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import check_people
+from butfor.data.labels import label_number
 from butfor.decide import Decision
 from butfor.errors import SettingError, Stopped, TableError, listed
-from butfor.fit import DRAWS, Fitted, note_concerns
+from butfor.fit import DRAWS, Fitted
 from butfor.labels import labels_to_review
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
 from butfor.measured import Find, Together, performance_of, persons_of, run_of
+from butfor.models.engines import choose_engine
 from butfor.models.ensemble import ledger_gaps
 from butfor.models.learner import FlipSet, Floats, Training, flip_direction, person_keys
 from butfor.progress import PEOPLE, Progress, announcement
@@ -73,19 +75,21 @@ def explain_all(
 ) -> tuple[Population, Standards | None]:
     """Verdicts about the rows of X at the positions `cases`, or about all, and the comparison of groups for later
     questions. `standards`: if already known."""
-    begun, progress = time.monotonic(), progress or Progress()
+    begun, progress, params, table = time.monotonic(), progress or Progress(), fitted.params, fitted.table
     everyone, truth = fitted.people(X, y, sensitive_features)
     cases = list(range(len(everyone.people))) if cases is None else as_positions(cases, len(everyone.people))
-    wanted = None if towards is None else fitted.label_number(towards, "towards")
+    wanted = None if towards is None else label_number(towards, fitted.label_names, table.classes, "towards")
     if astray := [case for case in cases if not np.isfinite(everyone.logits[case])]:
         raise TableError(
             f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
             "outside the training rows."
         )
     performance = None if truth is None else performance_of(fitted, everyone, truth)
-    concerns = [*fitted.concerns, *note_concerns(check_people(fitted.table.X, everyone.people), progress)]
-    at_half = not fitted.table.decision.has_cut  # elsewhere fewer right decisions may be what is wanted
-    concerns += [performance.concern] if performance and performance.concern and at_half else []
+    concerns = check_people(table.X, everyone.people)
+    for concern in concerns:
+        progress.note(f"Note: {concern}")
+    if performance and performance.concern and not table.decision.has_cut:  # at a cut fewer may be what is wanted
+        concerns = [*concerns, performance.concern]
     several, searches = len(cases) > 1, fitted.strategy.name != "recorded"
 
     with listen() as flag:
@@ -96,17 +100,17 @@ def explain_all(
             doubt = standards.doubt
             everyone = replace(everyone, doubts=lambda: doubt)
         short = falling_short(standards) if standards and several else []
-        engine = fitted.chosen_engine(progress)
+        engine = choose_engine(params.engine, fitted.learner, params.n_jobs, progress.note)
         fitted.ranking.train_on(engine)
         with single_threaded() as opened:
             ledger = None
-            if fitted.params.ledger:
+            if params.ledger:
                 if gaps := ledger_gaps(fitted.learner):
                     raise SettingError(
                         f"A ledger identifies models by their records, and this model's record lacks {listed(gaps)}; "
                         "leave the ledger out."
                     )
-                ledger = opened.enter_context(closing(Ledger(fitted.params.ledger, progress.note)))
+                ledger = opened.enter_context(closing(Ledger(params.ledger, progress.note)))
             opened.enter_context(progress)
 
             # Whom the question may be asked about, and which labels may be flipped for whom.
@@ -123,7 +127,7 @@ def explain_all(
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
                 limits = left_of(stop, time.monotonic() - begun, trained, len(at) / max(1, left))
-                how: dict[str, Any] = {"ledger": ledger, "n_jobs": fitted.params.n_jobs, "progress": progress}
+                how: dict[str, Any] = {"ledger": ledger, "n_jobs": params.n_jobs, "progress": progress}
                 trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
@@ -139,10 +143,9 @@ def explain_all(
                     labels = labels_to_review(fitted, standards)
                 if standards.draws and not interrupted and not out_of_time:
                     trainer = parts[0].trainer
-                    if cases != list(range(len(everyone.people))) or fitted.table.multiclass:
-                        trainer = Trainer(
-                            engine, fitted.learner, fitted.table, everyone.people, progress=progress, flag=trainer.flag
-                        )
+                    if cases != list(range(len(everyone.people))) or table.multiclass:
+                        how = {"progress": progress, "flag": trainer.flag}
+                        trainer = Trainer(engine, fitted.learner, table, everyone.people, **how)
                     changed = one_standard(standards, FlipTrial(fitted, everyone, truth, trainer))
 
         # What was measured, as a record.
@@ -163,13 +166,13 @@ def explain_all(
             towards=None if wanted is None else fitted.label_names[wanted],
             stop=stop,
             performance=performance,
-            concerns=tuple(concerns),
+            concerns=(*fitted.concerns, *concerns),
             standard=figures_of(standards) if standards and standards.draws else None,
             standard_notes=tuple(standards.notes()) if standards and standards.draws else (),
             one_standard=tuple(changed),
         )
         persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}
-        verdicts = [Verdict(persons[case], run, fitted.table) for case in cases]
+        verdicts = [Verdict(persons[case], run, table) for case in cases]
         return Population(verdicts, run, labels), standards
 
 
@@ -414,20 +417,19 @@ def _forecast(
         progress.phase("timing one training")
         seconds_each = trainer.seconds_each(fitted.fit_seconds)
 
-    def usual_sets(flippable: int) -> float:
-        """The usual number of flip sets that are trained for a person."""
-        size = min(budget, flippable)
-        if strategy == "solid":  # most are screened by a few members
-            screened = SCREEN / members if members > 2 * SCREEN else 1.0
-            return screened + NEAR * (1 - screened + (1 + (budget >= LEAST_FOR_SECOND)) * max(size - 1, 0).bit_length())
-        if strategy == "guided":  # most are found, or given up, after the fewest attempts
-            alone = min(flippable, FEW if flippable <= FEW else FEW // 10)
-            return alone if budget == 1 else LEAST + FOUND * (min(size, SMALL) if size > 1 else 0)
-        usual = {"singles": max(1, flippable // 10), "attempts": TEN * size, "exhaustive": flippable, "recorded": 1}
-        return usual.get(strategy, size)
-
+    # The usual number of flip sets that are trained for a person.
+    size = np.minimum(budget, counts)
+    if strategy == "solid":  # most are screened by a few members
+        screened, looks = SCREEN / members if members > 2 * SCREEN else 1.0, 1 + (budget >= LEAST_FOR_SECOND)
+        sets = screened + NEAR * (1 - screened + looks * np.ceil(np.log2(np.maximum(size, 1))))
+    elif strategy == "guided":  # most are found, or given up, after the fewest attempts
+        alone = np.where(counts <= FEW, counts, FEW // 10)
+        sets = alone if budget == 1 else LEAST + FOUND * np.where(size > 1, np.minimum(size, SMALL), 0)
+    else:
+        usual = {"singles": np.maximum(1, counts // 10), "attempts": TEN * size, "exhaustive": counts}
+        sets = np.ones(len(counts)) if strategy == "recorded" else usual.get(strategy, size)
     finds = FOUND * len(counts) + len(part.audited) - len(counts)
-    searched = (sum(map(usual_sets, map(int, counts))) + finds) * members
+    searched = (float(sets.sum()) + finds) * members
     searched = searched if limits.retrainings is None else min(searched, limits.retrainings)
     again = strategy == "solid" and budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
     rankings = members * (-(-len(counts) // BLOCK) + NEAR * len(counts) * again / trainer.n_jobs)

@@ -31,6 +31,7 @@ from scipy.special import ndtr
 from butfor.decide import decides_one
 from butfor.errors import Stopped
 from butfor.fit import Fitted
+from butfor.models.engines import choose_engine
 from butfor.models.learner import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
@@ -83,7 +84,8 @@ class FlipTrial:
             new = decision.new.copy()
             new[list(new_labels)] = list(new_labels.values())
             table = table.with_decision(replace(decision, new=new))
-        engine, n_jobs = fitted.chosen_engine(progress), fitted.params.n_jobs
+        n_jobs = fitted.params.n_jobs
+        engine = choose_engine(fitted.params.engine, fitted.learner, n_jobs, progress.note)
         trainer = Trainer(engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress)
         return cls(fitted, everyone, truth, trainer)
 

@@ -170,7 +170,7 @@ def test_every_find_is_what_plain_scikit_learn_decides(name, threshold, adverse,
     audit = audited(credit, model, threshold or 0.5, adverse)
     before = favoured(model, threshold, X, y, people, good)
     assert np.array_equal(audit.predict(people) == good, before)
-    facts = audit.fitted_.decision_facts(audit.fitted_.decide(people))
+    facts = audit.fitted_.decision_facts(audit.fitted_.people(people)[0].decisions)
     assert (facts.given, facts.pool, facts.accepted) == (threshold, PEOPLE, before.sum())
     assert bool(facts.ties) == (threshold == "top 20%" and name == "knn")
     slow = name in ("boosting", "forest", "calibrated", "not the sigmoid")

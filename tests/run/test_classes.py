@@ -332,7 +332,7 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     other = {"good": "pass", "pass": "good"}
     answers = {t.id: other[given[t.position]] if t.kind == "label" else t.label for t in review.tasks}
     reviewed, after = audit.after_review(answers, people, before=())
-    sides = [each.table_.sides(each.fitted_.decide(people)) for each in (audit, after)]
+    sides = [each.table_.sides(each.fitted_.people(people)[0].decisions) for each in (audit, after)]
     assert {turned.case for turned in reviewed.changed} == set(np.flatnonzero(sides[0] != sides[1]))
     assert reviewed.changed
 

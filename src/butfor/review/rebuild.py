@@ -132,7 +132,7 @@ def fitted_again(
             also_labelled=data.not_trained_on if data is not None and labelled and GROUPS not in lost else (),
             pool=pool,
             label_names=run.label_names,
-            progress=progress,
+            progress=progress or Progress(),
         )
     if run.reviewed is None:
         return fitted
