@@ -43,7 +43,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
-from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, witness
+from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, Search, witness
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, StopFlag, listen
 from butfor.train import Trainer
@@ -122,12 +122,12 @@ def explain_all(
             # will take.
             audited = np.array([why is None for why in left_out], bool)
             parts: list[Together] = []
+            how: dict[str, Any] = {"ledger": ledger, "n_jobs": params.n_jobs, "progress": progress}
             pairs = _pairs(people, allowed, wanted)
             for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
                 limits = left_of(stop, time.monotonic() - begun, trained, len(at) / max(1, left))
-                how: dict[str, Any] = {"ledger": ledger, "n_jobs": params.n_jobs, "progress": progress}
                 trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
@@ -142,10 +142,7 @@ def explain_all(
                 if standards.draws or fitted.adverse is None:
                     labels = labels_to_review(fitted, standards)
                 if standards.draws and not interrupted and not out_of_time:
-                    trainer = parts[0].trainer
-                    if cases != list(range(len(everyone.people))) or table.multiclass:
-                        how = {"progress": progress, "flag": trainer.flag}
-                        trainer = Trainer(engine, fitted.learner, table, everyone.people, **how)
+                    trainer = Trainer(engine, fitted.learner, table, everyone.people, flag=parts[0].trainer.flag, **how)
                     changed = one_standard(standards, FlipTrial(fitted, everyone, truth, trainer))
 
         # What was measured, as a record.
@@ -231,43 +228,42 @@ def _explain(
 ) -> None:
     """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows; the people are rows of the
     table X. `share`: by how many times all people take longer, if this part announces the time; `short`: groups
-    after it."""
+    that worlds will be made of."""
     strategy, ranking, budget, people, psi = fitted.strategy, fitted.ranking, fitted.budget, part.people, part.psi
     trainer, progress, flag, audited = part.trainer, part.trainer.progress, part.trainer.flag, part.audited
-    begun, seconds = time.monotonic(), flag.limits.seconds
-
-    def person(number: int, **ranked: Any) -> Person:
-        """A person as a search sees them, at first without a ranking."""
-        return Person(
+    begun, seconds, table, counts = time.monotonic(), flag.limits.seconds, people.table, psi.counts
+    persons = {
+        number: Person(
             number=number,
             position=int(part.positions[number]),
             budget=budget,
-            flippable=int(psi[number].sum()),
+            flippable=int(counts[number]),
             start=float(part.known.away[number]) * float(people.logits[number]),
             gains=Gains(part.known, number),
             known=part.known,
             members=trainer.members,
-            **ranked,
         )
+        for number in map(int, audited)
+    }
+    part.searched = list(persons.values())
 
     with suppress(Stopped):
         flag.check()
-        # What is proven replaces a search.
-        if len(audited) and (brackets := prove(people.of(audited), psi.of_people(audited))):
-            part.proven = dict(zip(map(int, audited), brackets, strict=True))
+        # What is proven replaces a search. Without a label to flip, there is nothing to rank.
+        searches: dict[Person, Search] = {}
+        if persons and (brackets := prove(people.of(audited), psi.of_people(audited))):
+            part.proven = dict(zip(persons, brackets, strict=True))
         flag.set_deadline(None if seconds is None else begun + SEARCH_SHARE * seconds)
         flag.check()
-        searches: dict[Person, Any] = {}
         for number, bracket in part.proven.items() if strategy.proves else ():
-            beyond = bracket.at_least > min(budget, int(psi[number].sum()))  # no set within the budget, or none at all
+            person = persons[number]
+            beyond = bracket.at_least > min(budget, person.flippable)  # no set within the budget, or none at all
             if beyond or bracket.witness is not None:
-                known = person(number)
-                searches[known] = witness(known, None if beyond else bracket.witness)
-        open_ = np.setdiff1d(audited, [known.number for known in searches])
-        for number in open_[psi.counts[open_] == 0]:  # no label to flip, nothing to rank
-            without_labels = person(int(number))
-            searches[without_labels] = strategy.search(without_labels)
-        open_ = open_[psi.counts[open_] > 0]
+                searches[person] = witness(person, None if beyond else bracket.witness)
+        for person in part.searched:
+            if person not in searches and not person.flippable:
+                searches[person] = strategy.search(person)
+        open_ = np.array([number for number, person in persons.items() if person not in searches], np.int64)
 
         # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
         sets = 0 if ranking.trial is None or not len(open_) else ranking.trial_sets(len(open_))
@@ -280,9 +276,9 @@ def _explain(
             trained, started = trainer.trained, time.perf_counter()
             progress.phase("trial", cost)
             part.agreement = figures = ranking.trial(
-                lambda flips: trainer.table.margins(trainer.answers(flips))[:, open_],
+                lambda flips: table.margins(trainer.answers(flips))[:, open_],
                 people.model,
-                people.table,
+                table,
                 people.people.iloc[open_],
                 psi.of_people(open_),
                 budget,
@@ -296,58 +292,48 @@ def _explain(
                 )
         after_round: Callable[[int], None] = lambda left: None  # noqa: E731
         if progress.listens and share is not None:
-            after_round = _forecast(fitted, part, psi.counts[open_], seconds_each, share, short)
+            after_round = _forecast(fitted, part, counts[open_], seconds_each, share, short)
 
         # Rank the labels, block by block. With a limit of time, those closest to the other decision are first.
         if seconds is not None:
             open_ = open_[np.argsort(np.abs(people.logits[open_]), kind="stable")]
-        keys, ranked = person_keys(people.model, people.people), list[Person]()
+        keys, size = person_keys(people.model, people.people), max(1, min(BLOCK, SCORES // table.n))
         progress.phase("ranking", len(open_), PEOPLE)
-        size = max(1, min(BLOCK, SCORES // people.table.n))
         for block in (open_[first : first + size] for first in range(0, len(open_), size)):
             flag.check()
-            asked = (people.model, people.table, people.people.iloc[block])
+            asked = (people.model, table, people.people.iloc[block])
             scores = checked_scores(ranking, *asked)
             predicted = None if ranking.predictions is None else ranking.predictions(*asked)
-            for k, (number, score) in enumerate(zip(map(int, block), scores, strict=True)):
-                allowed = np.flatnonzero(psi[number])
-                order = allowed[np.argsort(-score[allowed], kind="stable")].astype(np.int32)
-                ranked.append(
-                    person(
-                        number,
-                        order=order,
-                        rng=np.random.default_rng([fitted.params.random_state, keys[number]]),
-                        random_order=ranking.is_random,
-                        ranks_again=ranking.score_at is not None,
-                        predicted=None if predicted is None else np.asarray(predicted[k][order], np.float64),
-                        gain_limit=ranking.gain_limit,
-                    )
-                )
+            for k, number in enumerate(map(int, block)):
+                person, allowed = persons[number], np.flatnonzero(psi[number])
+                person.order = allowed[np.argsort(-scores[k][allowed], kind="stable")].astype(np.int32)
+                person.rng = np.random.default_rng([fitted.params.random_state, keys[number]])
+                # What the ranking allows to conclude, which its trial may have changed.
+                person.random_order, person.ranks_again = ranking.is_random, ranking.score_at is not None
+                person.gain_limit = ranking.gain_limit
+                if predicted is not None:
+                    person.predicted = np.asarray(predicted[k][person.order], np.float64)
             progress.advance(len(block))
 
         def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
-            asked = people.people.iloc[[each.number for each in who]]
-            scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, people.table, asked, flips)
+            asked = people.people.iloc[[person.number for person in who]]
+            scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, table, asked, flips)
             return scores
 
-        part.searched = [*searches, *ranked]
-        searches |= {each: strategy.search(each) for each in ranked}
+        searches |= {persons[number]: strategy.search(persons[number]) for number in map(int, open_)}
         schedule(searches, strategy, part.known, trainer, psi, rank_again, after_round)
 
-    # Everyone who was not reached has an incomplete search.
-    reached = {each.number for each in part.searched}
-    part.searched += [person(int(number)) for number in audited if number not in reached]
     if flag.out_of_time:
-        left = sum(not each.complete for each in part.searched)
+        left = sum(not person.complete for person in part.searched)
         progress.note(f"The time is up: the search for {left} of {len(part.searched)} people is incomplete.")
     flag.set_deadline(None if seconds is None else begun + seconds)
 
     # Fresh seeds: without flips, and with every find.
-    if fitted.seeds and part.searched and not flag.interrupted:
+    if fitted.seeds and persons and not flag.interrupted:
         try:
             progress.phase("fresh seeds", len(fitted.seeds))
             logits = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
-            without = {each.number: logits[:, each.number] for each in part.searched}
+            without = {number: logits[:, number] for number in persons}
             for number, own in without.items():
                 part.without_flips[number] = int(changes_decision(own, int(people.predictions[number])).sum())
             looks = (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])

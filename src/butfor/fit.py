@@ -33,6 +33,7 @@ from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
+from butfor.rank.mix import RankingMix
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.rules import Mask, Rule, Situation, as_phi, as_psi, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
@@ -43,6 +44,8 @@ from butfor.standard.members import references_of, table_order
 DRAWS = 99
 LOOKED_AT = 20
 """Training rows by which it is told whether logits are log-odds."""
+PUBLISHED = ("combined", "influence", "leaves", "surrogate-signed")
+"""Default rankings of published searches: the first that accepts the model. The last accepts every model."""
 NO_ADVERSE = "Name the label that people would rather not have: fit(X, y, adverse=…)."
 
 
@@ -383,13 +386,20 @@ def train_model(
 
 
 def choose_search(params: SimpleNamespace, learner: Learner, model: Model, members: int) -> dict[str, Any]:
-    """The strategy and the ranking; an error if the ranking does not accept the model."""
+    """The strategy and the ranking; an error if one of them does not accept the model."""
     strategy = as_strategy(params.strategy or ("solid" if members > 1 else "guided"))
-    strategy.check(members)
-    if params.rank is None:
-        return {"strategy": strategy, "ranking": strategy.ranking(model)}
-    ranking = as_ranking(params.rank, params.random_state)
-    refuse_unaccepted(ranking, model, learner.name)
+    if strategy.name == "solid" and members == 1:
+        raise SettingError(
+            "strategy 'solid' needs the members of an ensemble, and this is an audit of a single model. Use 'guided', "
+            "or members=2 or more with a model that has a seed."
+        )
+    if params.rank is not None:
+        ranking = as_ranking(params.rank, params.random_state)
+        refuse_unaccepted(ranking, model, learner.name)
+    elif strategy.proves:
+        ranking = RankingMix.of(model)  # a trial chooses
+    else:  # the published ranking or the nearest to it that accepts the model
+        ranking = next(ranking for ranking in map(as_ranking, PUBLISHED) if ranking.ranks(model))
     return {"strategy": strategy, "ranking": ranking}
 
 

@@ -28,9 +28,7 @@ from numpy.typing import NDArray
 from scipy.linalg import lapack
 
 from butfor.errors import SettingError, nearest
-from butfor.models.learner import FlipSet, Floats, Model
-from butfor.rank import Ranking, as_ranking
-from butfor.rank.mix import RankingMix
+from butfor.models.learner import FlipSet, Floats
 
 Vector = NDArray[np.float64]
 
@@ -148,7 +146,7 @@ class Person:
     start: float
     gains: Gains
     known: Known = field(repr=False)
-    order: NDArray[np.int64] = field(default_factory=lambda: np.empty(0, np.int64))
+    order: NDArray[np.integer[Any]] = field(default_factory=lambda: np.empty(0, np.int64))
     rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
     members: int = 1
     random_order: bool = False
@@ -248,7 +246,7 @@ def exhaustive(person: Person) -> Search:
     return (yield from _one_by_one(person, person.order))
 
 
-def _one_by_one(person: Person, rows: NDArray[np.int64]) -> Search:
+def _one_by_one(person: Person, rows: NDArray[np.integer[Any]]) -> Search:
     """Flip each of these rows alone, until one works."""
     place = {int(row): k for k, row in enumerate(rows)}
     for first in range(0, len(rows), TOGETHER):
@@ -555,10 +553,7 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
         mean = float(answers[flips].mean())
         return mean / person.spread if person.spread else float(np.sign(mean)) * np.inf
 
-    def keeps(flips: FlipSet) -> bool:
-        return float(answers[flips].mean()) > 0 and clearance(flips) >= margin
-
-    def shortest(order: NDArray[np.int64], best: FlipSet) -> Search:
+    def shortest(order: NDArray[np.integer[Any]], best: FlipSet) -> Search:
         """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps than bisection."""
         misses, steps = 0, (len(best) - 1).bit_length()
         while (between := len(best) - misses - 1) > 0:
@@ -573,15 +568,12 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
                     place = misses + (len(best) - misses) * (margin - low) / (high - low)
                 place += np.sign(middle - place) * min(abs(middle - place), TOWARDS_MIDDLE * between)
                 reach = 2 ** (steps - 1) - 1
-                size = int(
-                    np.clip(
-                        round(place), max(misses + 1, len(best) - 1 - reach), min(len(best) - 1, misses + 1 + reach)
-                    )
-                )
+                least, most = max(misses + 1, len(best) - 1 - reach), min(len(best) - 1, misses + 1 + reach)
+                size = min(max(round(place), least), most)
             flips = flip_set(order[:size])
             if len(answers.get(flips, ())) < person.members:
                 yield from train(flips)
-            misses, best = (misses, flips) if keeps(flips) else (size, best)
+            misses, best = (misses, flips) if clearance(flips) >= margin else (size, best)
             steps -= 1
         return best
 
@@ -594,7 +586,7 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
     yield from train(full)
     if clearance(full) <= -FAR:
         return None
-    if keeps(full):
+    if clearance(full) >= margin:
         best = yield from shortest(person.order, full)
     again = person.budget >= LEAST_FOR_SECOND if second is None else second
     if again and person.ranks_again and cap > 1 and (best is None or len(best) > 1):
@@ -603,7 +595,7 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
         if best is None:
             full = flip_set(order[:cap])
             yield from train(full)
-            best = full if keeps(full) else None
+            best = full if clearance(full) >= margin else None
         if best is not None:
             yield from shortest(order, best)
     for _ in range(SOLID_CLAIMS):
@@ -616,9 +608,6 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
 
 
 # --- strategies by name -------------------------------------------------------------------------------
-
-USUAL = ("combined", "influence", "leaves", "surrogate-signed")
-"""Default rankings of published searches: the first that accepts the model. The last accepts every model."""
 
 
 @dataclass(frozen=True)
@@ -636,21 +625,6 @@ class Strategy:
     """Whether it tries every label alone, if the budget is one."""
     own: bool = False
     """Whether it is the user's own."""
-
-    def check(self, members: int) -> None:
-        """Raise an error if it cannot audit a model with `members` members."""
-        if self.name == "solid" and members == 1:
-            raise SettingError(
-                "strategy 'solid' needs the members of an ensemble, and this is an audit of a single model. Use "
-                "'guided', or members=2 or more with a model that has a seed."
-            )
-
-    def ranking(self, model: Model) -> Ranking:
-        """The default ranking: by a trial or, for a published search, the published one or the nearest to it that
-        accepts the model."""
-        if self.proves:
-            return RankingMix.of(model)
-        return next(ranking for ranking in map(as_ranking, USUAL) if ranking.ranks(model))
 
 
 STRATEGIES: dict[str, Strategy] = {
