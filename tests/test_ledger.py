@@ -23,8 +23,6 @@ from butfor.ledger import TABLE, Ledger
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Training
 from butfor.models.network import FusedEngine, MLPLearner
-from butfor.progress import Progress
-from conftest import fitted
 from recorded import Notes
 
 PAGE = b"page"
@@ -64,8 +62,6 @@ def test_what_is_written_comes_back_to_its_owner_alone(tmp_path):
     assert notes == []
     ledger = Ledger(tmp_path / "new.db")
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
-    ledger.write(PAGE, {Training((k,)): answer(k) for k in range(2000)})
-    assert len(ledger.recall(PAGE, [Training((k,)) for k in range(2500)])) == 2000
     ledger.write(PAGE, {Training((3000,)): np.array([1, np.nan, 2])})  # a training that diverged has no answer
     assert ledger.recall(PAGE, [Training((3000,))]) == ledger.recall(b"other", TRAININGS) == {}
 
@@ -75,8 +71,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     table, elsewhere = Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))), FusedEngine(1)
     elsewhere.device = "cuda"
     same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": FusedEngine(1)}
-    pages = {Ledger.page(**same)}
-    for changed in (
+    changes = (
         {},
         {"learner": MLPLearner(MLP(random_state=1))},
         {"learner": MLPLearner(MLP(), TableEncoder("embed"))},
@@ -84,8 +79,8 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
         {"people": X[:1] + 1},
         {"engine": OwnFit()},
         {"engine": elsewhere},
-    ):
-        pages.add(Ledger.page(**same | changed))
+    )
+    pages = {Ledger.page(**same | changed) for changed in changes}
     monkeypatch.setattr(module, "versions", lambda: {"torch": "another"})
     assert len(pages | {Ledger.page(**same)}) == 8
 
@@ -113,13 +108,13 @@ def test_a_foreign_or_damaged_file_is_refused_and_left_as_it_is(tmp_path, kind):
     assert os.listdir(tmp_path) == ["theirs"]
 
 
-@pytest.mark.parametrize("place", ["folder", "absent/l.db", "pipe", "/dev/null", "nul\0l.db", "file/l.db"])
-def test_places_that_cannot_hold_one_get_a_sentence(tmp_path, place):
+def test_places_that_cannot_hold_one_get_a_sentence(tmp_path):
     (tmp_path / "folder").mkdir()
     (tmp_path / "file").write_text("x")
     os.mkfifo(tmp_path / "pipe")
-    with pytest.raises(SettingError, match="cannot be used as a ledger"):
-        Ledger(tmp_path / place)
+    for place in ("folder", "absent/l.db", "pipe", "/dev/null", "nul\0l.db", "file/l.db"):
+        with pytest.raises(SettingError, match="cannot be used as a ledger"):
+            Ledger(tmp_path / place)
 
 
 def test_a_locked_one_gets_a_sentence_and_one_locked_later_lets_the_audit_go_on(tmp_path, monkeypatch):
@@ -142,7 +137,7 @@ def test_a_locked_one_gets_a_sentence_and_one_locked_later_lets_the_audit_go_on(
     assert [("cannot be used now" in note) for note in notes] == [True]
 
 
-@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(at=st.integers(0, 10**9), byte=st.integers(1, 255))
 def test_a_single_byte_never_changes_an_answer(tmp_path, at, byte):
     path, whole = tmp_path / "l.db", tmp_path / "whole"
@@ -160,24 +155,21 @@ def test_a_single_byte_never_changes_an_answer(tmp_path, at, byte):
     assert all(known[t].tolist() == answer(t.flips[0]).tolist() for t in known)
 
 
-GOOD = f"x'{answer(4).tobytes().hex()}'"
-ALTERED = {
-    "zeros": ("answers = zeroblob(12)", 20),
-    "other crc": ("crc = crc + 1", 20),
-    "no crc": ("crc = NULL", 20),
-    "another's answer": (f"answers = {GOOD}", 19),
-    "odd": ("answers = zeroblob(7)", 20),
-    "number": ("answers = 4.5", 20),
-}
-
-
-@pytest.mark.parametrize("how", ALTERED)
-def test_altered_rows_are_counted_and_trained_again(tmp_path, how):
-    path, notes, (change, bad) = filled(tmp_path / "l.db"), [], ALTERED[how]
-    sql(path, f"UPDATE {TABLE} SET {change}")
-    assert len(recalled(path, notes)) == 20 - bad
-    assert [f"{bad} rows" in note for note in notes] == [True]
-    assert len(recalled(filled(path))) == 20  # trained again
+def test_altered_rows_are_counted_and_trained_again(tmp_path):
+    good = f"x'{answer(4).tobytes().hex()}'"
+    for change, bad in (
+        ("answers = zeroblob(12)", 20),
+        ("crc = crc + 1", 20),
+        ("crc = NULL", 20),
+        (f"answers = {good}", 19),  # another's answer
+        ("answers = zeroblob(7)", 20),
+        ("answers = 4.5", 20),
+    ):
+        path, notes = filled(tmp_path / "l.db"), list[str]()
+        sql(path, f"UPDATE {TABLE} SET {change}")
+        assert len(recalled(path, notes)) == 20 - bad
+        assert [f"{bad} rows" in note for note in notes] == [True]
+        assert len(recalled(filled(path))) == 20  # trained again
 
 
 @pytest.mark.system
@@ -206,45 +198,36 @@ if first:
 # --- audits ----------------------------------------------------------------------------------------------
 
 
-def audited(path: Path | None, progress: Progress | None = None) -> butfor.Population:
+def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_an_altered_one(tmp_path):
     """Two seeds of a model whose own `fit` trains, also fresh seeds."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"a": rng.normal(size=60).round(2), "b": rng.normal(size=60).round(2), "sex": ["f", "m"] * 30})
     y = (X["a"] + rng.normal(size=60) > 0).astype(int)
     model = SGDClassifier(random_state=0, max_iter=5, tol=None)
-    given = {"members": 2, "fresh_seeds": 5, "budget": 4, "engine": "joblib", "n_jobs": 1, "psi": "same_group"}
-    audit = butfor.LabelAudit(model, ledger=path, **given).fit(X.iloc[:45], y.iloc[:45], sensitive_features="sex")
-    return audit.explain_all(X.iloc[45:], cases=range(6), progress=progress)
-
-
-def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_a_damaged_one(tmp_path):
+    how = {"members": 2, "fresh_seeds": 5, "budget": 4, "engine": "joblib", "n_jobs": 1, "psi": "same_group"}
+    audit = butfor.LabelAudit(model, **how).fit(X.iloc[:45], y.iloc[:45], sensitive_features="sex")
     path, progress = tmp_path / "l.db", Notes()
-    plain, first, second = (audited(each) for each in (None, path, path))
+
+    def asked(ledger=path, **more):
+        return audit.set_params(ledger=ledger).explain_all(X.iloc[45:], cases=range(6), **more)
+
+    plain, first, second = asked(None), asked(), asked()
     sql(path, f"UPDATE {TABLE} SET answers = zeroblob(24) WHERE hex(key) < '8'")
-    third = audited(path, progress)
+    third = asked(progress=progress)
     assert any(v.fresh for v in plain)
     assert [p.to_dict()["people"] for p in (first, second, third)] == [plain.to_dict()["people"]] * 3
     assert (first.run.recalled, second.run.recalled) == (0, first.run.retrainings)
     assert second.run.confirmations >= 2 * len({v.positions for v in second.found})  # every find was trained again
     assert sum("were damaged" in note for note in progress.lines) == 1
-
-
-def test_answers_altered_by_someone_who_knows_how_are_not_reported_as_found(tmp_path):
-    path, runs = tmp_path / "l.db", []
-    for _ in range(2):
-        audit, data = fitted("salary", strategy="exhaustive", engine="fused", ledger=path)
-        runs.append(audit.explain_all(data.X_test))
-    honest, again = runs
-    assert again.run.recalled == honest.run.retrainings
-    assert again.run.confirmations == honest.run.confirmations
-    assert [(v.positions, v.counterfactual_logit) for v in again] == [
-        (v.positions, v.counterfactual_logit) for v in honest
-    ]
+    # What somebody altered who knows how is not reported as found.
     db = sqlite3.connect(path, isolation_level=None)
     for sign in (-1, 1):
-        content = np.full(len(data.X_test), 5.0 * sign, np.float32).tobytes()
+        content = np.full(15, 5.0 * sign, np.float32).tobytes()
         for (key,) in db.execute(f"SELECT key FROM {TABLE}").fetchall():
             row = (content, module.crc32(key + content), key)
             db.execute(f"UPDATE {TABLE} SET answers = ?, crc = ? WHERE key = ?", row)
-        assert {v.case for v in audit.explain_all(data.X_test).found} <= {v.case for v in honest.found}
+        for verdict in asked().found:
+            assert audit.learner_.fit(audit.table_, audit.table_.labels(verdict.positions)).logits(X.iloc[45:])[
+                verdict.case
+            ] == pytest.approx(verdict.counterfactual_logit)
     db.close()

@@ -77,8 +77,8 @@ BOOSTING = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=8, random_s
 
 @pytest.mark.parametrize(
     ("name", "model"),
-    [("wine", LogisticRegression(max_iter=500)), ("student", LogisticRegression(max_iter=500)), ("digits", BOOSTING),
-     ("wine", KNeighborsClassifier(9)), ("wine", SVC()), ("wine", RidgeClassifier()), ("student", None)],
+    [("student", LogisticRegression(max_iter=500)), ("digits", BOOSTING), ("wine", KNeighborsClassifier(9)),
+     ("wine", SVC()), ("wine", RidgeClassifier()), ("student", None)],
     ids=lambda value: type(value).__name__,
 )  # fmt: skip
 def test_every_find_is_what_plain_scikit_learn_or_pytorch_says(name, model):
@@ -137,8 +137,7 @@ NEIGHBOURS = KNeighborsClassifier(4, weights="distance")
 MODELS = [LogisticRegression(C=0.05), RidgeClassifier(), KNeighborsClassifier(5), NEIGHBOURS]
 
 
-@pytest.mark.parametrize("model", MODELS, ids=lambda model: type(model).__name__)
-@pytest.mark.parametrize("towards", [None, "b"])
+@pytest.mark.parametrize(("model", "towards"), list(zip(MODELS, ("b", None, "b", None), strict=True)))
 def test_single_flips_and_proofs_agree_with_trying_every_set(model, towards):
     rng = np.random.default_rng(3)
     X = pd.DataFrame(rng.normal(size=(24, 3)), columns=list("xyz"))
@@ -211,29 +210,14 @@ def test_the_margin_is_above_zero_exactly_where_the_decision_is_another():
     assert np.allclose((sides.contrast(scores) * scores).sum(1), sides.margins(scores.ravel()))
 
 
-def test_one_network_of_three_labels_says_what_pulls_its_decisions():
-    """The pulls add up to the margin between two of the labels."""
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=120), "b": rng.normal(size=120), "c": rng.choice(["u", "v"], 120)})
-    y = pd.Series(np.select([X["a"] > 0.5, X["a"] < -0.5], ["high", "low"], "middle"))
-    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=10), budget=2, members=1, fresh_seeds=0, phi="everyone")
-    for verdict in audit.fit(X, y, sensitive_features="c").explain_all(X[:6]):
-        assert sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4)
-
-
 # --- settings ---------------------------------------------------------------------------------------------
 
 
-def test_a_ledger_changes_nothing_and_limits_are_shared_between_the_questions(tmp_path):
-    model = preprocessed(wine()[0], LogisticRegression(max_iter=500))
-    (_, first), (_, again), (audit, plain) = (
-        audited("wine", model, budget=1, **how) for how in ({"ledger": tmp_path / "l"}, {"ledger": tmp_path / "l"}, {})
-    )
-    assert again.run.recalled == again.run.retrainings > 0
-    assert [v.positions for v in again] == [v.positions for v in first] == [v.positions for v in plain]
-    stopped = audit.explain_all(wine()[0].iloc[1::8], stop=butfor.max_retrainings(40))
-    assert stopped.run.retrainings <= 40
-    assert len(stopped) == len(wine()[0].iloc[1::8])
+def test_limits_are_shared_between_the_questions():
+    audit, _ = audited("wine", preprocessed(wine()[0], LogisticRegression(max_iter=500)), budget=1)
+    stopped = audit.explain_all(wine()[0].iloc[1::16], stop=butfor.max_retrainings(20))
+    assert stopped.run.retrainings <= 20
+    assert len(stopped) == len(wine()[0].iloc[1::16])
     assert any(not v.complete for v in stopped)
 
 
@@ -290,10 +274,10 @@ def test_record_and_review_from_the_command_line(tmp_path, capsys):
     X.assign(grade=y).to_csv(tmp_path / "student.csv", index=False)
     report, tasks, after = tmp_path / "report" / "audit.json", tmp_path / "tasks", tmp_path / "after"
     usual = ["audit", tmp_path / "student.csv", "--label", "grade", "--sensitive", "sex", "--model", "logistic"]
-    adverse = ["--adverse", "fail,pass", "--cases", "0:25", "--budget", 8, "--out", tmp_path / "report"]
+    adverse = ["--adverse", "fail,pass", "--cases", "0:12", "--budget", 8, "--out", tmp_path / "report"]
     code, _, told = run(capsys, *usual, *adverse)
     assert code == 0
-    assert len(re.findall(r"people, about", told)) == 1, "the cost is said once for everyone"
+    assert told.count("people, about") == 1, "the cost is said once for everyone"
     population = butfor.Population.from_json(report)
     assert population.run.label_names == ("fail", "good", "pass")
     assert population.run.sides == (population.run.adverse, ("good",)) == (("fail", "pass"), ("good",))
@@ -304,9 +288,7 @@ def test_record_and_review_from_the_command_line(tmp_path, capsys):
         assert f"from '{v.prediction}' to '{v.counterfactual_prediction}'" in v.sentence
     finds = len(population.found)
     assert f"{finds} of {finds} counterfactual datasets agree" in run(capsys, "replay", report)[1]
-    for option, said in (("--set towards=best", "no label 'best'"), ("--adverse fail,bad", "no label 'bad'")):
-        assert said in run(capsys, *usual, "--cases", "0:3", *option.split())[2]
-
+    assert "no label 'best'" in run(capsys, *usual, "--cases", "0:3", "--set", "towards=best")[2]
     assert run(capsys, "review", report, "--out", tasks, "--labels", 6, "--anyway")[0] == 0
     assert "    fail\n    good\n    pass\n" in (tasks / "instructions.txt").read_text()
     key = {task["id"]: task for task in json.loads((tmp_path / "tasks.key.json").read_text())["tasks"]}

@@ -147,16 +147,6 @@ def test_what_the_models_own_fit_rejects_is_not_found_nor_shrunk_to():
     (person,), _, _ = audit([-0.1], "guided", confirm=picky)
     assert len(person.found) == 3
     assert person.complete
-    rounds = []
-
-    def never(trainer, flips):
-        rounds.append(flips)
-        trainer.confirmed.update({each: np.full(4, -1.0) for each in flips})
-
-    people, _, trainer = audit([-0.1, -0.12, -0.14, -0.16], "guided", confirm=never)
-    assert trainer.trained < 2000
-    assert len(rounds) < 100
-    assert all(person.found is None for person in people)
 
 
 def test_labels_that_come_close_are_trained_by_the_models_own_fit_before_none_is_said():
