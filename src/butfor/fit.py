@@ -342,9 +342,7 @@ def train_model(
     """The model with its number of members and the seconds of one training, its decisions on the training rows, and its
     search: fields of `Fitted`. With more than two labels, `favours` are those that count as 1."""
     progress.phase("training the model")
-    with learners.few_threads(table):
-        model, seconds = learners.first_model(learner, table)
-        seeded = learners.seed_matters(learner, table, model)
+    model, seconds, seeded = learners.first_model(learner, table)
     if params.members is not None and params.members > 1 and not seeded:
         raise SettingError(
             f"members={params.members}: seeds do not change {learner.name} here, so all members would be the "

@@ -468,7 +468,7 @@ def test_leaves_are_shared_as_the_trees_say(name):
     assert scores.min() >= 0
     assert 0 < scores.mean() < 1
     if name in ("tree", "boosting"):
-        encode = audit.model_.data.encoder.transform
+        encode = audit.model_.front.encoder.transform
         ours, theirs = (leaves_of(audit.model_.final, encode(rows)) for rows in (people, audit.table_.X))
         shared = [np.equal.outer(np.array(a), np.array(b)) for a, b in zip(ours, theirs, strict=True)]
         assert scores == pytest.approx(np.mean(shared, axis=0))

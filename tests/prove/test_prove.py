@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import Lasso, LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.naive_bayes import GaussianNB
-from sklearn.neighbors import KNeighborsClassifier, KNeighborsRegressor
+from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
@@ -59,7 +59,6 @@ MODELS = {
     "linear": (REGRESSION(LinearRegression(), 0.4), {"most": 2}),
     "scaled": (REGRESSION(make_pipeline(StandardScaler(), Ridge(0.5)), 0.5), {"most": 2}),
     "kernel": (REGRESSION(KernelRidge(kernel="rbf", gamma=0.3), 0.4), {"most": 2}),
-    "neighbours' mean": (REGRESSION(KNeighborsRegressor(3), 0.5), {"most": 2}),
     "one neighbour": (NEIGHBOURS(1), {"psi": "same_group"}),
     "four, with ties": (NEIGHBOURS(4), {"psi": "same_group", "whole": True}),
     "five by distance": (NEIGHBOURS(5, weights="distance"), {"psi": "same_group", "whole": True}),

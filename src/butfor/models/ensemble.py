@@ -96,14 +96,10 @@ class EnsembleModel(Model):
         return self._members
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return mean_answers(self.member_logits(people))
+        return mean_answers(np.array([member.logits(people) for member in self.members], np.float32))
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return mean_answers(np.array([member.scores(people) for member in self.members], np.float32))
-
-    def member_logits(self, people: pd.DataFrame) -> NDArray[np.float32]:
-        """`[members × people]`."""
-        return np.array([member.logits(people) for member in self.members], np.float32)
 
     def _mean_pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
         each = [member.pulls(people, contrast) for member in self.members]

@@ -14,6 +14,8 @@ from typing import Any
 import numpy as np
 from sklearn.base import BaseEstimator, clone, is_classifier
 from sklearn.compose import ColumnTransformer
+from sklearn.kernel_ridge import KernelRidge
+from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.model_selection import FixedThresholdClassifier
 from sklearn.pipeline import Pipeline
 
@@ -47,16 +49,15 @@ def last_step(estimator: Any) -> Any:
 
 def without_threshold(estimator: Any) -> tuple[Any, FixedThresholdClassifier | None]:
     """The estimator without scikit-learn's fixed threshold around it or around a pipeline's last step, and that
-    threshold; the outermost of several."""
-    if isinstance(estimator, Pipeline):
-        inner, found = without_threshold(estimator.steps[-1][1])
-        if found is not None:
-            estimator = clone(estimator)
-            estimator.steps[-1] = (estimator.steps[-1][0], inner)
-        return estimator, found
-    if type(estimator) is not FixedThresholdClassifier:
+    threshold."""
+    final = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
+    if type(final) is not FixedThresholdClassifier:
         return estimator, None
-    return without_threshold(estimator.estimator)[0], estimator
+    if final is estimator:
+        return final.estimator, final
+    bare = clone(estimator)
+    bare.steps[-1] = (bare.steps[-1][0], final.estimator)
+    return bare, final
 
 
 def parts(estimator: Any) -> list[Any]:
@@ -86,8 +87,7 @@ def by_neighbours(fitted: Any) -> bool:
 
 def sees_no_label(estimator: Any) -> bool:
     """Whether no step before the last uses labels."""
-    before = [step for _, step in estimator.steps[:-1]] if isinstance(estimator, Pipeline) else []
-    return all(map(_label_blind, before))
+    return not isinstance(estimator, Pipeline) or all(_label_blind(step) for _, step in estimator.steps[:-1])
 
 
 def _label_blind(step: Any) -> bool:
@@ -103,14 +103,11 @@ def _label_blind(step: Any) -> bool:
 
 def is_logistic(final: Any) -> bool:
     """A logistic regression with the usual penalty."""
-    from sklearn.linear_model import LogisticRegression
-
     usual = type(final) is LogisticRegression and final.l1_ratio in (None, 0)
     return usual and getattr(final, "penalty", None) not in ("l1", "elasticnet")
 
 
 def has_linear_engine(estimator: Any) -> bool:
-    """Whether the linear engine can train it."""
     final = last_step(estimator)
     if not is_logistic(final):
         return linear_in_labels(estimator)
@@ -119,7 +116,6 @@ def has_linear_engine(estimator: Any) -> bool:
 
 
 def has_boosting_engine(estimator: Any) -> bool:
-    """Whether the boosting engine can train it."""
     from sklearn.ensemble import HistGradientBoostingClassifier
 
     final = last_step(estimator)
@@ -135,7 +131,7 @@ def work_of_fit(estimator: Any, cells: int) -> float | None:
     others = [part for part in parts(estimator) if isinstance(part, BaseEstimator) and part is not final]
     if not all(type(part).__module__.startswith(QUICK) for part in others):
         return None
-    if type(final).__name__ == "HistGradientBoostingClassifier" and type(final).__module__.startswith("sklearn."):
+    if type(final).__name__ == "HistGradientBoostingClassifier":
         return float(final.max_iter * (1000 + cells / 50))
     return 2000 + cells / 2 if type(final).__module__.startswith(QUICK) else None
 
@@ -143,29 +139,20 @@ def work_of_fit(estimator: Any, cells: int) -> float | None:
 def linear_in_labels(estimator: Any) -> bool:
     """Whether the margin is a sum over the labels with weights that do not depend on labels: then a flip moves it by
     the same amount under any other flips."""
-    from sklearn.kernel_ridge import KernelRidge
-    from sklearn.linear_model import LinearRegression, Ridge, RidgeClassifier
-    from sklearn.neighbors import KNeighborsRegressor
-
-    if not sees_no_label(estimator):
-        return False
     final = last_step(estimator)
-    if type(final) is RidgeClassifier:
-        return not final.positive and final.solver in DIRECT and final.class_weight is None
-    if type(final) is not ThresholdedRegressor or not sees_no_label(regressor := final.new_regressor()):
-        return False
-    inner = last_step(regressor)
-    if type(inner) in (LinearRegression, Ridge):
-        return not inner.positive and getattr(inner, "solver", "auto") in DIRECT
-    by_votes = type(inner) is KNeighborsRegressor and inner.weights in ("uniform", "distance")
-    return by_votes or type(inner) is KernelRidge
+    if type(final) is ThresholdedRegressor:
+        regressor = final.new_regressor()
+        inner = last_step(regressor)
+        direct = type(inner) in (LinearRegression, Ridge) and not inner.positive
+        direct = direct and getattr(inner, "solver", "auto") in DIRECT
+        return (direct or type(inner) is KernelRidge) and sees_no_label(regressor) and sees_no_label(estimator)
+    ridge = type(final) is RidgeClassifier and not final.positive and final.class_weight is None
+    return ridge and final.solver in DIRECT and sees_no_label(estimator)
 
 
 def solved_directly(fitted: Any) -> bool:
     """Whether a fitted model that is linear in labels was solved in one step. Ridge and least squares on sparse inputs
     are not: they stop near the minimum, and where they stop is not linear in the labels."""
-    from sklearn.linear_model import LinearRegression
-
     final = _regressor(fitted)
     if hasattr(final, "solver"):
         return getattr(final, "solver_", final.solver) in DIRECT
@@ -192,28 +179,28 @@ def describe(value: Any) -> Any:
     """A parameter's value as JSON."""
     if isinstance(value, np.generic):
         value = value.item()
+    kind = type(value)
     if isinstance(value, BaseEstimator):
-        kind = type(value)
-        parameters = {name: describe(v) for name, v in value.get_params(deep=False).items()}
-        return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": parameters}
-    if isinstance(value, float) and not math.isfinite(value):
+        parameters = value.get_params(deep=False)
+    elif kind.__module__.startswith(PLAIN):
+        parameters = {name: getattr(value, name) for name in inspect.signature(kind).parameters if hasattr(value, name)}
+    elif isinstance(value, float) and not math.isfinite(value):
         return {NUMBER: str(value)}
-    if isinstance(value, (str, int, float, bool, type(None))):
+    elif isinstance(value, (str, int, float, bool, type(None))):
         return value
-    if isinstance(value, type) and issubclass(value, np.generic):
+    elif isinstance(value, type) and issubclass(value, np.generic):
         return {DTYPE: value.__name__}
-    if isinstance(value, tuple):
+    elif isinstance(value, tuple):
         return {TUPLE: [describe(v) for v in value]}
-    if isinstance(value, (list, np.ndarray)):
+    elif isinstance(value, (list, np.ndarray)):
         return [describe(v) for v in value]
-    if isinstance(value, dict):
+    elif isinstance(value, dict):
         return {PAIRS: [[describe(name), describe(v)] for name, v in value.items()]}
-    if _is_plain(type(value)):
-        names = [name for name in inspect.signature(type(value)).parameters if hasattr(value, name)]
-        path = f"{type(value).__module__}:{type(value).__qualname__}"
-        return {CLASS: path, "params": {name: describe(getattr(value, name)) for name in names}}
-    module = getattr(value, "__module__", type(value).__module__)
-    return {OPAQUE: f"{module}.{getattr(value, '__qualname__', type(value).__qualname__)}"}
+    else:
+        named = value if hasattr(value, "__qualname__") else kind
+        return {OPAQUE: f"{getattr(value, '__module__', kind.__module__)}.{named.__qualname__}"}
+    given = {name: describe(v) for name, v in parameters.items()}
+    return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": given}
 
 
 def rebuild(record: Any) -> Any:
@@ -223,8 +210,7 @@ def rebuild(record: Any) -> Any:
     if not isinstance(record, dict):
         return record
     if CLASS in record:
-        kind = _class(record[CLASS])
-        return kind(**{name: rebuild(v) for name, v in record["params"].items()})
+        return _class(record[CLASS])(**{name: rebuild(v) for name, v in record["params"].items()})
     if TUPLE in record:
         return tuple(rebuild(v) for v in record[TUPLE])
     if NUMBER in record:
@@ -239,36 +225,34 @@ def rebuild(record: Any) -> Any:
     )
 
 
-def missing_parts(record: Any, where: str = "model") -> Iterator[str]:
-    """The parts of a description that cannot be rebuilt, in words."""
-    if isinstance(record, dict):
-        if OPAQUE in record:
-            yield f"{where}: {record[OPAQUE]}"
-        if CLASS in record and record[CLASS].split(".")[0].split(":")[0] not in TRUSTED:
-            yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
-        for name, value in record.get("params", {}).items():
-            yield from missing_parts(value, f"{where}.{name}")
-        for value in [*record.get(TUPLE, []), *record.get(PAIRS, [])]:
-            yield from missing_parts(value, where)
-    elif isinstance(record, list):
-        for value in record:
-            yield from missing_parts(value, where)
-
-
-def _is_plain(kind: type) -> bool:
-    return kind.__module__.startswith(PLAIN) and not issubclass(kind, BaseException)
-
-
 def _class(path: str) -> Any:
-    if path.partition(":")[0].split(".")[0] not in TRUSTED:
+    if not _trusted(path):
         raise ReplayError(
             f"The record's model is {path}, and a record may not load such code; name it yourself: "
             "--model package.module:name, or in Python replay(..., model=...)."
         )
     try:
-        found = load(path)
+        named = load(path)
     except (ImportError, AttributeError) as error:
         raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
-    if not (isinstance(found, type) and (issubclass(found, BaseEstimator) or _is_plain(found))):
-        raise ReplayError(f"The record's model is {path}, which is not an estimator.")
-    return found
+    if isinstance(named, type) and (issubclass(named, BaseEstimator) or named.__module__.startswith(PLAIN)):
+        return named
+    raise ReplayError(f"The record's model is {path}, which is not an estimator.")
+
+
+def _trusted(path: str) -> bool:
+    return path.partition(":")[0].split(".")[0] in TRUSTED
+
+
+def missing_parts(record: Any, where: str = "model") -> Iterator[str]:
+    """The parts of a description that cannot be rebuilt, in words."""
+    if isinstance(record, dict):
+        if OPAQUE in record:
+            yield f"{where}: {record[OPAQUE]}"
+        if CLASS in record and not _trusted(record[CLASS]):
+            yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
+        for name, value in record.get("params", {}).items():
+            yield from missing_parts(value, f"{where}.{name}")
+        record = [*record.get(TUPLE, []), *record.get(PAIRS, [])]
+    for value in record if isinstance(record, list) else []:
+        yield from missing_parts(value, where)

@@ -306,9 +306,6 @@ class Learner:
         """Roughly the microseconds of one fit; None if unknown. It decides whether processes train."""
         return None
 
-    def warm_up(self, table: Table) -> None:
-        """Do one-time work of a process, so that it does not count as time of a training."""
-
     def pack(self, model: Any) -> Any:
         """A model as it travels between processes, without the table."""
         return model

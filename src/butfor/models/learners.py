@@ -7,7 +7,7 @@ import sys
 import time
 import warnings
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from functools import partial
 from importlib import invalidate_caches
 from typing import Any
@@ -41,7 +41,8 @@ KINDS = {"sklearn": "butfor.models.sklearn:SklearnLearner", "mlp": "butfor.model
 OTHER_SEED = 40_961
 """A seed that users are unlikely to choose."""
 SMALL = 2**18
-"""The largest table, in values, for which threads do not speed up a training."""
+"""The largest table, in values, for which threads do not speed up a training: on a busy machine they wait for each
+other."""
 
 
 def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
@@ -89,18 +90,15 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     if "" not in sys.path:  # a module beside the table, as `python -m` would find it
         sys.path.insert(0, "")
     invalidate_caches()  # the module may be younger than this process
+    failed = "loaded"
     try:
-        found = load(name)
+        model = load(name)
+        failed = "created"
+        return model() if isinstance(model, type) or not hasattr(model, "fit") else model
     except ButforError:
         raise
     except Exception as error:  # a user's module may fail in any way
-        raise SettingError(f"Model '{name}' cannot be loaded: {type(error).__name__}: {error}.") from error
-    if isinstance(found, type) or not hasattr(found, "fit"):
-        try:
-            found = found()
-        except Exception as error:
-            raise SettingError(f"Model '{name}' cannot be created: {type(error).__name__}: {error}.") from error
-    return found
+        raise SettingError(f"Model '{name}' cannot be {failed}: {type(error).__name__}: {error}.") from error
 
 
 def default_name(note: Callable[[str], object]) -> str:
@@ -120,18 +118,21 @@ def default_model(rows: int) -> Any:
     return load("butfor.models.network:MLP")(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
 
 
-def as_learner(model: Any, encoder: Any = None, random_state: int = 0) -> Learner:
+def as_learner(model: Any, encoder: Any = None, random_state: int = 0, torch_seed: int | None = None) -> Learner:
     """A learner from our MLP or any scikit-learn classifier; a user's `Learner` unchanged. Every `random_state` that is
     None is set: see `seed_note`."""
-    if isinstance(model, MakesLearner):
-        made: Learner = load(model.made_by)(_with_seeds(model, random_state), encoder)
-        return made
-    if not isinstance(model, Learner):
+    if isinstance(model, Learner):
+        if encoder is not None:
+            raise SettingError(f"{model.name} is a learner and does its own encoding; leave out encoder.")
+        return model
+    if not isinstance(model, MakesLearner):
         check_classifier(model)
-        return SklearnLearner(_with_seeds(model, random_state), encoder)
-    if encoder is not None:
-        raise SettingError(f"{model.name} is a learner and does its own encoding; leave out encoder.")
-    return model
+    if unset := _unset_seeds(model):
+        model = clone(model).set_params(**dict.fromkeys(unset, random_state))
+    if isinstance(model, MakesLearner):
+        made: Learner = load(model.made_by)(model, encoder)
+        return made
+    return SklearnLearner(model, encoder, torch_seed)
 
 
 def seed_note(model: Any, random_state: int) -> str | None:
@@ -141,11 +142,6 @@ def seed_note(model: Any, random_state: int) -> str | None:
         return None
     set_to = f"{'are' if len(unset) > 1 else 'is'} set to {random_state}, the audit's random_state"
     return f"{type(model).__name__} came without a fixed seed, so {listed(unset)} {set_to}."
-
-
-def _with_seeds(model: Any, random_state: int) -> Any:
-    unset = _unset_seeds(model)
-    return clone(model).set_params(**dict.fromkeys(unset, random_state)) if unset else model
 
 
 def _unset_seeds(model: Any) -> list[str]:
@@ -174,9 +170,7 @@ def learner_for_replay(model: Any, record: dict[str, Any], random_state: int = 0
         return learner if isinstance(learner, Ensemble) else Ensemble(learner, int(record["members"]))
     if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
         return as_learner(model, random_state=random_state)
-    check_classifier(model)
-    encoder = rebuild(record["encoder"])
-    return SklearnLearner(_with_seeds(model, random_state), encoder, record["torch_seed"])
+    return as_learner(model, rebuild(record["encoder"]), random_state, record["torch_seed"])
 
 
 def decision_of(
@@ -207,43 +201,35 @@ def decision_of(
     return Decision(given, label, probability)
 
 
-def few_threads(table: Table) -> AbstractContextManager[object]:
-    """One thread for a small table: on a busy machine the threads of a small training wait for each other."""
-    return single_threaded() if table.X.size <= SMALL else nullcontext()
+def first_model(learner: Learner, table: Table) -> tuple[Model, float, bool]:
+    """f, the seconds of its training, and whether another seed gives another model: many estimators have a random_state
+    without effect. A learner that is not known to be reproducible is trained twice: if its answers differ, it cannot be
+    audited."""
+    with single_threaded() if table.X.size <= SMALL else nullcontext():
+        started = time.perf_counter()
+        model = learner.fit(table, table.labels())
+        if not isinstance(model, Model):
+            raise LearnerError(
+                f"The fit of {learner.name} returned a {type(model).__name__}; it must return a butfor.Model."
+            )
+        answers = table.answers(model, table.X)
+        if np.shape(answers) != (table.n * table.outputs,):
+            wanted = f"{table.outputs} scores for each" if table.multiclass else "a logit for each"
+            shape = np.shape(answers)
+            raise LearnerError(f"{learner.name} gave answers of shape {shape} for {table.n} rows, not {wanted}.")
+        if not np.isfinite(answers).all():
+            raise LearnerError(f"Training of {learner.name} diverged: its logits are not finite numbers.")
+        seconds = time.perf_counter() - started
+        if learner.reproducible:
+            return model, seconds, learner.seeded
 
+        def differs(other: Learner) -> bool:
+            return not np.array_equal(answers, table.answers(other.fit(table, table.labels()), table.X))
 
-def first_model(learner: Learner, table: Table) -> tuple[Model, float]:
-    """f, and the seconds of its training. A learner that is not known to be reproducible is trained twice: if its
-    answers differ, it cannot be audited."""
-    if learner.reproducible:
-        learner.warm_up(table)
-    started = time.perf_counter()
-    model = learner.fit(table, table.labels())
-    if not isinstance(model, Model):
-        raise LearnerError(
-            f"The fit of {learner.name} returned a {type(model).__name__}; it must return a butfor.Model."
-        )
-    logits = table.answers(model, table.X)
-    if np.shape(logits) != (table.n * table.outputs,):
-        wanted = f"{table.outputs} scores for each" if table.multiclass else "a logit for each"
-        raise LearnerError(f"{learner.name} gave answers of shape {np.shape(logits)} for {table.n} rows, not {wanted}.")
-    if not np.isfinite(logits).all():
-        raise LearnerError(f"Training of {learner.name} diverged: its logits are not finite numbers.")
-    if learner.reproducible:
-        return model, time.perf_counter() - started
-    again = table.answers(learner.fit(table, table.labels()), table.X)
-    if not np.array_equal(logits, again):
-        raise LearnerError(
-            f"{learner.name} gives different models when fitted twice on the same data, so the effect of a flip cannot "
-            "be told from noise. Fix its seed (random_state=0) or other sources of randomness."
-        )
-    return model, (time.perf_counter() - started) / 2
-
-
-def seed_matters(learner: Learner, table: Table, model: Model) -> bool:
-    """Whether another seed gives another model. Many estimators have a random_state without effect."""
-    if not learner.seeded or learner.reproducible:
-        return learner.seeded
-    other = learner.reseeded(OTHER_SEED).fit(table, table.labels())
-    before, after = (table.answers(each, table.X) for each in (model, other))
-    return not np.array_equal(before, after)
+        if differs(learner):
+            raise LearnerError(
+                f"{learner.name} gives different models when fitted twice on the same data, so the effect of a flip "
+                "cannot be told from noise. Fix its seed (random_state=0) or other sources of randomness."
+            )
+        seconds = (time.perf_counter() - started) / 2
+        return model, seconds, learner.seeded and differs(learner.reseeded(OTHER_SEED))

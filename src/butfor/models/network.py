@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+import torch
 from numpy.typing import ArrayLike, NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import train_test_split
@@ -63,8 +64,6 @@ def translated() -> Iterator[None]:
 
 def find_device(name: str) -> Any:
     """The torch device of that name; an error if it is not available."""
-    import torch
-
     try:
         found = torch.device(name)
     except (RuntimeError, TypeError):
@@ -217,12 +216,6 @@ class MLPLearner(Learner):
 
     def split(self, labels: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         return split_off(labels, self.validation_fraction, self.recipe.seed)
-
-    def warm_up(self, table: Table) -> None:
-        """Encode the table and train for an epoch, so that one-time work of a process does not count as training
-        time."""
-        with translated():
-            train_one(replace(self.recipe, max_epochs=1), self.rows(table))
 
     def fit(self, table: Table, labels: Floats) -> NetworkModel:
         """The network of the definition."""

@@ -17,6 +17,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
+from sklearn.dummy import DummyClassifier
+from sklearn.linear_model import LinearRegression, RidgeClassifier
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
 from butfor.errors import SettingError, TableError, listed
@@ -58,9 +60,7 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
             )
         y = np.asarray(y)
         self.classes_ = two_classes(y)
-        self.regressor_ = self.new_regressor()
-        targets = (y == self.classes_[1]).astype(np.float64)
-        self.regressor_.fit(X, targets, **self._weights(sample_weight))
+        self.regressor_ = self.fitted_regressor(X, (y == self.classes_[1]).astype(np.float64), sample_weight)
         self.n_features_in_ = X.shape[1]
         return self
 
@@ -72,30 +72,26 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
         return self.classes_[(self.decision_function(X) > 0).astype(np.int64)]
 
     def new_regressor(self) -> Any:
-        """A new regressor."""
-        from sklearn.linear_model import LinearRegression
-
         return LinearRegression() if self.regressor is None else clone(self.regressor)
+
+    def fitted_regressor(self, X: Any, targets: NDArray[np.float64], sample_weight: Any) -> Any:
+        regressor = self.new_regressor()
+        if sample_weight is None:
+            return regressor.fit(X, targets)
+        if not has_fit_parameter(regressor, "sample_weight"):
+            raise SettingError(f"{type(regressor).__name__} takes no sample_weight; leave it out.")
+        return regressor.fit(X, targets, sample_weight=sample_weight)
 
     def share_of_labels(self, X: Any, people: Any, sample_weight: Any = None) -> NDArray[np.float64]:
         """For a regressor that is linear in its targets: the weight of each row's label in each person's prediction,
         `[people × rows]`, from the regressor's own fit with one output per label."""
-        rows = X.shape[0]
+        rows, shares = X.shape[0], []
         block = max(1, TARGETS // rows)
-        found = []
         for first in range(0, rows, block):
-            alone = np.zeros((rows, min(block, rows - first)))
-            alone[np.arange(first, first + alone.shape[1]), np.arange(alone.shape[1])] = 1.0
-            regressor = self.new_regressor().fit(X, alone, **self._weights(sample_weight))
-            found.append(np.asarray(regressor.predict(people), np.float64).reshape(-1, alone.shape[1]))
-        return np.concatenate(found, axis=1)
-
-    def _weights(self, sample_weight: Any) -> dict[str, Any]:
-        if sample_weight is None:
-            return {}
-        if not has_fit_parameter(self.new_regressor(), "sample_weight"):
-            raise SettingError(f"{type(self.new_regressor()).__name__} takes no sample_weight; leave it out.")
-        return {"sample_weight": sample_weight}
+            alone = np.eye(rows, min(block, rows - first), -first)
+            predicted = self.fitted_regressor(X, alone, sample_weight).predict(people)
+            shares.append(np.asarray(predicted, np.float64).reshape(-1, alone.shape[1]))
+        return np.concatenate(shares, axis=1)
 
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
@@ -128,14 +124,20 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
             raise SettingError(f"parts={self.parts} must be at least 1.")
         y = np.asarray(y)
         self.classes_ = two_classes(y)
-        self.parts_ = self.parts
-        self.part_of_ = part_of(X, self.parts_)
+        self.parts_, self.part_of_ = self.parts, part_of(X, self.parts)
         if len(np.unique(self.part_of_)) < self.parts_:
             raise TableError(f"{len(y)} rows are too few for {self.parts} parts: some have no row. Use fewer parts.")
         coded = (y == self.classes_[1]).astype(np.int64)
-        self.copies_ = [self._copy(X, coded, np.flatnonzero(self.part_of_ == part)) for part in range(self.parts_)]
+        self.copies_ = []
+        for part in range(self.parts_):
+            inside = np.flatnonzero(self.part_of_ == part)
+            copy = self.new_copy() if len(np.unique(coded[inside])) > 1 else DummyClassifier()
+            self.copies_.append(copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], coded[inside]))
         self.n_features_in_ = X.shape[1]
         return self
+
+    def new_copy(self) -> Any:
+        return RidgeClassifier() if self.estimator is None else clone(self.estimator)
 
     def votes(self, X: Any) -> NDArray[np.int64]:
         """Each copy's decision, 0 or 1, `[rows × parts]`."""
@@ -144,8 +146,7 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
     def decision_function(self, X: Any) -> NDArray[np.float64]:
         """The lead of the second class, from −1 to 1; a tie counts for the first."""
-        votes = self.votes(X)
-        lead = 2 * votes.sum(axis=1) - self.parts_
+        lead = 2 * self.votes(X).sum(axis=1) - self.parts_
         return np.where(lead == 0, -0.5 / self.parts_, lead / self.parts_)
 
     def predict(self, X: Any) -> NDArray[Any]:
@@ -166,22 +167,8 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
     def votes_needed(self, votes: NDArray[np.int64], decided: int) -> int:
         """How many copies must change their vote to change the decision."""
-        half = self.parts_ // 2
-        ones = int(votes.sum())
+        half, ones = self.parts_ // 2, int(votes.sum())
         return ones - half if decided == 1 else half + 1 - ones
-
-    def _copy(self, X: Any, y: NDArray[np.int64], inside: NDArray[np.int64]) -> Any:
-        """The copy of a part; a constant one if its rows have a single class."""
-        from sklearn.dummy import DummyClassifier
-
-        copy = self.new_copy() if len(np.unique(y[inside])) > 1 else DummyClassifier()
-        return copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], y[inside])
-
-    def new_copy(self) -> Any:
-        """A new copy."""
-        from sklearn.linear_model import RidgeClassifier
-
-        return RidgeClassifier() if self.estimator is None else clone(self.estimator)
 
 
 def part_of(X: Any, parts: int) -> NDArray[np.int64]:

@@ -9,8 +9,8 @@ decision function), and comparing them with the cut decides.
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager, nullcontext
+from collections.abc import Callable
+from contextlib import ExitStack, nullcontext
 from typing import Any
 
 import numpy as np
@@ -24,7 +24,7 @@ from sklearn.model_selection import TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from butfor.decide import CLIP, ONE_HALF, Decision, decides_one, log_odds
+from butfor.decide import CLIP, ONE_HALF, SMALLEST, Decision, decides_one, log_odds
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.machine import GENERATOR, single_threaded
@@ -46,7 +46,7 @@ from butfor.models.estimators import (
 )
 from butfor.models.learner import Floats, Learner, Model, Table, TableCache, named_pulls
 from butfor.models.linear import Array
-from butfor.models.robust import ThresholdedRegressor
+from butfor.models.robust import PartitionEnsemble, ThresholdedRegressor
 
 NUMBERED_LABELS = ("xgboost", "skorch")
 """Libraries whose classifiers need labels 0, 1, …"""
@@ -56,7 +56,6 @@ BLOCK = 256
 """The most people per call of a model of neighbours, on one thread: with more, scikit-learn breaks ties differently."""
 SAME = 1e-9
 """A decision function whose logistic value is this near to the probability is the log-odds."""
-SMALLEST = np.finfo(np.float32).tiny
 
 Answer = Callable[[Any, Any], Floats]
 """Deciding estimator and its input → logits or scores that agree with its decisions."""
@@ -77,20 +76,16 @@ class SklearnLearner(Learner):
                 f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'. Put other preprocessing into a pipeline "
                 "with the model."
             )
-        self.given = clone(estimator)
+        self.given, self.torch_seed = clone(estimator), None
+        if "skorch" in packages(estimator):  # a torch module has no random_state: torch is seeded around each `fit`
+            self.torch_seed = seed or 0
+            loud = {name: value for name, value in self.given.get_params().items() if name.endswith("verbose")}
+            self.given.set_params(**{name: type(value)(0) for name, value in loud.items()})  # a line per epoch
         self.estimator, self._threshold = without_threshold(self.given)
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
         self._cache = TableCache()
-        # A torch module has no random_state: torch's generator is seeded around each `fit`.
-        self.torch_seed = (0 if seed is None else seed) if "skorch" in packages(estimator) else None
-        if self.torch_seed is not None:  # skorch prints a line per epoch by default
-            given = self.given.get_params()
-            quiet = {name: type(value)(0) for name, value in given.items() if name.split("__")[-1] == "verbose"}
-            self.given.set_params(**quiet)
-            self.estimator = without_threshold(self.given)[0]
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
-        tuned = isinstance(last_step(self.estimator), TunedThresholdClassifierCV)
-        self.has_threshold = self._threshold is not None or tuned
+        self.has_threshold = self._threshold is not None
 
     @property
     def name(self) -> str:
@@ -102,28 +97,37 @@ class SklearnLearner(Learner):
         return self.torch_seed is not None or bool(self._random_states())
 
     @property
-    def margin(self) -> str:
-        """The source of the logits, in words."""
-        if hasattr(self.estimator, "decision_function"):
-            return "decision_function"
-        return f"the logit of predict_proba, clipped at {CLIP:g}"
+    def own_seed(self) -> int:
+        """The largest seed in use; other seeds are counted from it."""
+        used = [seed for seed in self._random_states().values() if isinstance(seed, int)]
+        return max([*used, self.torch_seed or 0])
 
-    def record_gaps(self) -> list[str]:
-        record = self.record()
-        return [*missing_parts(record["estimator"]), *missing_parts(record["encoder"], "encoder")]
+    def _random_states(self) -> dict[str, Any]:
+        """Parameters that hold a seed, in the estimator and its parts."""
+        return {name: value for name, value in self.given.get_params().items() if is_seed(name)}
+
+    def reseeded(self, seed: int) -> SklearnLearner:
+        again = clone(self.given).set_params(**dict.fromkeys(self._random_states(), seed))
+        other = SklearnLearner(again, self.encoder, seed)
+        other._cache = self._cache
+        return other
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
-        estimator, data = clone(self.estimator), self._encoded(table)
-        X, y = table.X if data is None else data.X, self.values(table)[labels.astype(np.int64)]
+        estimator, values = clone(self.estimator), self.values(table)
+        y = values[labels.astype(np.int64)]
         try:
-            shared = self._shared_steps(table)
-            with self._seeds():
-                if shared is None:
-                    estimator.fit(X, y, **self._weights(table))
-                else:
-                    estimator.steps[:-1] = shared.encoder.steps
-                    weights = {name.split("__", 1)[-1]: weight for name, weight in self._weights(table).items()}
-                    estimator.steps[-1][1].fit(shared.X, y, **weights)
+            front, shared = self._front(table)
+            learns = estimator.steps[-1][1] if shared else estimator
+            with ExitStack() as seeds:
+                if self.torch_seed is not None:
+                    import torch
+
+                    seeds.enter_context(GENERATOR)
+                    seeds.enter_context(torch.random.fork_rng(devices=[]))
+                    torch.manual_seed(self.torch_seed)
+                learns.fit(table.X if front is None else front.X, y, **self._weights(table, learns))
+            if shared and front is not None:
+                estimator.steps[:-1] = front.encoder.steps
             if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
                     f"{self.name} has neither decision_function nor predict_proba, so the distance to the other "
@@ -132,11 +136,47 @@ class SklearnLearner(Learner):
                 )
             if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
-            return SklearnModel(estimator, data, self.values(table), shared, table.decision)
+            return SklearnModel(estimator, front, shared, values, table.decision)
         except ButforError:
             raise
         except Exception as error:  # the model's own code may raise anything
             raise LearnerError(f"{self.name} could not be trained on this table: {first_line(error)}") from error
+
+    def _front(self, table: Table) -> tuple[EncodedTable | None, bool]:
+        """The table after what comes before the last step and is the same for all trainings, made once: an encoder; or,
+        then the flag is True, the other steps of a pipeline, if they use no labels and do not write into their inputs.
+        None where there is neither."""
+        estimator, torch = self.estimator, self.torch_seed is not None
+        encoder: Any = self.encoder
+        numeric = not torch and all(map(is_numeric_dtype, table.X.dtypes))
+        if encoder is None and not numeric and not preprocesses(estimator):
+            encoder = TableEncoder(dtype="float32" if torch else "float64")
+        shared = not isinstance(encoder, TableEncoder)
+        if shared:
+            if type(estimator) is not Pipeline or len(estimator.steps) < 2 or not sees_no_label(estimator):
+                return None, False
+            if any("copy" in name and value is False for name, value in estimator.get_params().items()):
+                return None, False
+            encoder = estimator[:-1]
+        front: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table.X))
+        return front, shared
+
+    def _weights(self, table: Table, estimator: Any) -> dict[str, Any]:
+        if table.weight is None:
+            return {}
+        if not has_fit_parameter(last_step(estimator), "sample_weight"):
+            raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
+        steps = ""
+        # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
+        while isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
+            steps, estimator = f"{steps}{estimator.steps[-1][0]}__", estimator.steps[-1][1]
+        return {f"{steps}sample_weight": table.weight}
+
+    def values(self, table: Table) -> NDArray[Any]:
+        """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
+        labels are boolean or the library needs numbers."""
+        coded = table.classes.dtype == bool or any(root in NUMBERED_LABELS for root in packages(self.estimator))
+        return np.arange(len(table.classes)) if coded else table.classes
 
     def own_cut(self, table: Table) -> Decision | None:
         own = self._threshold
@@ -153,19 +193,6 @@ class SklearnLearner(Learner):
         label = 0 if own.pos_label == table.classes[0] else 1
         return Decision(None, label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
 
-    def values(self, table: Table) -> NDArray[Any]:
-        """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
-        labels are boolean or the library needs numbers."""
-        coded = table.classes.dtype == bool or any(root in NUMBERED_LABELS for root in packages(self.estimator))
-        return np.arange(len(table.classes)) if coded else table.classes
-
-    @property
-    def own_seed(self) -> int:
-        """The largest seed in use; other seeds are counted from it."""
-        given = self.given.get_params()
-        used = [given[name] for name in self._random_states() if isinstance(given[name], int)]
-        return max([*used, self.torch_seed or 0])
-
     def work(self, table: Table) -> float | None:
         return work_of_fit(self.estimator, table.X.size)
 
@@ -173,74 +200,25 @@ class SklearnLearner(Learner):
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, self._encoded(table), self.values(table), self._shared_steps(table), table.decision)
-
-    def reseeded(self, seed: int) -> SklearnLearner:
-        again = clone(self.given).set_params(**dict.fromkeys(self._random_states(), seed))
-        other = SklearnLearner(again, self.encoder, None if self.torch_seed is None else seed)
-        other._cache = self._cache
-        return other
+        return SklearnModel(packed, *self._front(table), self.values(table), table.decision)
 
     def record(self) -> dict[str, Any]:
+        by_logit = f"the logit of predict_proba, clipped at {CLIP:g}"
         return {
             "kind": self.kind,
             "estimator": describe(self.given),
             "encoder": describe(self.encoder),
             "torch_seed": self.torch_seed,
-            "margin": self.margin,
+            "margin": "decision_function" if hasattr(self.estimator, "decision_function") else by_logit,
         }
+
+    def record_gaps(self) -> list[str]:
+        record = self.record()
+        return [*missing_parts(record["estimator"]), *missing_parts(record["encoder"], "encoder")]
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
         return cls(rebuild(record["estimator"]), rebuild(record["encoder"]), record["torch_seed"])
-
-    def _encoded(self, table: Table) -> EncodedTable | None:
-        """The table after the encoder, encoded once; None without an encoder."""
-        encoder, torch = self.encoder, self.torch_seed is not None
-        numeric = not torch and all(map(is_numeric_dtype, table.X.dtypes))
-        if encoder is None and not numeric and not preprocesses(self.estimator):
-            encoder = TableEncoder(dtype="float32" if torch else "float64")
-        if not isinstance(encoder, TableEncoder):
-            return None
-        encoded: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table.X))
-        return encoded
-
-    def _shared_steps(self, table: Table) -> EncodedTable | None:
-        """The table after all steps of a pipeline but the last, if these do not use labels and so are the same for all
-        trainings; None if not, or if a step might write into its inputs."""
-        estimator, encoded = self.estimator, isinstance(self.encoder, TableEncoder)
-        if encoded or type(estimator) is not Pipeline or len(estimator.steps) < 2 or not sees_no_label(estimator):
-            return None
-        if any("copy" in name and value is False for name, value in estimator.get_params().items()):
-            return None
-        made: EncodedTable = self._cache.get(table, lambda: EncodedTable(estimator[:-1], table.X))
-        return made
-
-    def _weights(self, table: Table) -> dict[str, Any]:
-        if table.weight is None:
-            return {}
-        if not has_fit_parameter(last_step(self.estimator), "sample_weight"):
-            raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
-        steps, estimator = "", self.estimator
-        # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
-        while isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
-            steps, estimator = f"{steps}{estimator.steps[-1][0]}__", estimator.steps[-1][1]
-        return {f"{steps}sample_weight": table.weight}
-
-    def _random_states(self) -> list[str]:
-        """Parameters that hold a seed, in the estimator and its parts."""
-        return [name for name in self.given.get_params() if is_seed(name)]
-
-    @contextmanager
-    def _seeds(self) -> Iterator[None]:
-        if self.torch_seed is None:
-            yield
-            return
-        import torch
-
-        with GENERATOR, torch.random.fork_rng(devices=[]):
-            torch.manual_seed(self.torch_seed)
-            yield
 
 
 def check_classifier(estimator: Any) -> None:
@@ -264,6 +242,11 @@ def check_classifier(estimator: Any) -> None:
         if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
             sentence += f" For a regression on 0 and 1 use butfor.ThresholdedRegressor({name}(…))."
         raise LearnerError(sentence)
+    if isinstance(last_step(estimator), TunedThresholdClassifierCV):
+        raise LearnerError(
+            f"{name} would tune its threshold anew in every training. Tune it once, and audit the classifier inside "
+            "with threshold=tuned.best_threshold_."
+        )
 
 
 def is_seed(parameter: str) -> bool:
@@ -274,21 +257,23 @@ def is_seed(parameter: str) -> bool:
 
 
 class SklearnModel(Model):
-    """A fitted estimator, after our encoder if `data` is not None. `values`: its label for each class. `shared`: a
-    pipeline's steps before the last, if other models share them. `decision`: if it has a cut, that decides."""
+    """A fitted estimator, after our encoder `front` or, if `shared`, with a pipeline's steps before the last in it.
+    `values`: its label for each class. `decision`: if it has a cut, that decides."""
 
     def __init__(
         self,
         estimator: Any,
-        data: EncodedTable | None,
+        front: EncodedTable | None,
+        shared: bool,
         values: NDArray[Any],
-        shared: EncodedTable | None = None,
         decision: Decision = ONE_HALF,
     ) -> None:
-        self.estimator, self.data, self.values, self.shared, self.decision = estimator, data, values, shared, decision
-        if data is not None:
-            self.table_encoder = data.encoder
+        self.estimator, self.front, self.shared = estimator, front, shared
+        self.values, self.decision, self.final = values, decision, last_step(estimator)
+        if front is not None and not shared:
+            self.table_encoder = front.encoder
         final = self.final
+        self.exact = linear_in_labels(estimator) and solved_directly(estimator)
         if type(final) is ThresholdedRegressor:
             linear = linear_in_labels(estimator)
         else:
@@ -300,12 +285,10 @@ class SklearnModel(Model):
         votes = type(final).__name__ == "KNeighborsClassifier" and final.weights in ("uniform", "distance")
         if votes and self.separable and sees_no_label(estimator):
             self.neighbours = self._neighbours
-        if type(estimator).__name__ == "PartitionEnsemble":
+        if type(estimator) is PartitionEnsemble:
             self.part_votes = self._part_votes
 
-    @property
-    def final(self) -> Any:
-        return last_step(self.estimator)
+    # --- answers ---
 
     def logits(self, people: pd.DataFrame) -> Floats:
         return self._answers(people, self.logits_by)
@@ -316,34 +299,49 @@ class SklearnModel(Model):
     def _answers(self, people: pd.DataFrame, answer: Answer) -> Floats:
         if not len(people):
             return np.empty(0, np.float32)
-        if by_neighbours(self.estimator) and len(people) > BLOCK:
-            return np.concatenate([self._answers(people.iloc[some], answer) for some in _blocks(len(people))])
-        given = self._to_estimator(people)
+        near = by_neighbours(self.estimator)
+        if near and len(people) > BLOCK:
+            return np.concatenate([self._answers(some, answer) for some in _blocks(people)])
         try:
-            with single_threaded() if by_neighbours(self.estimator) else nullcontext():
-                return answer(*self._last_step(given))
+            with single_threaded() if near else nullcontext():
+                return answer(*self._decider(people))
+        except ButforError:
+            raise
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
+
+    def _decider(self, X: pd.DataFrame) -> tuple[Any, Any]:
+        """The deciding estimator and its input: a pipeline's last step, so that people go through the others once."""
+        given = X if self.front is None else self.front.people(X)
+        if self.shared:
+            return self.estimator.steps[-1][1], given
+        if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
+            return self.estimator, given
+        return self.estimator.steps[-1][1], self.estimator[:-1].transform(given)
 
     def logits_by(self, decider: Any, given: Any) -> Floats:
         """The logits of any fitted estimator for its input, computed as for this model: above 0 exactly if it decides
         class 1. Its threshold may lie elsewhere, and numbers too small for float32 must not become 0."""
         if self.decision.has_cut:
             return cut_answers(self.decision, decider, given, self.values)
-        return with_sign(_margin(decider, given), _predictions(decider, given) == self.values[1])
+        margin, decided = _margin(decider, given), _predictions(decider, given) == self.values[1]
+        logits = margin.astype(np.float32)
+        logits[decided & ~decides_one(logits)] = SMALLEST
+        logits[~decided & decides_one(logits)] = 0.0
+        return np.where(np.isnan(margin), np.float32(np.nan), logits)
 
     def _scores(self, decider: Any, given: Any) -> Floats:
         """`[people × classes]`, in which the decided class alone is highest, also in a tie; a class without labels gets
         the lowest score."""
         known = np.searchsorted(self.values, decider.classes_)
         if hasattr(decider, "decision_function"):
-            found = np.asarray(decider.decision_function(given), np.float64)
-            found = np.column_stack([-found / 2, found / 2]) if found.ndim == 1 else found
-        if not hasattr(decider, "decision_function") or found.shape[1] != len(known):
-            found = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
-        every = np.repeat(found.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
-        every[:, known] = found
+            scored = np.asarray(decider.decision_function(given), np.float64)
+            scored = np.column_stack([-scored / 2, scored / 2]) if scored.ndim == 1 else scored
+        if not hasattr(decider, "decision_function") or scored.shape[1] != len(known):
+            scored = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
+        every = np.repeat(scored.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
+        every[:, known] = scored
         decided = _predictions(decider, given)[:, None] == self.values
         scores, others = every.astype(np.float32), np.where(decided, -np.inf, every).astype(np.float32).max(axis=1)
         low = decided & (scores <= others[:, None])
@@ -351,34 +349,21 @@ class SklearnModel(Model):
         return scores
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
-        decider, given = self._last_step(self._to_estimator(people))
+        decider, given = self._decider(people)
         if not hasattr(decider, "predict_proba"):
             return False
         return np.allclose(expit(_margin(decider, given)), decider.predict_proba(given)[:, -1], rtol=0, atol=1e-6)
+
+    # --- what it sees ---
 
     @property
     def separable(self) -> bool:
         """Whether the inputs of the last step are known: after a pipeline's steps, but not inside other estimators."""
         return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
 
-    @property
-    def exact(self) -> bool:  # type: ignore[override]
-        return linear_in_labels(self.estimator) and solved_directly(self.estimator)
-
-    def _leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
-        trees, given = self.final, self.step_inputs(rows)
-        if is_lightgbm(trees):
-            return np.asarray(trees.predict(given, pred_leaf=True)).reshape(len(rows), -1)
-        if hasattr(trees, "apply"):
-            return np.asarray(trees.apply(given)).reshape(len(rows), -1)
-        # Boosted histograms give each tree's value, not its leaf; two leaves rarely have the same value.
-        stages = np.array([stage.reshape(len(rows), -1) for stage in trees.staged_decision_function(given)])
-        steps = np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9)
-        return steps.transpose(1, 0, 2).reshape(len(rows), -1)
-
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """Raw rows as the last step gets them."""
-        estimator, given = self._last_step(self._to_estimator(X))
+        estimator, given = self._decider(X)
         while isinstance(estimator, Pipeline):
             given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
             estimator = estimator.steps[-1][1]
@@ -399,21 +384,32 @@ class SklearnModel(Model):
         rows, asked = self.numbers(table.X), self.numbers(people)
         return None if rows is None or asked is None else (rows, asked)
 
+    # --- what only some models can tell ---
+
     def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
         if type(self.final) is ThresholdedRegressor:
-            rows, signs = self.step_inputs(table.X), 1 - 2 * table.zero_one
-            places = _blocks(len(people)) if by_neighbours(self.estimator) else [slice(None)]
-            inputs = (self.step_inputs(people.iloc[some]) for some in places)
-            return np.concatenate([self.final.share_of_labels(rows, each, table.weight) * signs for each in inputs])
+            rows, asked = self.step_inputs(table.X), self.step_inputs(people)
+            shares: Array = self.final.share_of_labels(rows, asked, table.weight)
+            return shares * (1 - 2 * table.zero_one)
         seen = self.as_numbers(table, people)
         assert seen is not None
-        rows, asked = seen
-        return linear.flip_effects(self.final, rows, asked, table, contrast)
+        return linear.flip_effects(self.final, *seen, table, contrast)
+
+    def _leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+        trees, given = self.final, self.step_inputs(rows)
+        if is_lightgbm(trees):
+            return np.asarray(trees.predict(given, pred_leaf=True)).reshape(len(rows), -1)
+        if hasattr(trees, "apply"):
+            return np.asarray(trees.apply(given)).reshape(len(rows), -1)
+        # Boosted histograms give each tree's value, not its leaf; two leaves rarely have the same value.
+        stages = np.array([stage.reshape(len(rows), -1) for stage in trees.staged_decision_function(given)])
+        steps = np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9)
+        return steps.transpose(1, 0, 2).reshape(len(rows), -1)
 
     def _neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
         with single_threaded():
-            asked = [self.final.kneighbors(self.step_inputs(people.iloc[some])) for some in _blocks(len(people))]
-        distances, rows = (np.concatenate(parts) for parts in zip(*asked, strict=True))
+            asked = [self.final.kneighbors(self.step_inputs(some)) for some in _blocks(people)]
+        distances, rows = (np.concatenate(each) for each in zip(*asked, strict=True))
         if self.final.weights == "uniform":
             return rows, np.ones_like(distances)
         with np.errstate(divide="ignore"):
@@ -433,27 +429,15 @@ class SklearnModel(Model):
             return None
         terms = inputs * (counted @ np.atleast_2d(coefficients))
         bias = np.broadcast_to(counted @ np.broadcast_to(self.final.intercept_, counted.shape[1]), len(people))
-        if isinstance(self.estimator, Pipeline) and len(self.estimator.steps) > 1:
-            if isinstance(self.estimator.steps[-1][1], Pipeline):
-                return None
-            try:
-                return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
-            except (AttributeError, ValueError):
-                return None
-        return named_pulls(
-            terms if self.data is None else self.table_encoder.by_column(terms), bias, list(people.columns)
-        )
-
-    def _to_estimator(self, X: pd.DataFrame) -> Any:
-        """The estimator's input: the raw table, or our encoding of it."""
-        return X if self.data is None else self.data.people(X)
-
-    def _last_step(self, given: Any) -> tuple[Any, Any]:
-        """The deciding estimator and its input: a pipeline's last step, so that people go through the others once."""
-        if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
-            return self.estimator, given
-        before = self.estimator[:-1].transform if self.shared is None else self.shared.people
-        return self.estimator.steps[-1][1], before(given)
+        if not isinstance(self.estimator, Pipeline) or len(self.estimator.steps) < 2:
+            terms = terms if self.table_encoder is None else self.table_encoder.by_column(terms)
+            return named_pulls(terms, bias, list(people.columns))
+        if isinstance(self.estimator.steps[-1][1], Pipeline):
+            return None
+        try:
+            return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
+        except (AttributeError, ValueError):
+            return None
 
 
 def is_lightgbm(final: Any) -> bool:
@@ -470,21 +454,9 @@ def _predictions(decider: Any, given: Any) -> NDArray[Any]:
 
 
 def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
-    if isinstance(last_step(decider), TunedThresholdClassifierCV):
-        while isinstance(decider, Pipeline):
-            decider, given = decider.steps[-1][1], decider[:-1].transform(given)
-        label, by_probability = decider._curve_scorer._get_pos_label(), decider.response_method != "decision_function"
-        by_probability = by_probability and hasattr(decider.estimator_, "predict_proba")
-        side = 0 if label == decider.classes_[0] else 1
-        cut = Decision(None, side, float(decider.best_threshold_), by_probability)  # tuned in its own `fit`
-        answers = cut_answers(cut, decider.estimator_, given, decider.classes_)
-        return cut.margins(answers).astype(np.float64)
-    if hasattr(decider, "decision_function"):
-        return _decision(decider, given)
-    return np.asarray(log_odds(np.asarray(decider.predict_proba(given), np.float64)[:, -1]))
-
-
-def _decision(decider: Any, given: Any) -> NDArray[np.float64]:
+    """The decision function, or the logit of the probability."""
+    if not hasattr(decider, "decision_function"):
+        return np.asarray(log_odds(np.asarray(decider.predict_proba(given), np.float64)[:, -1]))
     margin = np.asarray(decider.decision_function(given), np.float64)
     return margin if margin.ndim == 1 else margin[:, -1]
 
@@ -498,24 +470,16 @@ def cut_answers(cut: Decision, decider: Any, given: Any, values: NDArray[Any]) -
         score = shares[:, known[0]] if len(known) else np.zeros(len(shares))
         answers = cut.sign * np.asarray(log_odds(score.astype(np.float64)))
         if two and hasattr(decider, "decision_function"):  # more digits, if it is the log-odds
-            margin = _decision(decider, given)
+            margin = _margin(decider, given)
             answers = np.where(np.abs(expit(cut.sign * margin) - score) <= SAME, margin, answers)
     else:
-        answers = _decision(decider, given)
+        answers = _margin(decider, given)
         score = cut.sign * answers
     return answers.astype(np.float32) if cut.at is None else cut.agreeing(answers, score >= cut.at)
 
 
-def with_sign(margin: NDArray[np.float64], decided: NDArray[np.bool_]) -> Floats:
-    """The margin as logits, above 0 exactly where class 1 is decided."""
-    logits = margin.astype(np.float32)
-    logits[decided & ~decides_one(logits)] = SMALLEST
-    logits[~decided & decides_one(logits)] = 0.0
-    return np.where(np.isnan(margin), np.float32(np.nan), logits)
-
-
-def _blocks(people: int) -> list[slice]:
-    return [slice(k, k + BLOCK) for k in range(0, people, BLOCK)]
+def _blocks(people: pd.DataFrame) -> list[pd.DataFrame]:
+    return [people.iloc[k : k + BLOCK] for k in range(0, len(people), BLOCK)]
 
 
 def first_line(error: BaseException) -> str:
