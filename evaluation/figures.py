@@ -49,7 +49,10 @@ def _draw_venn(drawing: Drawing, result: Result, ranks: Sequence[str], at: Point
     centres = [(middle[0] + 31 * math.cos(a), middle[1] - 31 * math.sin(a)) for a in _ANGLES]
     counts = regions(result.first, ranks)
     for centre, (colour, dash) in zip(centres, LOOKS, strict=True):
-        drawing.circle(centre, 54, colour, 0.1, dash)
+        turns = np.linspace(0, 2 * math.pi, 73)
+        ring = [(centre[0] + 54 * math.cos(turn), centre[1] + 54 * math.sin(turn)) for turn in turns]
+        drawing.area(ring, colour, 0.1)
+        drawing.line(ring, colour, 1.6, dash)
     for number in range(1, 8):
         inside = [k for k in range(3) if number >> k & 1]
         x, y = (sum(centres[k][axis] for k in inside) / len(inside) - middle[axis] for axis in (0, 1))

@@ -62,10 +62,10 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     if o.max_retrainings is not None:
         stop |= max_retrainings(o.max_retrainings)
     if o.public:
-        from butfor.report.public import Public, refuse_other_files
+        from butfor.report import public
 
         if o.out is not None:
-            refuse_other_files(o.out)
+            public.refuse_other_files(o.out)
     if o.out is not None:
         check_folder(o.out, o.overwrite)
     # Read.
@@ -118,22 +118,22 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         if population.interrupted:
             progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
         result = population[0] if len(population) == 1 else population
-        public = Public(population) if o.public else None
 
         # Write.
         unwritten, written = None, list[str]()
         if o.out is not None:
             try:
-                written = public.write(o.out) if public else write(population, labels, data, o.out, again)
+                given = (population, labels, data, o.out, again)
+                written = public.write(population, o.out) if o.public else write(*given)
             except OutputError as error:  # the answer is there: print it before saying so
                 unwritten = error
 
         # Print.
         if o.json:
-            say(shown_json((public or result).to_json()))
-        elif public:
-            say(public.sentence)
-            printing.print_table(public.shown())
+            say(shown_json(public.record(population) if o.public else result.to_json()))
+        elif o.public:
+            say(public.sentence(population))
+            printing.print_table(public.table(population))
         elif len(population) == 1:
             printing.print_verdict(population[0])
         else:

@@ -24,7 +24,7 @@ from butfor.result.population import ALL, Population
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard
-from butfor.words import NOTHING, often, points, signed
+from butfor.words import NOTHING, number, often, points, signed
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -37,31 +37,24 @@ THEME = {
     "mark": ("#fdebdd", "#43291a"),
 }
 """Every colour of the report by name: in the light and in the dark theme."""
-ANCHORS = {"left": "start", "center": "middle", "right": "end"}
-
-WIDTH = 360
-"""Pixels: on a phone, text is as large as it is drawn."""
+WIDTH, BAR, CELL, SWATCH = 360, 900, 260, 14
+"""Pixels: of a chart, on a phone as large as it is drawn; of a bar that fills the page; of a table's cell; of a mark in
+a legend."""
 PAST = 1.08
 """The last step of a curve extends to this share of the budget."""
-MOST_COLUMNS = 6
-"""The most columns in a chart of what explains a gap."""
-MOST_CURVES = 6
-"""The most groups with a curve: the largest."""
+MOST_CURVES, MOST_LANES, MOST_PARTS, MOST_COLUMNS = 6, 8, 4, 6
+"""The most groups with a curve and with a row of dots, the largest; and the most columns in a bar and in a list."""
 FAR_OUT = 2.0
-"""The chart of logits ends at this multiple of their 90 % quantile."""
+"""A chart of logits ends at this multiple of their 90 % quantile."""
 GOLDEN = 0.618034
 """Multiples of it spread marks evenly and reproducibly."""
-DASHES = [
-    ("person", (12, 4)),
-    ("flip", (12, 4, 2, 4)),
-    ("muted", (6, 4)),
-    ("person", (2, 2)),
-    ("flip", (4, 2)),
-    ("muted", (12, 2, 2, 2)),
-]
+DASHES = [("person", (12, 4)), ("flip", (12, 4, 2, 4)), ("muted", (6, 4)), ("person", (2, 2)), ("flip", (4, 2))]
+DASHES.append(("muted", (12, 2, 2, 2)))
 """Dashes and the name at the end of the line tell groups apart; colour only repeats it."""
 
 Point = tuple[float, float]
+Part = tuple[str, float, str, float]
+"""A part of a gap: its name, its share, its colour and opacity."""
 MARKS = {
     "circle": "m-{r} 0a{r} {r} 0 1 0 {d} 0a{r} {r} 0 1 0-{d} 0",
     "square": "m-{r}-{r}h{d}v{d}h-{d}z",
@@ -82,17 +75,13 @@ class Drawing:
     def line(
         self, points: Sequence[Point], colour: str = "ink", width: float = 1.0, dash: Sequence[float] = ()
     ) -> None:
-        look = f'fill="none" stroke="var(--bf-{colour})" stroke-width="{width:g}"{_dashed(dash)}'
+        dashed = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
+        look = f'fill="none" stroke="var(--bf-{colour})" stroke-width="{width:g}"{dashed}'
         self.shapes.append(f'<polyline points="{_places(points)}" {look}/>')
 
     def area(self, points: Sequence[Point], colour: str, opacity: float) -> None:
         look = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}"'
         self.shapes.append(f'<polygon points="{_places(points)}" {look}/>')
-
-    def circle(self, centre: Point, radius: float, colour: str, opacity: float, dash: Sequence[float] = ()) -> None:
-        """A disc of this opacity with an outline."""
-        paint = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}" stroke="var(--bf-{colour})" stroke-width="1.6"'
-        self.shapes.append(f'<circle cx="{centre[0]:g}" cy="{centre[1]:g}" r="{radius:g}" {paint}{_dashed(dash)}/>')
 
     def marks(self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False) -> None:
         """Marks of one shape (see `MARKS`), `size` pixels wide; places that are NaN are left out."""
@@ -112,72 +101,67 @@ class Drawing:
         bold: bool = False,
     ) -> None:
         """A text at (x, y), vertically centred; `side`: which of its sides is at x."""
-        at = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{ANCHORS[side]}"'
+        anchor = {"left": "start", "center": "middle", "right": "end"}[side]
+        at = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
         look = f'fill="var(--bf-{colour})" font-weight="{700 if bold else 400}"'
         self.texts.append(f"<text {at} {look}>{escape(text)}</text>")
 
     def tick(self, x: float, y: float, text: str, side: str = "center") -> None:
         self.text(x, y, text, 11.2, side, "muted")
 
-    def svg(self) -> Markup:
+    def svg(self, more: str = "", ground: str = "") -> Markup:
         """An ``<svg>`` element for a page, with its title for screen readers."""
-        return self._element("", "")
-
-    def to_svg(self, path: str | Path | None = None) -> Any:
-        """The text of a file in the light theme or, given a `path`, the path it was written to."""
-        paper = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
-        paper += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
-        whole = self._element(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', paper)
-        return save(re.sub(r"var\(--bf-(\w+)\)", lambda found: THEME[found[1]][0], whole), path)
-
-    _repr_svg_ = to_svg
-
-    def _element(self, more: str, ground: str) -> Markup:
         paper = f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" role="img"{more}'
         shapes = "".join([ground, *self.shapes, *self.texts])
         return Markup(f"<svg {paper}><title>{escape(self.title)}</title>{shapes}</svg>")
 
+    def to_svg(self, path: str | Path | None = None) -> Any:
+        """The text of a file in the light theme or, given a `path`, the path it was written to."""
+        ground = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
+        ground += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
+        whole = self.svg(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', ground)
+        return save(re.sub(r"var\(--bf-(\w+)\)", lambda found: THEME[found[1]][0], whole), path)
 
-def _dashed(dash: Sequence[float]) -> str:
-    return f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
+    _repr_svg_ = to_svg
 
 
 def _places(points: Sequence[Point]) -> str:
     return " ".join(f"{x:.1f},{y:.1f}" for x, y in points)
 
 
+def _reach(logits: Sequence[float]) -> float:
+    """Where a chart of logits ends; what lies further out is drawn at the edge."""
+    sizes = np.abs(logits)
+    return max(min(float(sizes.max()), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
+
+
 # --- one person, and many ---------------------------------------------------------------------------
 
 
 def seed_logits(verdict: Verdict) -> Drawing | None:
-    """The logit of each fresh seed's model without the flips (dots) and with them (squares), with medians. Outliers are
-    drawn at the edge. None if there are no logits."""
+    """The logit of each fresh seed's model without the flips (dots) and with them (squares), with medians. None if
+    there are no logits."""
     rows = verdict.fresh.logits if verdict.fresh else None
-    sizes = [abs(logit) for row in rows or () for logit in row if logit is not None]
-    if not rows or not sizes:
+    known = [[logit for logit in row if logit is not None] for row in rows or ()]
+    if not any(known):
         return None
-    reach = max(min(max(sizes), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
     run, middle, half = verdict.run, WIDTH / 2, WIDTH / 2 - 14
-    said = run.measured
-    boundary = "0, the cut" if run.cut_moves or run.measure == "margin" else f"{said(0.0)}, the cut"
+    said, reach = run.measured, _reach([logit for row in known for logit in row])
     drawing = Drawing(WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
     first, second = (short(name, 24) for name in verdict.label_names)
     drawing.text(8, 8, f"← '{first}'")
     drawing.text(WIDTH - 8, 8, f"'{second}' →", side="right")
-    looks = (("No flip", "circle", "person"), ("With the flips", "square", "flip"))
-    for k, ((name, shape, colour), logits) in enumerate(zip(looks, rows, strict=True)):
-        top = 30 + 48 * k
+    looks = (30, "No flip", "circle", "person"), (78, "With the flips", "square", "flip")
+    for (top, name, shape, colour), logits in zip(looks, known, strict=True):
         drawing.line([(14, top + 9), (WIDTH - 14, top + 9)], "line")
-        known = [logit for logit in logits if logit is not None]
-        if not known:
-            continue
-        median = float(np.median(known))
-        *places, upright = (middle + half * max(-1.0, min(1.0, logit / reach)) for logit in (*known, median))
-        drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
-        drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
-        drawing.text(8, top + 30, f"{name}: median {said(median)}")
+        if logits:
+            median = float(np.median(logits))
+            *places, upright = (middle + half * max(-1.0, min(1.0, logit / reach)) for logit in (*logits, median))
+            drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
+            drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
+            drawing.text(8, top + 30, f"{name}: median {said(median)}")
     drawing.line([(middle, 20), (middle, 126)], "ink", 1.4)
-    drawing.tick(middle, 134, boundary)
+    drawing.tick(middle, 134, f"{0 if run.cut_moves or run.measure == 'margin' else said(0.0)}, the cut")
     drawing.tick(8, 134, said(-reach), "left")
     drawing.tick(WIDTH - 8, 134, said(reach), "right")
     return drawing
@@ -205,19 +189,19 @@ def distance_curve(population: Population) -> Drawing | None:
         labels, shares = np.repeat([0, *curve["labels"], PAST * budget], 2)[1:-1], np.repeat([0, *curve[column]], 2)
         return list(map(at, labels, shares))
 
-    drawing = Drawing(WIDTH, 240)
+    drawing, ends = Drawing(WIDTH, 240), list[tuple[float, str, str]]()
     drawing.area([*steps(ALL, "low")[2:], *reversed(steps(ALL, "high")[2:])], "ink", 0.1)
-    ends = []
     for name, (colour, dash) in zip((*groups, ALL), (*DASHES[: len(groups)], ("ink", ())), strict=True):
         line = steps(name, "share")
         drawing.line(line, colour, 2, dash=dash)
         share = curves["share"][curves["group"] == name].iloc[-1]
         ends.append((line[-1][1], f"{without_middle(name, 16)} {100 * share:.0f} %", colour))
-    drawing.title = (
-        f"Share of decisions that up to {budget} labels change: {'; '.join(text for _, text, _ in reversed(ends))}"
-    )
-    for y, (_, text, colour) in zip(_spread([end[0] for end in ends], 15), ends, strict=True):
-        drawing.text(right + 6, y, text, 11, colour=colour)
+    said = "; ".join(text for _, text, _ in reversed(ends))
+    drawing.title = f"Share of decisions that up to {budget} labels change: {said}"
+    ceiling = math.inf
+    for place, text, colour in sorted(ends, key=lambda end: -end[0]):  # from below; names do not overlap
+        ceiling = min(place, ceiling - 15)
+        drawing.text(right + 6, ceiling, text, 11, colour=colour)
     drawing.line([(left, upper), (left, lower), (right, lower)], "line")
     step = math.ceil(budget / 8)
     for labels in sorted({1, *range(step, budget + 1, step)}):
@@ -230,174 +214,6 @@ def distance_curve(population: Population) -> Drawing | None:
     return drawing
 
 
-def _spread(places: Sequence[float], least: float) -> list[float]:
-    """The places, moved up if two are closer than `least`."""
-    moved, ceiling = list(places), np.inf
-    for at in sorted(range(len(moved)), key=lambda at: -moved[at]):
-        moved[at] = ceiling = min(moved[at], ceiling - least)
-    return moved
-
-
-# --- standards and doubts ---------------------------------------------------------------------------
-
-Row = tuple[str, str, float, tuple[float, float] | None, str]
-"""A name, its text, the place of its dot, the ends of its line, and its colour."""
-
-
-def differences(comparisons: Sequence[GroupStandard], beside: Sequence[GroupStandard] = ()) -> Drawing:
-    """A row per group: the gap with its interval, on a scale shared with a chart `beside` it. Groups labelled
-    favourably less often than comparable people are left of 0."""
-    reach = [value for c in (*comparisons, *beside) for value in (c.difference, *(c.interval or ()))]
-    rows = list[Row]()
-    for c in comparisons:
-        line = c.interval and (-c.interval[1], -c.interval[0])
-        gap = often(c.difference, c.interval).replace("as often", "no gap").replace(" often", "")
-        rows.append((c.name, gap, -c.difference, line, "flip" if c.differs else "person"))
-    return _around_zero(
-        rows,
-        max(map(abs, reach)),
-        ("less", "more"),
-        "points less or more often than comparable people",
-        "Gap to comparable people of other groups, in points",
-    )
-
-
-def column_moves(moves: Sequence[ColumnMove], difference: float, name_of: Callable[[object], str] = str) -> Drawing:
-    """A row per column that moves the gap furthest: how much larger or smaller a group's gap is without it, with the
-    95 % interval. If the group's `difference` is below 0, a larger gap is a lower difference."""
-    rows, side = list[Row](), 1 if difference >= 0 else -1
-    moves = sorted(moves, key=lambda m: -abs(m.move))[:MOST_COLUMNS]
-    for m in moves:
-        move, error = side * m.move, 1.96 * m.error
-        said = f"{points(abs(move))} {'larger' if move >= 0 else 'smaller'}"
-        rows.append((name_of(m.column), said, move, (move - error, move + error), "person"))
-    reach = max(abs(m.move) + 1.96 * m.error for m in moves)
-    axis = "points by which the gap changes without the column"
-    return _around_zero(
-        rows, reach, ("smaller", "larger"), axis, "How the gap changes when a column is left out, in points"
-    )
-
-
-def _around_zero(rows: Sequence[Row], reach: float, words: tuple[str, str], axis: str, title: str) -> Drawing:
-    """Dots and lines left and right of 0, with a name and a text above each. `words`: the meaning of left and right."""
-    row, limit = 38.0, max(0.5, 108 * reach)
-    bottom = 6 + row * len(rows)
-    drawing = Drawing(WIDTH, bottom + 38, title)
-
-    def x(share: float) -> float:
-        return WIDTH / 2 + (WIDTH / 2 - 24) * 100 * share / limit
-
-    drawing.line([(x(0), 20), (x(0), bottom)], "muted", dash=(3, 3))
-    for k, (name, said, place, line, colour) in enumerate(rows):
-        y = row * k + 12
-        drawing.text(4, y, short(name, 24), bold=True)
-        drawing.text(WIDTH - 4, y, said, side="right")
-        if line:
-            drawing.line([(x(at), y + 18) for at in line], "person", 2)
-        drawing.marks([(x(place), y + 18)], "circle", 9, colour, fill=True)
-    drawing.line([(4, bottom), (WIDTH - 4, bottom)], "line")
-    step = next((step for step in (0.1, 0.2, 0.5, 1, 2, 5, 10, 20) if limit / step <= 3), 50)
-    for tick in range(-int(limit / step), int(limit / step) + 1):
-        drawing.tick(x(tick * step / 100), bottom + 12, f"{abs(tick * step):g} {words[tick > 0]}" if tick else "0")
-    drawing.tick(WIDTH / 2, bottom + 29, axis)
-    return drawing
-
-
-# --- the first screen ----------------------------------------------------------------------------------
-
-SWATCH = 14
-BAR, MARKS_WIDE = 900, 260
-"""Pixels: of a bar that fills the page, and of marks in a table's cell."""
-MOST_PARTS = 4
-"""The most columns named in a bar."""
-MOST_LANES = 8
-"""The most groups with a lane of people: the largest."""
-Part = tuple[str, float, str, float]
-"""A part of a gap: its name, its share, its colour and opacity."""
-
-
-def swatch(shape: str, colour: str, fill: bool = True, opacity: float = 1.0) -> Markup:
-    """A mark for a legend; "bar" is a piece of a bar."""
-    drawing, middle = Drawing(SWATCH, SWATCH), SWATCH / 2
-    if shape == "bar":
-        drawing.area([(1, 1), (SWATCH - 1, 1), (SWATCH - 1, SWATCH - 1), (1, SWATCH - 1)], colour, opacity)
-    else:
-        drawing.marks([(middle, middle)], shape, 9, colour, fill)
-    return drawing.svg()
-
-
-def rates_scale(comparisons: Sequence[GroupStandard]) -> tuple[float, float]:
-    """Tens of per cent around all recorded and expected shares."""
-    shares = [share for c in comparisons for share in (c.recorded, c.expected)]
-    low, high = math.floor(10 * min(shares)) / 10, math.ceil(10 * max(shares)) / 10
-    return (low, high) if high > low else (max(0.0, low - 0.1), min(1.0, high + 0.1))
-
-
-def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
-    """The recorded share of a group (circle) and that of comparable people (diamond) on one line."""
-    drawing = Drawing(MARKS_WIDE, 24, f"{points(c.recorded)} recorded, {points(c.expected)} of comparable people")
-    own, other = (10 + (MARKS_WIDE - 20) * (x - scale[0]) / (scale[1] - scale[0]) for x in (c.recorded, c.expected))
-    drawing.line([(4, 12), (MARKS_WIDE - 4, 12)], "line")
-    drawing.line([(own, 12), (other, 12)], "flip" if c.differs else "person", 3)
-    drawing.marks([(other, 12)], "diamond", 12, "person")
-    drawing.marks([(own, 12)], "circle", 11, "flip" if c.differs else "person", fill=True)
-    return drawing.svg()
-
-
-def gap_mark(c: GroupStandard, reach: float) -> Markup:
-    """The gap and its interval, around no gap; less often is left."""
-    drawing = Drawing(MARKS_WIDE, 24, often(c.difference, c.interval))
-
-    def x(difference: float) -> float:
-        return MARKS_WIDE / 2 - (MARKS_WIDE / 2 - 10) * difference / max(reach, 0.005)
-
-    drawing.line([(x(0), 0), (x(0), 24)], "muted", dash=(3, 3))
-    if c.interval:
-        drawing.line([(x(end), 12) for end in c.interval], "person", 2)
-    drawing.marks([(x(c.difference), 12)], "circle", 11, "flip" if c.differs else "person", fill=True)
-    return drawing.svg()
-
-
-def gap_parts(moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str) -> list[Part]:
-    """The raw gap in parts that add up: what columns explain, the largest first and the others together, and what they
-    do not. A column's part is how far the gap moves without it; columns that go together are one part."""
-    side = 1 if c.explained >= 0 else -1
-    own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error]
-    parts, named, left = list[Part](), set[str](), c.explained
-    for m in sorted(own, key=lambda m: -side * m.move):
-        columns = set(m.column.split(" + "))
-        if len(parts) < MOST_PARTS and not named & columns and side * m.move <= side * left:
-            parts.append((name(m.column), m.move, "person", 0.95 - 0.2 * len(parts)))
-            named, left = named | columns, left - m.move
-    if abs(left) >= NOTHING:
-        parts.append(("other columns together" if parts else "all columns together", left, "person", 0.2))
-    return [*parts, ("not explained", c.difference, "flip", 0.9)]
-
-
-def gap_bar(parts: Sequence[Part], scale: tuple[float, float]) -> Markup:
-    """The parts side by side, those above 0 to the right and those below to the left; a line marks their sum."""
-    drawing = Drawing(BAR, 30, "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts))
-    ends = [0.0, 0.0]
-
-    def x(share: float) -> float:
-        return 4 + (BAR - 8) * (share - scale[0]) / max(scale[1] - scale[0], 0.005)
-
-    for _, value, colour, opacity in parts:
-        start = ends[value < 0]
-        ends[value < 0] = end = start + value
-        drawing.area([(x(start), 6), (x(end), 6), (x(end), 24), (x(start), 24)], colour, opacity)
-        drawing.line([(x(end), 6), (x(end), 24)], "paper", 1.5)
-    drawing.line([(x(0), 0), (x(0), 30)], "muted", 1.5)
-    drawing.line([(x(sum(ends)), 0), (x(sum(ends)), 30)], "ink", 2.5)
-    return drawing.svg()
-
-
-def gap_scale(groups: Sequence[Sequence[Part]]) -> tuple[float, float]:
-    """How far the bars of several groups reach."""
-    lows = [sum(min(0.0, value) for _, value, _, _ in parts) for parts in groups]
-    return min(lows), max(sum(max(0.0, value) for _, value, _, _ in parts) for parts in groups)
-
-
 def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing | None:
     """A row of dots per group on the score's axis: everybody examined, with marks for those whose decision hinges on
     few labels or probably changes under one standard. None with more than two labels."""
@@ -406,15 +222,12 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
         return None
     run, narrow = examined[0][1].run, width < 600
     left, row, top = (12 if narrow else 170), (58 if narrow else 42), 14
-    sizes = Counter(str(v.group) for _, v in examined)
-    largest = {group for group, _ in sizes.most_common(MOST_LANES)}
-    lanes = [
-        str(group) for group in in_order((v.group for _, v in examined), run.sensitive_bands) if str(group) in largest
-    ]
-    values = [scores(v)[0] for _, v in examined]
+    largest = {group for group, _ in Counter(str(v.group) for _, v in examined).most_common(MOST_LANES)}
+    groups = map(str, in_order((v.group for _, v in examined), run.sensitive_bands))
+    lanes = [group for group in groups if group in largest]
     low, high = 0.0, 1.0
     if run.measure == "margin":
-        high = max(min(max(map(abs, values)), FAR_OUT * float(np.quantile(np.abs(values), 0.9))), 1e-6)
+        high = _reach([scores(v)[0] for _, v in examined])
         low = -high
     bottom = top + row * len(lanes)
     drawing = Drawing(width, bottom + 38, f"{run.measure.capitalize()} of {len(examined)} people by group")
@@ -444,3 +257,137 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     for end, anchor in ((low, "left"), (high, "right")):
         drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else signed(end), anchor)
     return drawing
+
+
+# --- groups: marks in the cells of tables, and bars ---------------------------------------------------
+
+
+def swatch(shape: str, colour: str, fill: bool = True, opacity: float = 1.0) -> Markup:
+    """A mark for a legend; "bar" is a piece of a bar."""
+    drawing, low, high = Drawing(SWATCH, SWATCH), 1, SWATCH - 1
+    if shape == "bar":
+        drawing.area([(low, low), (high, low), (high, high), (low, high)], colour, opacity)
+    else:
+        drawing.marks([(SWATCH / 2, SWATCH / 2)], shape, 9, colour, fill)
+    return drawing.svg()
+
+
+def rates_scale(comparisons: Sequence[GroupStandard]) -> tuple[float, float]:
+    """Tens of per cent around all recorded and expected shares."""
+    shares = [share for c in comparisons for share in (c.recorded, c.expected)]
+    low, high = math.floor(10 * min(shares)) / 10, math.ceil(10 * max(shares)) / 10
+    return (low, high) if high > low else (max(0.0, low - 0.1), min(1.0, high + 0.1))
+
+
+def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
+    """The recorded share of a group (circle) and that of comparable people (diamond) on one line."""
+    drawing, colour = Drawing(CELL, 24), "flip" if c.differs else "person"
+    drawing.title = f"{points(c.recorded)} recorded, {points(c.expected)} of comparable people"
+    own, other = (10 + (CELL - 20) * (x - scale[0]) / (scale[1] - scale[0]) for x in (c.recorded, c.expected))
+    drawing.line([(4, 12), (CELL - 4, 12)], "line")
+    drawing.line([(own, 12), (other, 12)], colour, 3)
+    drawing.marks([(other, 12)], "diamond", 12, "person")
+    drawing.marks([(own, 12)], "circle", 11, colour, fill=True)
+    return drawing.svg()
+
+
+def around_zero(value: float, ends: Sequence[float], reach: float, title: str, called: bool = False) -> Markup:
+    """A value and the ends of its interval around 0, on a scale that goes as far as `reach` either way."""
+    drawing = Drawing(CELL, 24, title)
+
+    def x(share: float) -> float:
+        return CELL / 2 + (CELL / 2 - 10) * share / max(reach, 0.005)
+
+    drawing.line([(x(0), 0), (x(0), 24)], "muted", dash=(3, 3))
+    if ends:
+        drawing.line([(x(end), 12) for end in ends], "person", 2)
+    drawing.marks([(x(value), 12)], "circle", 11, "flip" if called else "person", fill=True)
+    return drawing.svg()
+
+
+def gap_mark(c: GroupStandard, reach: float) -> Markup:
+    """The gap and its interval, around no gap; less often is left."""
+    ends = [-end for end in c.interval or ()]
+    return around_zero(-c.difference, ends, reach, often(c.difference, c.interval), c.differs)
+
+
+def gap_reach(comparisons: Sequence[GroupStandard]) -> float:
+    """How far the gaps and their intervals go from 0."""
+    return max(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ())))
+
+
+def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
+    """A row per group: its name, the gap and its interval, around no gap."""
+    row, reach, middle = 38, max(gap_reach(comparisons), 0.005), WIDTH / 2
+    bottom, end = 6 + row * len(comparisons), WIDTH / 2 - 24
+    drawing = Drawing(WIDTH, bottom + 38, "Gap to comparable people of other groups, in points")
+    drawing.line([(middle, 20), (middle, bottom)], "muted", dash=(3, 3))
+    for k, c in enumerate(comparisons):
+        y = row * k + 12
+        drawing.text(4, y, short(c.name, 24), bold=True)
+        drawing.text(WIDTH - 4, y, often(c.difference, c.interval), side="right")
+        if c.interval:
+            drawing.line([(middle - end * at / reach, y + 18) for at in c.interval], "person", 2)
+        place = middle - end * c.difference / reach, y + 18
+        drawing.marks([place], "circle", 9, "flip" if c.differs else "person", fill=True)
+    drawing.line([(4, bottom), (WIDTH - 4, bottom)], "line")
+    for at, side in ((-1, "less"), (0, ""), (1, "more")):
+        drawing.tick(middle + end * at, bottom + 12, f"{number(reach)} {side}" if at else "0")
+    drawing.tick(middle, bottom + 29, "points less or more often than comparable people")
+    return drawing
+
+
+def column_moves(
+    moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str
+) -> list[tuple[str, Markup, str]]:
+    """Per column that moves a group's gap furthest, its name, and a mark and words for how much larger (right) or
+    smaller the gap is without it, with the 95 % interval."""
+    side = 1 if c.difference >= 0 else -1  # if the difference is below 0, a larger gap is a lower difference
+    own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group)]
+    own, rows = sorted(own, key=lambda m: -abs(m.move))[:MOST_COLUMNS], []
+    reach = max((abs(m.move) + 1.96 * m.error for m in own), default=0.0)
+    for m in own:
+        said = f"{points(abs(m.move))} {'larger' if side * m.move >= 0 else 'smaller'}"
+        ends = [side * m.move + 1.96 * m.error * k for k in (-1, 1)]
+        rows.append((name(m.column), around_zero(side * m.move, ends, reach, said), said))
+    return rows
+
+
+def gap_parts(moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str) -> list[Part]:
+    """The raw gap in parts that add up: what columns explain, the largest first and the others together, and what they
+    do not. A column's part is how far the gap moves without it; columns that go together are one part."""
+    side = 1 if c.explained >= 0 else -1
+    own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error]
+    parts, named, left = list[Part](), set[str](), c.explained
+    for m in sorted(own, key=lambda m: -side * m.move):
+        columns = set(m.column.split(" + "))
+        if len(parts) < MOST_PARTS and not named & columns and side * m.move <= side * left:
+            parts.append((name(m.column), m.move, "person", 0.95 - 0.2 * len(parts)))
+            named, left = named | columns, left - m.move
+    if abs(left) >= NOTHING:
+        parts.append(("other columns together" if parts else "all columns together", left, "person", 0.2))
+    return [*parts, ("not explained", c.difference, "flip", 0.9)]
+
+
+def gap_scale(groups: Sequence[Sequence[Part]]) -> tuple[float, float]:
+    """How far the bars of several groups reach."""
+    lows, highs = ([sum(sign(0.0, part[1]) for part in parts) for parts in groups] for sign in (min, max))
+    return min(lows), max(highs)
+
+
+def gap_bar(parts: Sequence[Part], scale: tuple[float, float]) -> Markup:
+    """The parts side by side, those above 0 to the right and those below to the left; a line marks their sum."""
+    drawing = Drawing(BAR, 30, "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts))
+    ends = [0.0, 0.0]
+
+    def x(share: float) -> float:
+        return 4 + (BAR - 8) * (share - scale[0]) / max(scale[1] - scale[0], 0.005)
+
+    for _, value, colour, opacity in parts:
+        start = ends[value < 0]
+        ends[value < 0] = end = start + value
+        drawing.area([(x(start), 6), (x(end), 6), (x(end), 24), (x(start), 24)], colour, opacity)
+        drawing.line([(x(end), 6), (x(end), 24)], "paper", 1.5)
+    drawing.line([(x(0), 0), (x(0), 30)], "muted", 1.5)
+    drawing.line([(x(sum(ends)), 0), (x(sum(ends)), 30)], "ink", 2.5)
+    return drawing.svg()

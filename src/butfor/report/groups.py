@@ -19,61 +19,47 @@ SMALL_SHARE = 0.02
 
 @dataclass(frozen=True)
 class Impact:
-    """One group: its people, the rate of favourable decisions, and that rate divided by the highest one."""
+    """One group: its people, the rate of favourable decisions, and that rate divided by the highest one. `below`:
+    whether the ratio is below four fifths, for a known group that is large enough."""
 
     attribute: str
     group: str
     people: int
-    share: float
     rate: float
     ratio: float | None
-
-    @property
-    def remark(self) -> str:
-        if self.group == MISSING:
-            return "unknown"
-        if self.share < SMALL_SHARE:
-            return "under 2 % of the people"
-        return "below four fifths" if self.below else ""
-
-    @property
-    def below(self) -> bool:
-        """Whether the ratio is below four fifths, for a known group that is large enough."""
-        few = self.group == MISSING or self.share < SMALL_SHARE
-        return not few and self.ratio is not None and self.ratio < FOUR_FIFTHS
+    below: bool
+    remark: str
 
 
 def impacts(p: Population) -> list[Impact]:
-    """By attribute, then for their combinations. Empty if the favourable decision is unknown."""
-    run = p.run
+    """By attribute, then for their combinations: of everybody whose label is known or, without labels, of those
+    examined. Empty if the favourable decision is unknown."""
+    run, known, counts = p.run, p.run.performance, dict[str, tuple[int, float]]()
     if not run.favourable:
         return []
-    counts, found = _selected(p), list[Impact]()
-    for place, attribute in enumerate(run.attributes if len(run.attributes) > 1 else ()):
-        values = [run.groups[group][place] for group in counts.index]
-        found += _ratios(attribute, counts.groupby(values, sort=False).sum())
-    return found + _ratios(run.sensitive, counts)
-
-
-def _selected(p: Population) -> pd.DataFrame:
-    """Per group, the number of people and of favourable decisions: of everybody whose label is known or, without
-    labels, of those examined."""
-    favourable, known = p.run.favourable, p.run.performance
-    if known:
-        rates = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
-        same = favourable == known.positive
-        counts = {group: (people, people * (rate if same else 1 - rate)) for group, people, rate in rates}
+    if known:  # people, and favourable decisions
+        for g in known.by_group:
+            rate = g.selection_rate or 0.0
+            counts[g.group] = g.people, g.people * (rate if run.favourable == known.positive else 1 - rate)
     else:
-        favoured = p.run.favourable_labels
-        decided = {str(group): [v.prediction in favoured for v in p if v.group == group] for group in p.groups}
-        counts = {group: (len(each), sum(each)) for group, each in decided.items() if each}
-    return pd.DataFrame.from_dict(counts, orient="index", columns=["people", "selected"])
-
-
-def _ratios(attribute: str, counts: pd.DataFrame) -> list[Impact]:
-    shares, rates = counts["people"] / counts["people"].sum(), counts["selected"] / counts["people"]
-    known = counts.index != MISSING
-    highest = rates[(shares >= SMALL_SHARE) & known].max()
-    ratios = [rate / highest if highest > 0 and group != MISSING else None for group, rate in rates.items()]
-    rows = zip(counts.index, counts["people"], shares, rates, ratios, strict=True)
-    return [Impact(attribute, group, int(people), share, rate, ratio) for group, people, share, rate, ratio in rows]
+        for v in p:
+            people, selected = counts.get(str(v.group), (0, 0))
+            counts[str(v.group)] = people + 1, selected + (v.prediction in run.favourable_labels)
+    counts = {group: counts[group] for group in (counts if known else map(str, p.groups)) if counts[group][0]}
+    everybody = pd.DataFrame.from_dict(counts, orient="index", columns=["people", "selected"])
+    frames = [(run.sensitive, everybody)]
+    if len(run.attributes) > 1:
+        values = [[run.groups[group][place] for group in counts] for place in range(len(run.attributes))]
+        each = [everybody.groupby(one, sort=False).sum() for one in values]
+        frames = [*zip(run.attributes, each, strict=True), *frames]
+    found = []
+    for attribute, frame in frames:
+        frame["rate"], frame["large"] = frame["selected"] / frame["people"], frame["people"] / frame["people"].sum()
+        large = (frame["large"] >= SMALL_SHARE) & (frame.index != MISSING)
+        highest = frame["rate"][large].max()
+        for group, people, rate, counted in zip(frame.index, frame["people"], frame["rate"], large, strict=True):
+            ratio = rate / highest if highest > 0 and group != MISSING else None
+            below = bool(counted and ratio is not None and ratio < FOUR_FIFTHS)
+            remark = "unknown" if group == MISSING else "" if counted else "under 2 % of the people"
+            found.append(Impact(attribute, group, int(people), rate, ratio, below, remark))
+    return found

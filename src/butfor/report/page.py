@@ -31,7 +31,7 @@ from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
 from butfor.files import save, save_all
 from butfor.rank.mix import leader_words
-from butfor.report import charts, people, said
+from butfor.report import charts, people
 from butfor.report.groups import impacts
 from butfor.report.text import differs, short, shown
 from butfor.result import fresh, reviewed
@@ -73,8 +73,7 @@ def person_page(verdict: Verdict, index: str = "") -> str:
 def population_page(population: Population, folder: str = "") -> str:
     """The page about many people. With a `folder`, it is the index of the people's files there."""
     names = anchors(population.verdicts)
-    addresses = [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names]
-    everyone = people.listed(population, addresses)
+    everyone = people.listed(population, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
     return render("population.html", p=population, run=population.run, people=everyone, folder=folder)
 
 
@@ -172,21 +171,19 @@ def environment(*packages: str) -> Environment:
         extensions=["jinja2.ext.do"],
     )
     made.filters.update(
-        unbroken=_unbroken, headline=_headline, short=short, shown=shown, marked=said.marked, command=said.command
-    )
-    made.filters.update(terms=terms, initial=lambda text: text[:1].upper() + text[1:])
-    made.filters.update(rate=lambda share: "–" if share is None or share != share else f"{100 * share:.1f} %")
-    made.filters.update(decimals=lambda number, digits: "" if number is None else f"{number:.{digits}f}")
+        unbroken=_unbroken, headline=_headline, short=short, shown=shown, marked=people.marked, command=people.command,
+        terms=terms, initial=lambda text: text[:1].upper() + text[1:],
+        rate=lambda share: "–" if share is None or share != share else f"{100 * share:.1f} %",
+        decimals=lambda number, digits: "" if number is None else f"{number:.{digits}f}",
+    )  # fmt: skip
     made.tests.update(differing=lambda cell, own: differs(own, cell), mentioning=lambda text, part: part in text)
     # What sentences and tables are made of: modules, whose functions take the objects of a record.
-    made.globals.update(charts=charts, listing=people, said=said, words=words, result=result_words, seeds=fresh)
-    made.globals.update(reviews=reviewed, theme=theme, ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG)
     made.globals.update(
-        SMALL_GROUP=SMALL_GROUP, names=None, zip=zip, decides_one=decides_one, leader_words=leader_words
-    )
-    made.globals.update(plural=plural, impacts=impacts, meanings=meanings, checksum=checksum)
-    made.globals.update(settings=settings, replay_commands=replay_commands)
-    made.globals.update(own_parts("style.css", "people.js"))
+        charts=charts, said=people, words=words, result=result_words, seeds=fresh, reviews=reviewed, theme=theme,
+        ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG, SMALL_GROUP=SMALL_GROUP, names=None, zip=zip,
+        decides_one=decides_one, leader_words=leader_words, plural=plural, impacts=impacts, meanings=meanings,
+        checksum=checksum, settings=settings, replay_commands=replay_commands, **own_parts("style.css", "people.js"),
+    )  # fmt: skip
     return made
 
 

@@ -25,86 +25,74 @@ KEPT = {
 }
 
 
-class Public:
-    """Groups of ten people or more, in round numbers."""
-
-    def __init__(self, population: Population) -> None:
-        self.population = population
-
-    @property
-    def sentence(self) -> str:
-        p = self.population
-        asked, many = (
-            f"about {tens(len(people))}" if tens(len(people)) else "fewer than ten"
-            for people in (p.eligible, p.solid if p.checked else p.found)
-        )
-        seeds = ", under any seed tried" if p.checked and p.run.seeded else ""
-        unchecked = "" if p.checked else " Whether they do under other seeds was not checked for all."
-        stopped = " Some searches were stopped early." if p.unfinished else ""
-        return (
-            f"{many.capitalize()} of {asked} audited decisions hinge on at most {p.run.budget} of "
-            f"{p.run.data.training_rows} training labels{seeds}.{unchecked}{stopped}"
-        )
-
-    def groups(self) -> pd.DataFrame:
-        """Per group: counts, None under ten, and the share of finds if both of its counts are shown."""
-        by_group, finds = self.population.by_group, "solid" if self.population.checked else "found"
-        by_group = by_group[by_group["people"] >= FEW]
-        counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", finds)}
-        frame = pd.DataFrame(counts, index=by_group.index, dtype=object)
-        both = frame["eligible"].notna() & frame[finds].notna()
-        share = (by_group[finds] / by_group["eligible"]).astype(float).round(2).where(both).astype(object)
-        frame = frame.assign(share=share)
-        return frame.where(frame.notna(), None)
-
-    def shown(self) -> pd.DataFrame:
-        """The same as text."""
-        frame = self.groups()
-        frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
-        return frame.where(frame.notna(), f"under {FEW}").reset_index(names=self.population.run.sensitive)
-
-    def to_dict(self) -> dict[str, Any]:
-        """The public record."""
-        p, rows = self.population, self.groups().reset_index(names="group").to_dict("records")
-        known = asdict(p.performance) if p.performance and p.performance.people >= FEW else None
-        by_group = [_round(row) for row in known["by_group"] if row["people"] >= FEW] if known else []
-        run = {name: value for name, value in builtins_of(p.run).items() if name in KEPT}
-        return {
-            "schema_version": SCHEMA_VERSION,
-            "redacted": "public",
-            "sentence": self.sentence,
-            "by_group": [{str(name): plain(value) for name, value in row.items()} for row in rows],
-            "performance": _round(known | {"by_group": by_group}) if known else None,
-            "run": run
-            | {
-                "threshold": p.run.threshold_in_words,
-                "data": {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows},
-            },
-        }
-
-    def to_json(self) -> str:
-        return json.dumps(self.to_dict(), indent=1, ensure_ascii=False)
-
-    def write(self, directory: Path) -> list[str]:
-        """Write both files; returns their names."""
-        record, groups = self.to_dict(), self.shown()
-        heads = [str(column).replace("_", " ").capitalize() for column in groups]
-        rows, run = list(groups.itertuples(index=False)), record["run"]
-        page = render("public.html", title="Label audit", s=record, run=run, heads=heads, rows=rows, few=FEW)
-        save(self.to_json(), directory / "audit.json")
-        save(page, directory / "report.html")
-        return ["audit.json", "report.html"]
-
-
 def tens(count: float) -> int | None:
     """Rounded to tens; None under ten."""
     return None if count < FEW else 10 * round(count / 10)
 
 
-def _round(row: dict[str, Any]) -> dict[str, Any]:
-    """Rates in whole per cent, people in tens."""
-    shares = {name: round(value, 2) for name, value in row.items() if isinstance(value, float)}
-    return row | shares | {"people": tens(row["people"])}
+def sentence(p: Population) -> str:
+    """How many decisions hinge on few labels, in round numbers."""
+    counts = [tens(len(people)) for people in (p.eligible, p.solid if p.checked else p.found)]
+    asked, many = (f"about {count}" if count else "fewer than ten" for count in counts)
+    seeds = ", under any seed tried" if p.checked and p.run.seeded else ""
+    unchecked = "" if p.checked else " Whether they do under other seeds was not checked for all."
+    stopped = " Some searches were stopped early." if p.unfinished else ""
+    return (
+        f"{many.capitalize()} of {asked} audited decisions hinge on at most {p.run.budget} of "
+        f"{p.run.data.training_rows} training labels{seeds}.{unchecked}{stopped}"
+    )
+
+
+def groups(p: Population) -> pd.DataFrame:
+    """Per group of ten people or more: counts, None under ten, and the share of finds if both of its counts are
+    shown."""
+    by_group, finds = p.by_group[p.by_group["people"] >= FEW], "solid" if p.checked else "found"
+    counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", finds)}
+    frame = pd.DataFrame(counts, index=by_group.index, dtype=object)
+    both = frame["eligible"].notna() & frame[finds].notna()
+    share = (by_group[finds] / by_group["eligible"]).astype(float).round(2).where(both).astype(object)
+    frame = frame.assign(share=share)
+    return frame.where(frame.notna(), None)
+
+
+def table(p: Population) -> pd.DataFrame:
+    """The same as text."""
+    frame = groups(p)
+    frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
+    return frame.where(frame.notna(), f"under {FEW}").reset_index(names=p.run.sensitive)
+
+
+def record(p: Population) -> str:
+    """The text of the public audit.json."""
+
+    def rounded(row: dict[str, Any]) -> dict[str, Any]:
+        shares = {name: round(value, 2) for name, value in row.items() if isinstance(value, float)}
+        return row | shares | {"people": tens(row["people"])}
+
+    known = asdict(p.performance) if p.performance and p.performance.people >= FEW else None
+    if known:
+        by_group = [rounded(row) for row in known["by_group"] if row["people"] >= FEW]
+        known = rounded(known) | {"by_group": by_group}
+    run = {name: value for name, value in builtins_of(p.run).items() if name in KEPT}
+    data = {"sha256": p.run.data.sha256, "training_rows": p.run.data.training_rows}
+    content = {
+        "schema_version": SCHEMA_VERSION,
+        "redacted": "public",
+        "sentence": sentence(p),
+        "by_group": plain(groups(p).reset_index(names="group").to_dict("records")),
+        "performance": known,
+        "run": run | {"threshold": p.run.threshold_in_words, "data": data},
+    }
+    return json.dumps(content, indent=1, ensure_ascii=False)
+
+
+def write(p: Population, directory: Path) -> list[str]:
+    """Write the record and the page; returns their names."""
+    text = record(p)
+    s = json.loads(text)
+    save(text, directory / "audit.json")
+    save(render("public.html", s=s, run=s["run"], groups=table(p), few=FEW), directory / "report.html")
+    return ["audit.json", "report.html"]
 
 
 def refuse_other_files(directory: Path) -> None:
