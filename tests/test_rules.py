@@ -27,12 +27,9 @@ def test_phi_switches_the_protected_attribute(situation):
 def test_the_published_psi_row_by_row_with_few_masks_for_everyone(situation):
     s, sex = situation, situation.table.X["Sex"].to_numpy()
     allowed = rules.flippable(rules.as_psi("published"), s)
-    expected = np.array(
-        [
-            (sex == own) & (s.table.zero_one == decision) & (s.training_decisions == decision)
-            for own, decision in zip(s.people["Sex"], s.predictions, strict=True)
-        ]
-    )
+    pairs = zip(s.people["Sex"], s.predictions, strict=True)
+    rows = [(sex == own) & (s.table.zero_one == given) & (s.training_decisions == given) for own, given in pairs]
+    expected = np.array(rows)
     three = rules.Allowed.of([expected[k : k + 3] for k in range(0, len(expected), 3)], s.table.n)  # people at a time
     for found in (allowed, three):
         assert np.array_equal([*found], expected)
@@ -61,28 +58,19 @@ def test_rules_compose_are_read_from_text_and_survive_pickling(situation, text, 
         assert np.array_equal(same(s), expected)
 
 
-def test_labels_are_named_by_name_or_value(situation):
-    for names, value, decision in (
-        (situation.label_names, situation.label_names[1], 1),
-        (("granted = False", "granted = True"), False, 0),
-        (("label = 1", "label = 0"), 0, 1),
-    ):
-        named = dataclasses.replace(situation, label_names=names)
-        assert np.array_equal(rules.as_phi(f"predicted({value!r})")(named), named.predictions == decision)
-
-
-@pytest.mark.parametrize("value", ["bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words"])
-def test_any_value_can_be_named_and_read_back(situation, value):
-    named = dataclasses.replace(situation, label_names=("other", value))
-    rule = rules.predicted(value) & rules.everyone()
-    assert np.array_equal(rules.as_phi(rule.text)(named), named.predictions == 1)
+def test_labels_are_named_by_name_or_value_and_any_value_is_read_back(situation):
+    cases = [(situation.label_names, situation.label_names[1], 1), (("label = 1", "label = 0"), 0, 1)]
+    cases += [(("granted = False", "granted = True"), False, 0)]
+    cases += [(("other", odd), odd, 1) for odd in ("bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words")]
+    for names, value, decision in cases:
+        named, rule = dataclasses.replace(situation, label_names=names), rules.predicted(value) & rules.everyone()
+        for same in (rule, rules.as_phi(rule.text)):
+            assert np.array_equal(same(named), named.predictions == decision)
 
 
 def test_callables_and_masks_are_rules(situation):
-    rich = rules.as_phi(lambda s: s.people["Year"] > 5)
-    assert np.array_equal(
-        [why is None for why in rules.why_left_out(rich, situation)], situation.people["Year"].to_numpy() > 5
-    )
+    admitted = [why is None for why in rules.why_left_out(rules.as_phi(lambda s: s.people["Year"] > 5), situation)]
+    assert np.array_equal(admitted, situation.people["Year"] > 5)
     mask = np.arange(situation.table.n) < 3
     assert rules.flippable(rules.as_psi(mask), situation).counts.sum() == 3 * len(situation.people)
 
@@ -92,12 +80,10 @@ def test_callables_and_masks_are_rules(situation):
     [
         ("nobody", "no rule 'nobody'"),
         ("everyone &", "cannot be read"),
-        ("(everyone", "cannot be read"),
         ("predicted(bad credit)", "near 'bad credit)'"),
         ("in_group(Sex)", "does not take 1 argument"),
         ("in_group(Sex, value=1)", "is not a rule"),
         ("predicted(print())", "put it in quotes"),
-        ("__import__('os')", "no rule '__import__'"),
         ("~" * 5000 + "everyone", "nested too deeply"),
         ("", "cannot be read"),
     ],

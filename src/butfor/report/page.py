@@ -13,7 +13,6 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-import shlex
 from collections.abc import Mapping, Sequence
 from functools import cache
 from importlib import resources
@@ -151,14 +150,10 @@ def render(template: str, **context: Any) -> str:
     may be read as well, gets into it."""
     if isinstance(context.get("run"), Run):
         context = {"names": context["run"].names} | context
-    return STEERING.sub("", _environment().get_template(template).render(**context))
+    return STEERING.sub("", environment().get_template(template).render(**context))
 
 
 @cache
-def _environment() -> Environment:
-    return environment()
-
-
 def environment(*packages: str) -> Environment:
     """The report's templates, after those of `packages`."""
     made = Environment(
@@ -182,7 +177,7 @@ def environment(*packages: str) -> Environment:
         charts=charts, said=people, words=words, result=result_words, seeds=fresh, reviews=reviewed, theme=theme,
         ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG, SMALL_GROUP=SMALL_GROUP, names=None, zip=zip,
         decides_one=decides_one, leader_words=leader_words, plural=plural, impacts=impacts, meanings=meanings,
-        checksum=checksum, settings=settings, replay_commands=replay_commands, **own_parts("style.css", "people.js"),
+        checksum=checksum, settings=settings, **own_parts("style.css", "people.js"),
     )  # fmt: skip
     return made
 
@@ -201,18 +196,6 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value)) or "none"
     return "none" if value is None else shown(value, 600)
-
-
-def replay_commands(run: Run) -> list[str]:
-    """The commands that train again from the record: as it is and, for a file, with the table in another place. Empty
-    if the record names no table."""
-    data = run.data
-    if data.table is None:
-        return []
-    again, moved = ["butfor", "replay", "audit.json"], list[str]()
-    for name, file in (("data", data.table), ("validation", data.validation), ("test", data.test)):
-        moved += [f"--{name}", f"other/place/{Path(file).name}"] if file else []
-    return [shlex.join(line) for line in ([again, [*again, *moved]] if data.label else [again])]
 
 
 def theme(selector: str) -> Markup:
@@ -256,9 +239,8 @@ def own_parts(style: str, script: str) -> dict[str, Any]:
         for name in (style, script)
     )
     looks = f"{theme(':root')}\n{rest}"
-    allowed = f"style-src {_hash(looks)}; script-src {_hash(code)}; base-uri 'none'; form-action 'none'"
-    return {"STYLE": Markup(looks), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {allowed}"}
-
-
-def _hash(text: str) -> str:
-    return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
+    style_hash, code_hash = (
+        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (looks, code)
+    )
+    policy = f"style-src {style_hash}; script-src {code_hash}; base-uri 'none'; form-action 'none'"
+    return {"STYLE": Markup(looks), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {policy}"}
