@@ -25,20 +25,17 @@ from butfor.nets.recipe import Advance, Check
 GENERATOR = threading.RLock()
 """Held while torch's generator, which all threads share, is seeded and restored."""
 LARGEST_SEED = 2**32 - 1
+IN_A_BROWSER = sys.platform == "emscripten"
+"""Pyodide can start neither threads nor processes."""
 LOOK_SECONDS = 1.0
 """Seconds between a worker's checks that its parent still runs."""
 S = TypeVar("S")
 T = TypeVar("T")
 
 
-def in_a_browser() -> bool:
-    """Whether this is Pyodide, which can start neither threads nor processes."""
-    return sys.platform == "emscripten"
-
-
 def available_cores() -> int:
     """Cores that this process may use; on a shared machine these can be fewer than it has."""
-    if in_a_browser():
+    if IN_A_BROWSER:
         return 1
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
@@ -58,7 +55,7 @@ def check_n_jobs(n_jobs: Any) -> int:
     if n_jobs is None or (isinstance(n_jobs, Integral) and n_jobs == -1):
         return cores
     jobs = check_whole("n_jobs", n_jobs, 1, max(16, 4 * cores), f", or -1 for all {cores} cores")
-    return 1 if in_a_browser() else jobs
+    return 1 if IN_A_BROWSER else jobs
 
 
 def check_random_state(random_state: Any) -> int:
@@ -127,7 +124,7 @@ def in_threads(
         stopping.checked_by(check)
         return function(item)
 
-    if not in_a_browser():
+    if not IN_A_BROWSER:
         yield from threads.in_threads(work, items, n_jobs, stopping.check, advance)
         return
     for item in items:
@@ -165,16 +162,18 @@ def compiling() -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """The object at "module:attribute", imported now."""
+    """The object at "module:attribute", imported now; an error if it needs a package of the extra `net` that is not
+    installed."""
     module, _, name = path.partition(":")
-    if module == "butfor.models.network":
-        need("torch")
-    if module == "butfor.models.boosting" or name == "FusedEngine":
-        need("numba")
-    found: Any = import_module(module)
+    needed = ["torch"] if module == "butfor.models.network" else []
+    needed += ["numba"] if module == "butfor.models.boosting" or name == "FusedEngine" else []
+    for package in needed:
+        if not installed(package):
+            raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')
+    loaded: Any = import_module(module)
     for part in name.split("."):
-        found = getattr(found, part)
-    return found
+        loaded = getattr(loaded, part)
+    return loaded
 
 
 def installed(package: str) -> bool:
@@ -182,9 +181,3 @@ def installed(package: str) -> bool:
         return find_spec(package) is not None
     except ImportError:
         return False
-
-
-def need(package: str) -> None:
-    """Raise an error if a package of the extra `net` is not installed."""
-    if not installed(package):
-        raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')

@@ -62,9 +62,15 @@ def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsy
     assert both["run"]["sensitive_columns"] == ["sex", "branch"]
 
 
+def test_networks_of_any_depth_are_searched(capsys, here):
+    for hidden in ("none", "2,1"):
+        given = ("--set", f"hidden={hidden}", "--set", "epochs=3", "--members", 2, "--fresh-seeds", 0, "--cases", "0:3")
+        assert len(audited(capsys, "salary", *given)["people"]) == 3
+
+
 def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
     pd.read_csv("t.csv").head(40).to_csv("new.csv", index=False)
-    config(test="new.csv", adverse="no")
+    config(test="new.csv", adverse="no", cases=3)
     (here / "away").mkdir()
     monkeypatch.chdir(here / "away")
     assert run(capsys, "audit", "--config", "../a.toml", "--out", "first", "--quiet")[0] == 0
