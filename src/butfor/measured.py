@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from functools import cache
 from typing import Any, NamedTuple
@@ -93,16 +92,16 @@ def persons_of(
     searched = {person.number: person for person in part.searched}
     pulled = None if people.model.pulls is None else people.model.pulls(people.people)
 
+    def cells(rows: pd.DataFrame, position: int) -> dict[str, Cell]:
+        """A row; every value keeps its column's type, and days are dates again."""
+        row = rows.iloc[[position]].astype(object).iloc[0]
+        return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
+
     @cache
     def flip(position: int) -> result.Flip:
         known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
-        return result.Flip(
-            int(position),
-            plain(table.X.index[position]),
-            names[table.codes[position]],
-            _cells(table.X, position, dates),
-            known,
-        )
+        row, label = plain(table.X.index[position]), names[table.codes[position]]
+        return result.Flip(int(position), row, label, cells(table.X, position), known)
 
     def scores(logit: float, at_cut: float) -> tuple[float, float]:
         """With a threshold: the score of the favourable label, and the cut."""
@@ -121,15 +120,19 @@ def persons_of(
         if table.multiclass and decision.new is not None:
             more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
         if flips and search:
-            logits = float(trainer.confirmed_logits(flips)[k])
+            fewer = [tuple(row for row in flips if row != out) for out in flips]
+            none_works = strategy.shares and all(s in search.gains and not search.works(s) for s in fewer)
             more |= {
                 "counterfactual_logit": search.found_logit,
-                "minimal": _minimal(strategy, search),
-                "clearance": _clearance(search),
+                "minimal": len(flips) == 1 or none_works,
                 "fresh": part.fresh.get(k),
                 "collateral": part.collateral.get(k),
             }
+            if search.spread is not None:  # the members' mean gain in standard deviations
+                gain = search.gains[flips]
+                more["clearance"] = plain(gain / search.spread if search.spread else float(np.sign(gain)) * math.inf)
             if decision.has_cut:
+                logits = float(trainer.confirmed_logits(flips)[k])
                 after = scores(logits, float(decision.answer_at_cut(trainer.confirmed[flips])))
                 more["counterfactual_score"], more["counterfactual_cut"] = after
             if table.multiclass:
@@ -139,7 +142,7 @@ def persons_of(
                 case=int(case),
                 row=plain(people.people.index[k]),
                 group=plain(people.groups[k]),
-                values=_cells(people.people, k, dates),
+                values=cells(people.people, k),
                 recorded_label=None if truth is None else names[truth[case]],
                 logit=float(people.logits[k]),
                 flippable=int(part.psi.counts[k]),
@@ -159,38 +162,21 @@ def _at_least(fitted: Fitted, part: Together, search: Person) -> tuple[int | Non
     complete."""
     if search.number in part.proven:
         return part.proven[search.number].at_least, part.proven[search.number].how
-    if search.found is not None and len(search.found) == 1:
-        return 1, ONE_LABEL
-    singles = [(int(row),) for row in np.flatnonzero(part.psi[search.number])]
-    tries_all = fitted.strategy.enumerates and fitted.budget == 1 and bool(singles)
-    if not tries_all or not search.complete or search.found is not None:
+    if search.found is not None:
+        return (1, ONE_LABEL) if len(search.found) == 1 else (None, None)
+    if not (fitted.strategy.enumerates and fitted.budget == 1 and search.complete):
         return None, None
-    through = all(math.isfinite(search.gains.get(flips, math.nan)) for flips in singles)
-    return (2, ENUMERATION) if through else (None, None)
-
-
-def _minimal(strategy: Strategy, search: Person) -> bool:
-    """Whether every set with one flip fewer was tried and does not change the decision."""
-    flips = search.found or ()
-    if len(flips) == 1 or not strategy.shares:
-        return len(flips) == 1
-    fewer = [tuple(row for row in flips if row != out) for out in flips]
-    return all(each in search.gains and not search.works(each) for each in fewer)
-
-
-def _clearance(search: Person) -> float | None:
-    """The members' mean gain in standard deviations."""
-    if search.spread is None or search.found is None:
-        return None
-    gain = search.gains[search.found]
-    return plain(gain / search.spread if search.spread else float(np.sign(gain)) * math.inf)
+    gains = [search.gains.get((int(row),), math.nan) for row in np.flatnonzero(part.psi[search.number])]
+    return (2, ENUMERATION) if gains and all(map(math.isfinite, gains)) else (None, None)
 
 
 def _course(strategy: Strategy, known: Known, search: Person) -> dict[str, Any]:
     """How the search went, up to the first set that worked; where members were looked at one by one, to its end."""
     own = [flips for flips, _ in search.asked]
-    asked = search.asked if search.spread is not None else search.asked[: search.tried if search.first else None]
-    if search.first in own and search.spread is None:
+    asked = search.asked[: search.tried if search.first else None]
+    if search.spread is not None:
+        asked = search.asked
+    elif search.first in own:
         asked = search.asked[: own.index(search.first) + 1]
     course = [(len(flips), gain * search.away) for flips, gain in asked if math.isfinite(gain)]
     gains = [logit * search.away for _, logit in course]
@@ -205,12 +191,6 @@ def _course(strategy: Strategy, known: Known, search: Person) -> dict[str, Any]:
         "closest_logit": plain(max(gains) * search.away) if gains else None,
         "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in course),
     }
-
-
-def _cells(table: pd.DataFrame, position: int, dates: Sequence[Any]) -> dict[str, Cell]:
-    """A row; every value keeps its column's type, and days are dates again."""
-    row = table.iloc[[position]].astype(object).iloc[0]
-    return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
 
 
 def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:

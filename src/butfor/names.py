@@ -51,15 +51,15 @@ class Names:
         """ "1 applicant", "3 applicants"; `of` stands before the noun: "3 of 85 applicants"."""
         return plural(number, f"{of}{self.noun if of else self.one}", f"{of}{self.noun}")
 
-    def group(self, attribute: str, value: Any) -> str:
+    def group(self, attribute: str, value: Any, join: str = ", ") -> str:
         """ "Hispanic", "race = hispanic": for tables and charts."""
-        named = self._named(attribute, value)
-        return named or self._plain(attribute, value, EQUALS, ", ")
+        plain = (f"{self.column(name)}{EQUALS}{one}" for name, one in _parts(attribute, value))
+        return self._named(attribute, value) or join.join(plain)
 
     def people_in(self, attribute: str, value: Any) -> str:
         """ "Hispanic applicants", "people with race = hispanic"."""
         named = self._named(attribute, value)
-        return f"{named} {self.noun}" if named else f"{self.noun} with {self._plain(attribute, value, EQUALS, ' and ')}"
+        return f"{named} {self.noun}" if named else f"{self.noun} with {self.group(attribute, value, ' and ')}"
 
     def comparable(self, attribute: str, reference: Any = None) -> str:
         """ "comparable people in other groups", "comparable White applicants"."""
@@ -93,9 +93,6 @@ class Names:
         words = [self.groups.get(name, {}).get(one, "") for name, one in _parts(attribute, value)]
         return " ".join(words) if all(words) else ""
 
-    def _plain(self, attribute: str, value: Any, equals: str, join: str) -> str:
-        return join.join(f"{self.column(name)}{equals}{one}" for name, one in _parts(attribute, value))
-
     # --- files --------------------------------------------------------------------------------------
 
     @classmethod
@@ -115,30 +112,31 @@ class Names:
         for section, entries in content.items():
             if section not in SECTIONS:
                 raise SettingError(f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}")
-            entries = entries if section == "groups" else {"": entries}
-            if not isinstance(entries, Mapping) or not all(isinstance(words, Mapping) for words in entries.values()):
+            tables = entries if section == "groups" else {"": entries}
+            if not isinstance(tables, Mapping) or not all(isinstance(words, Mapping) for words in tables.values()):
                 example = '[groups.race]\nwhite = "White"' if section == "groups" else f'[{section}]\nname = "word"'
                 raise SettingError(f"{where}: [{section}] must hold names, such as\n{example}")
-            for name, word in ((name, word) for words in entries.values() for name, word in words.items()):
+            for name, word in (pair for words in tables.values() for pair in words.items()):
                 if not isinstance(word, str) or not word.strip():
                     raise SettingError(f'{where}: [{section}] {name} = {word!r}: write words in quotes, "…".')
                 if section == "people" and name not in PEOPLE:
                     raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
-        return cls(**{section: {name: content[section][name] for name in content[section]} for section in content})
+        return cls(**{section: dict(entries) for section, entries in content.items()})
 
     def check(self, groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> Self:
         """Refuse names of what the table does not have. `groups`: by attribute its values."""
-        known = {name: set(map(str, values)) for name, values in groups.items()}
         labels = list(labels)
-        asked: list[tuple[str, Iterable[str], Iterable[str]]]
-        asked = [("protected attribute", self.groups, known)]
-        asked += [(f"group of {name}", words, known.get(name, ())) for name, words in self.groups.items()]
-        asked += [("label", self.labels, {*labels, *(label.rpartition(EQUALS)[2] for label in labels)})]
-        asked += [("column", self.columns, set(map(str, columns)))]
+        asked: list[tuple[str, Iterable[str], Iterable[object]]] = [
+            ("protected attribute", self.groups, groups),
+            *((f"group of {name}", words, groups.get(name, ())) for name, words in self.groups.items()),
+            ("label", self.labels, [*labels, *(label.rpartition(EQUALS)[2] for label in labels)]),
+            ("column", self.columns, columns),
+        ]
         for what, given, there in asked:
+            known = set(map(str, there))
             for name in given:
-                if name not in there:
-                    meant = nearest(name, sorted(there), "The table has")
+                if name not in known:
+                    meant = nearest(name, sorted(known), "The table has")
                     raise SettingError(f"The names mention '{name}': the table has no such {what}. {meant}")
         return self
 

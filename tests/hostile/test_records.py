@@ -23,7 +23,7 @@ from butfor.errors import ReplayError
 from butfor.result.population import Population
 from butfor.result.record import opened, with_checksum
 from butfor.result.run import Agreement, Data, Run
-from butfor.result.verdict import Person
+from butfor.result.verdict import Person, Record
 
 
 def small_table(rows: int = 90) -> pd.DataFrame:
@@ -50,10 +50,11 @@ def audited(folder: Path, name: str, *options: str) -> dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def genuine(folder) -> dict[str, Any]:
-    """A ridge classifier's: finds, proofs that there is none, and people who are not eligible."""
+    """A ridge classifier's, a find first: finds, proofs that there is none, and people who are not eligible."""
     record = audited(folder, "ridge", "--model", "ridge", "--budget", "2", "--phi", "predicted(no)", "--cases", "0:9")
     assert {v.status for v in Population.from_dict(record)} == {"found", "proven_none", "not_eligible"}
-    return record
+    record["people"].sort(key=lambda person: "flip_set" not in person)
+    return with_checksum(record)
 
 
 @pytest.fixture(scope="module")
@@ -65,24 +66,10 @@ def network(folder) -> dict[str, Any]:
     return record
 
 
-def put(record: Any, path: tuple[Any, ...], value: Any) -> None:
-    for step in path[:-1]:
-        record = record[step]
-    record[path[-1]] = value
-
-
 def at(record: Any, path: tuple[Any, ...]) -> Any:
     for step in path:
         record = record[step]
     return record
-
-
-def place_of_find(record: dict[str, Any]) -> int:
-    return next(k for k, person in enumerate(record["people"]) if "flip_set" in person)
-
-
-def spelled(path: tuple[Any, ...]) -> str:
-    return "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path).lstrip(".")
 
 
 def outcome(capsys, command: str, content: str | dict[str, Any], folder: Path, *options: str) -> tuple[int, str, str]:
@@ -94,16 +81,14 @@ def outcome(capsys, command: str, content: str | dict[str, Any], folder: Path, *
     return code, printed.out, printed.err
 
 
-def refused(capsys, content: str | dict[str, Any], folder: Path, *named: str) -> None:
-    """Exit code 2, and one sentence that names the field; everything that reads a record goes through one door."""
-    code, out, err = outcome(capsys, "replay", content, folder)
-    assert (code, out) == (2, ""), err
-    assert len(err.strip().splitlines()) == 1, err
-    assert err.startswith("Error: ")
-    for name in named:
-        assert name in err, err
-    with pytest.raises(ReplayError):
-        Population.from_json(folder / "audit.json")
+def refused(content: str | dict[str, Any], folder: Path, *named: str) -> None:
+    """One sentence that names the field, also to a replay, which reads what was changed. All go through this door."""
+    (folder / "audit.json").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    with pytest.raises(ReplayError) as error:
+        opened(folder / "audit.json", allow_changes=True).read(Record)
+    said = str(error.value)
+    assert [name for name in named if name not in said] == [], said
+    assert len(said.splitlines()) == 1
 
 
 def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
@@ -121,24 +106,19 @@ def test_a_genuine_record_agrees(genuine, network, capsys, tmp_path):
     assert "of 4 fresh seeds" in out
 
 
-def test_a_record_says_everything_once(genuine, network):
+def test_a_record_says_everything_once_and_is_understood_without_this_library(genuine, network):
     for record in (genuine, network):
         assert set(record) == {"schema_version", "run", "people", "labels", "checksum"}
         again = Population.from_dict(record)
         assert with_checksum(again.to_dict()) == record
         assert opened(json.dumps(record, sort_keys=True, indent=7)).unchanged, "spaces and order are no change"
         assert len({id(v.run) for v in again}) == 1
-        one = again[0]
-        assert type(one).from_json(one.to_json()) == one
+        assert type(again[0]).from_json(again[0].to_json()) == again[0]
         assert not {"run", "budget", "label_names"} & set().union(*record["people"])
-
-
-def test_a_record_is_understood_without_this_library(genuine, network):
-    for record in (genuine, network):
-        for person, v in zip(record["people"], Population.from_dict(record), strict=True):
+        assert record["run"]["seeded"] == (record is network)
+        for person, v in zip(record["people"], again, strict=True):
             assert (person["status"], person["solidity"]) == (v.status, v.solidity)
             assert (person["decision_before"], person["decision_after"]) == (v.prediction, v.counterfactual_prediction)
-        assert record["run"]["seeded"] == (record is network)
 
 
 # --- absent and bent ------------------------------------------------------------------------------------
@@ -151,54 +131,41 @@ NEEDED = [
     if each.default is each.default_factory is MISSING
 ]
 EVERY = [(*PERSON, f.name) for f in fields(Person)] + [("run", f.name) for f in fields(Run)]
-BENT = {
-    "": [(*path, "ABSENT") for path in (*NEEDED, ("schema_version",), ("run",), ("people",))],
-    "of another type": [(*path, [[{}]]) for path in (*EVERY, ("run",), ("people",), ("checksum",))],
-    "of a person": [
-        *((*PERSON, "case", value) for value in (True, "0", 1.5, -1)),
-        *((*PERSON, "logit", value) for value in ("0.5", True, None)),
-        *((*PERSON, "course", value) for value in ([[1]], [[1, "x"]])),
-        *((*PERSON, name, value) for name, value in (("complete", 1), ("fresh", {}), ("collateral", {"others": 1}))),
-        *((*PERSON, name, value) for name, value in (("values", {"income": []}), ("pulls", {"income": "up"}))),
-        *((*PERSON, name, value) for name, value in (("switch_changes", 0), ("flip_set", [3]), ("at_least", "2"))),
-        *((*FLIP, name, value) for name, value in (("position", 2.0), ("position", None), ("label", 0))),
-    ],
-    "out of range": [
-        *(("run", "data", "split_seed", value) for value in (-1, 2**40)),
-        *(("run", name, value) for name, value in (("random_state", 2**32), ("budget", 0), ("fresh_seeds", -1))),
-        *(("run", "label_names", value) for value in ([], ["no"], ["no", "no"])),
-    ],
-}
+BENT = [
+    *((*path, "ABSENT") for path in (*NEEDED, ("schema_version",), ("run",), ("people",))),
+    *((*path, [[{}]]) for path in (*EVERY, ("run",), ("people",), ("checksum",))),
+    *((*PERSON, "case", value) for value in (True, "0", 1.5, -1)),
+    *((*PERSON, "logit", value) for value in ("0.5", True, None)),
+    *((*PERSON, "course", value) for value in ([[1]], [[1, "x"]])),
+    *((*PERSON, name, value) for name, value in (("complete", 1), ("fresh", {}), ("collateral", {"others": 1}))),
+    *((*PERSON, name, value) for name, value in (("values", {"income": []}), ("pulls", {"income": "up"}))),
+    *((*PERSON, name, value) for name, value in (("switch_changes", 0), ("flip_set", [3]), ("at_least", "2"))),
+    *((*FLIP, name, value) for name, value in (("position", 2.0), ("position", None), ("label", 0))),
+    *(("run", "data", "split_seed", value) for value in (-1, 2**40)),
+    *(("run", name, value) for name, value in (("random_state", 2**32), ("budget", 0), ("fresh_seeds", -1))),
+    *(("run", "label_names", value) for value in ([], ["no"], ["no", "no"])),
+]
+UNKNOWN = [(("budgets",), "budgets"), (("run", "data", "x y"), "run.data.x y"), ((*PERSON, "a"), "people[0].a")]
 
 
-@pytest.mark.parametrize("kind", BENT)
-def test_a_field_that_is_absent_or_bent_is_named(genuine, capsys, tmp_path, kind):
-    place = place_of_find(genuine)
-    people = [genuine["people"][place], *genuine["people"][:place], *genuine["people"][place + 1 :]]
-    for *path, value in BENT[kind]:
-        record = copy.deepcopy(genuine | {"people": people})
+def test_a_field_that_is_absent_bent_or_unknown_is_named(genuine, capsys, tmp_path):
+    for *path, value in BENT:
+        record = copy.deepcopy(genuine)
         if value == "ABSENT":
             del at(record, path[:-1])[path[-1]]
         else:
-            put(record, path, value)
+            at(record, path[:-1])[path[-1]] = value
         sealed = record if path == ["checksum"] else with_checksum(record)
-        refused(capsys, sealed, tmp_path, path[-1] if len(path) < 5 else "people[0].flip_set[0]")
-
-
-def test_sentences_name_the_place_and_what_must_be_there(genuine, capsys, tmp_path):
-    record, place = copy.deepcopy(genuine), place_of_find(genuine)
-    record["people"][place]["flip_set"][0]["position"] = "3"
-    told = f"people[{place}].flip_set[0].position must be int, not str."
-    refused(capsys, with_checksum(record), tmp_path, told)
-
-
-@pytest.mark.parametrize(
-    "path", [("budgets",), ("run", "budgets"), ("run", "data", "x y"), (*PERSON, "a")], ids=spelled
-)
-def test_a_field_that_nobody_knows_is_named(genuine, capsys, tmp_path, path):
+        refused(sealed, tmp_path, path[-1] if len(path) < 5 else "people[0].flip_set[0]")
+    for path, name in UNKNOWN:
+        record = copy.deepcopy(genuine)
+        at(record, path[:-1])[path[-1]] = 1
+        refused(with_checksum(record), tmp_path, f"there is no field {name}.")
     record = copy.deepcopy(genuine)
-    put(record, path, 1)
-    refused(capsys, with_checksum(record), tmp_path, f"there is no field {spelled(path)}.")
+    at(record, FLIP)["position"] = "3"
+    code, out, err = outcome(capsys, "replay", with_checksum(record), tmp_path)
+    assert (code, out) == (2, "")
+    assert err == "Error: Invalid record: people[0].flip_set[0].position must be int, not str.\n"
 
 
 NO_RECORD = {
@@ -222,33 +189,26 @@ NO_RECORD = {
 
 def test_what_is_no_record_gets_one_sentence(genuine, capsys, tmp_path):
     for content, sentence in NO_RECORD.items():
-        refused(capsys, content, tmp_path, sentence)
+        refused(content, tmp_path, sentence)
     record = copy.deepcopy(genuine)
-    put(record, ("people", 0, "logit"), "HERE")
+    at(record, PERSON)["logit"] = "HERE"
     for word in ("NaN", "-Infinity", "1e999", '"\\ud800"'):
-        refused(capsys, json.dumps(record).replace('"HERE"', word), tmp_path, "not JSON")
-
-
-def test_files_that_are_no_files_are_refused(capsys, tmp_path):
+        refused(json.dumps(record).replace('"HERE"', word), tmp_path, "not JSON")
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "bytes").write_bytes(b"\xff\xfe{\x00")
     for name in ("folder", "pipe", "bytes", "absent", "/dev/zero"):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
-
-
-def test_a_long_name_of_a_table_is_cut(genuine, capsys, tmp_path):
     record = copy.deepcopy(genuine)
     record["run"]["data"]["table"] = "x" * 5000
     for command, options in (("replay", ()), ("review", ("--out", str(tmp_path / "tasks")))):
         code, _, err = outcome(capsys, command, with_checksum(record), tmp_path, *options)
         assert (code, len(err.splitlines())) == (2, 1)
-        assert len(err) < 400
+        assert len(err) < 400, "a long name is cut"
 
 
-# --- altered, and with_checksum again by someone who knows how --------------------------------------------------
-
+# --- altered --------------------------------------------------------------------------------------------
 
 RUNS = [
     (("data", "split_seed"), 7),
@@ -261,23 +221,17 @@ RUNS = [
 
 @pytest.mark.parametrize(("path", "value"), RUNS, ids=str)
 def test_an_altered_run_never_agrees(genuine, capsys, tmp_path, path, value):
+    """Even if its checksum was made again by someone who knows how."""
     record = copy.deepcopy(genuine)
-    put(record["run"], path, value)
+    at(record["run"], path[:-1])[path[-1]] = value
     code, out, err = outcome(capsys, "replay", with_checksum(record), tmp_path)
     assert code in (1, 2), out
     assert "DISAGREE" in out if code == 1 else len(err.strip().splitlines()) == 1
 
 
-# --- altered, and not with_checksum -----------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("path", [("run", "seconds"), ("run", "command"), ("people", 0, "attempts")], ids=spelled)
-def test_what_is_not_trained_is_sealed(genuine, capsys, tmp_path, path):
+def test_what_is_not_trained_is_sealed(genuine, capsys, tmp_path):
     record = copy.deepcopy(genuine)
-    record["people"].sort(key=lambda person: "attempts" not in person)
-    record = with_checksum(record)
-    old = at(record, path)
-    put(record, path, {"attempts": 99, "seconds": 99.5}.get(path[-1], f"{old} "))
+    record["people"][0]["attempts"] += 99
     code, out, _ = outcome(capsys, "replay", record, tmp_path)
     assert code == 1
     assert "its checksum DISAGREES" in out
@@ -285,8 +239,6 @@ def test_what_is_not_trained_is_sealed(genuine, capsys, tmp_path, path):
         code, _, err = outcome(capsys, command, record, tmp_path, *options)
         assert code == 2
         assert "was changed since" in err
-    with pytest.raises(ReplayError, match="was changed since"):
-        Population.from_json(json.dumps(record))
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
@@ -296,23 +248,17 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path]
 
 
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
-def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, tmp_path, data):
-    record = copy.deepcopy(genuine)
+def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, data):
     path = data.draw(st.sampled_from(leaves(genuine)))
-    cut = data.draw(st.integers(1, len(path)))
-    anything = st.recursive(
-        st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
-        lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(), inner, max_size=3),
-    )
-    value = data.draw(anything)
-    if json.dumps(at(genuine, path[:cut])) == json.dumps(value):
-        return
-    put(record, path[:cut], value)
-    (tmp_path / "a.json").write_text(json.dumps(record))
-    with pytest.raises(ReplayError):
-        Population.from_json(tmp_path / "a.json")
+    path = path[: data.draw(st.integers(1, len(path)))]
+    value = data.draw(st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers(), max_size=2))
+    if json.dumps(at(genuine, path)) != json.dumps(value):
+        record = copy.deepcopy(genuine)
+        at(record, path[:-1])[path[-1]] = value
+        with pytest.raises(ReplayError):
+            Population.from_json(json.dumps(record))
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
@@ -320,16 +266,13 @@ def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, tmp
 def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys, tmp_path, data):
     """Even if its checksum was made again: of other types, absent, or out of range."""
     record = copy.deepcopy(genuine)
-    path = data.draw(
-        st.sampled_from([leaf for leaf in leaves(genuine) if leaf[0] == "run" or leaf[:2] == ("people", 0)])
-    )
+    path = data.draw(st.sampled_from([leaf for leaf in leaves(genuine) if leaf[0] == "run" or leaf[:2] == PERSON]))
     value = data.draw(
         st.sampled_from(["absent", None, True, -1, 0, 2**40, -0.5, 1e308, "", "x" * 5000, "a\0b", [], {}])
     )
-    put(record, path, value)
+    at(record, path[:-1])[path[-1]] = value
     if value == "absent":
-        parent = at(record, path[:-1])
-        parent.pop(path[-1])
+        at(record, path[:-1]).pop(path[-1])
     for command, options in (
         ("replay", ()),
         ("gate", ("--max-gap", "2", "--max-solid", "5%", "--max-switch", "1%")),
@@ -341,9 +284,8 @@ def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys,
 
 
 def test_what_is_written_is_strict_json(genuine, tmp_path):
-    population = Population.from_json(json.dumps(genuine))
     trial = Agreement(spearman=np.float64("nan"), flips=0, poor=False, leader="x")
-    population = population.with_run(agreement=trial, seconds=math.inf)
+    population = Population.from_json(json.dumps(genuine)).with_run(agreement=trial, seconds=math.inf)
     text = population.to_json(tmp_path / "a.json").read_text(encoding="utf-8")
     assert "NaN" not in text
     assert "Infinity" not in text
@@ -351,20 +293,13 @@ def test_what_is_written_is_strict_json(genuine, tmp_path):
     assert (run.agreement.spearman, run.seconds) == (None, None)
 
 
-# --- what Parquet holds ----------------------------------------------------------------------------------
-
-KINDS = {
-    "date": lambda k: datetime.date(2020, 1, 1) + datetime.timedelta(days=k),
-    "datetime": lambda k: datetime.datetime(2020, 1, 1, 3) + datetime.timedelta(hours=k),
-    "decimal": lambda k: decimal.Decimal(k) / 4,
-}
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_columns_that_json_has_no_word_for_replay(capsys, tmp_path, kind):
-    holes = kind in ("date", "decimal")
+def test_columns_that_json_has_no_word_for_replay(capsys, tmp_path):
+    """What Parquet holds: days, times and decimals."""
     table = small_table()
-    table["age"] = [None if holes and k % 11 == 5 else KINDS[kind](int(k)) for k in table["age"]]
+    ages = [None if k % 11 == 5 else int(k) for k in table["age"]]
+    table["since"] = [k and datetime.date(2020, 1, 1) + datetime.timedelta(days=k) for k in ages]
+    table["at"] = [datetime.datetime(2020, 1, 1, 3) + datetime.timedelta(hours=int(k)) for k in table["age"]]
+    table["age"] = [k and decimal.Decimal(k) / 4 for k in ages]
     table.to_parquet(tmp_path / "t.parquet")
     given = ["audit", str(tmp_path / "t.parquet"), "--label", "granted", "--sensitive", "sex", "--model", "logistic"]
     assert main([*given, "--budget", "3", "--cases", "0:12", "--out", str(tmp_path / "o")]) == 0

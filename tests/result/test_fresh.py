@@ -37,36 +37,28 @@ def controlled():
     return audit, data, audit.explain_all(data.X_test, data.y_test)
 
 
-def test_seed_counts_are_those_of_retraining_by_hand(controlled):
+def test_seeds_and_side_effects_are_those_of_retraining_by_hand(controlled):
     audit, data, population = controlled
-    X = audit.model_.encoded(data.X_test)
-    networks = {}
+    network, X, networks = audit.model_.network, audit.model_.encoded(data.X_test), {}
+    decided = network.predict(X)
     for verdict in population.eligible:
         with_, without = [], []
         for seed in range(10_000, 10_000 + SEEDS):
-            recipe = replace(audit.model_.network.recipe, seed=seed)
             for flips, counts in (((), without), (verdict.positions, with_)):
                 if (seed, flips) not in networks:
+                    recipe = replace(network.recipe, seed=seed)
                     networks[seed, flips] = train(recipe, audit.model_.rows, flips).logits(X)
                 counts.append((networks[seed, flips][verdict.case] > 0) != (verdict.logit > 0))
         assert verdict.base == pytest.approx(np.mean(without))
         if verdict.found:
-            fresh = verdict.fresh
+            fresh, others = verdict.fresh, verdict.collateral
             assert (fresh.seeds, fresh.with_flips, fresh.without_flips) == (SEEDS, sum(with_), sum(without))
             assert fresh.only_with_flips == sum(np.array(with_) & ~np.array(without))
             assert f"with these flips {sum(with_)} of {SEEDS} models" in fresh.sentence
-
-
-def test_collateral_is_counted_on_the_other_people(controlled):
-    audit, data, population = controlled
-    X = audit.model_.encoded(data.X_test)
-    before = audit.model_.network.predict(X)
-    for verdict in population.found:
-        after = train(audit.model_.network.recipe, audit.model_.rows, verdict.positions).predict(X)
-        assert verdict.collateral.others == 10
-        assert verdict.collateral.changed == (before != after).sum() - 1
-        assert verdict.collateral.accuracy_before == pytest.approx((before == data.y_test).mean())
-        assert verdict.collateral.accuracy_after == pytest.approx((after == data.y_test).mean())
+            after = train(network.recipe, audit.model_.rows, verdict.positions).predict(X)
+            assert (others.others, others.changed) == (10, (decided != after).sum() - 1)
+            assert others.accuracy_before == pytest.approx((decided == data.y_test).mean())
+            assert others.accuracy_after == pytest.approx((after == data.y_test).mean())
 
 
 @pytest.mark.parametrize(("count", "n"), [(58, 59), (57, 59), (0, 59), (59, 59), (3, 20), (1, 1)])
@@ -76,7 +68,7 @@ def test_bounds_are_exact(count, n):
     assert exact_interval(count, n, 0.05) == pytest.approx(tuple(test.proportion_ci(0.9, "exact")))
 
 
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(st.integers(1, 80), st.data())
 def test_the_paired_interval_holds_what_the_score_test_does_not_reject(n, data):
     b = data.draw(st.integers(0, n))
@@ -115,7 +107,7 @@ def test_words(fresh, word):
     assert ("would do" in fresh.sentence or "reasonable" in fresh.sentence) == (word == UNDECIDED)
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=40, deadline=None)
 @given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**31))
 def test_more_seeds_sharpen_a_word_and_never_reverse_it(hold, base, seed):
     """Whatever the true shares: of the same seeds, four never say solid where all 59 say seed-bound, or the reverse."""
@@ -147,9 +139,6 @@ def test_an_audit_stops_at_30_seeds_where_they_settle_it():
     settled = [v.fresh for v in population.found if not v.fresh.open_until(59)]
     assert settled
     assert {fresh.seeds for fresh in settled} == {30} == {len(each) for fresh in settled for each in fresh.logits}
-    assert all("of 30 models trained under fresh seeds decide this way" in fresh.sentence for fresh in settled)
-    again = Population.from_json(population.to_json())
-    assert [v.fresh for v in again.found] == [v.fresh for v in population.found]
     assert all(v.base_counts[1] == 59 for v in population.eligible if not v.found)
 
 
@@ -174,15 +163,11 @@ def test_only_open_finds_go_on_to_the_second_look():
 
 
 def test_undecided_says_how_many_seeds_would_do():
-    few = counts(5, 0, 3, 0)
-    assert few.word == UNDECIDED
-    assert few.would_do >= 59
+    few, half = counts(5, 0, 3, 0), counts(60, 0, 30, 0)
     assert f"about {few.would_do} seeds would do" in few.sentence
     assert counts(*(few.would_do // 5 * count for count in (5, 0, 3, 0))).word != UNDECIDED
-    assert counts(4, 0, 2, 0).would_do == 59
-    half = counts(60, 0, 30, 0)
-    assert half.word == UNDECIDED
-    assert half.would_do is None
+    assert counts(4, 0, 2, 0).would_do == USUAL
+    assert (half.word, half.would_do) == (UNDECIDED, None)
     assert "one half" in half.sentence
 
 

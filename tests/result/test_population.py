@@ -2,26 +2,13 @@
 
 import sys
 
-import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 
 import butfor
-from butfor.data.sensitive import Sensitive
 from conftest import changed
 
 GERMAN = butfor.load_dataset("german")
-
-
-def test_groups_that_would_share_a_name_are_refused():
-    X = pd.DataFrame({"sex": ["a · b", "a"] * 4, "race": ["c", "b · c"] * 4, "x": range(8)})
-    with pytest.raises(butfor.errors.TableError, match="two groups would have the same name"):
-        Sensitive.of(["sex", "race"], X)
-    assert len(set(Sensitive.of(["sex"], X).values)) == 2
-    holes = pd.DataFrame({"sex": ["missing", None, "b", "b"]})
-    with pytest.raises(butfor.errors.TableError, match="'sex' has the value 'missing' as well as missing values"):
-        Sensitive.of("sex", holes)
-    assert set(Sensitive.of("sex", holes.iloc[1:]).values) == {"missing", "b"}
 
 
 def test_direct_dependence_comes_first():

@@ -172,19 +172,6 @@ def test_numbers_have_the_decimals_that_tell_them_apart():
 
 
 @pytest.mark.parametrize(
-    ("answers", "cuts", "percent"),
-    [((-1, 1), (0, 0), 100), ((1, -1), (0, 0.5), 80), ((-1, -1.2), (0, -1.5), 0), ((-1, 0.5), (0, -0.5), 75)],
-)
-def test_whether_the_score_or_the_cut_moved(answers, cuts, percent):
-    names = ("score", "counterfactual_score", "cut", "counterfactual_cut")
-    words = f"Of the change, {percent} % comes from the score and {100 - percent} % from the cut."
-    margins = verdict(at(**TOP), **dict(zip(names, (*answers, *cuts), strict=True)))
-    scores = [1 / (1 + math.exp(-each)) for each in (*answers, *cuts)]
-    probabilities = verdict(at(**TOP, probability=0.3), **dict(zip(names, scores, strict=True)))
-    assert margins.moved == probabilities.moved == words
-
-
-@pytest.mark.parametrize(
     ("facts", "said"),
     [
         (FIXED | SEEN, "Decided deny = no at a probability of 0.80 or more: 62 % of 476 people."),

@@ -13,18 +13,18 @@ looks together.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import astuple, dataclass
 from functools import cache, cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import plural
+from butfor.result.record import within
 from butfor.words import share
 
 SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = "solid", "leaning", "seed-bound", "undecided", "not checked"
 WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
-COUNTS = ("with_flips", "without_flips", "only_with_flips", "only_without_flips")
 
 SURE = 0.95
 """Confidence of one-sided bounds and of intervals."""
@@ -53,6 +53,9 @@ class FreshSeeds:
     only_without_flips: int
     logits: tuple[tuple[float | None, ...], tuple[float | None, ...]] | None = None
     """Each seed's logit without the flips and with them, rounded; None if the training diverged."""
+
+    def __post_init__(self) -> None:
+        within(self, seeds=(1, 2**31))
 
     @classmethod
     def of(
@@ -108,7 +111,7 @@ class FreshSeeds:
         """How many seeds would settle it if the shares stay the same; None if no reasonable number would."""
         times = 2
         while times * self.seeds <= MOST:
-            more = FreshSeeds(*(times * getattr(self, name) for name in ("seeds", *COUNTS)))
+            more = FreshSeeds(*(times * count for count in astuple(self)[:5]))
             if more.seeds >= USUAL and more.word != UNDECIDED:
                 return more.seeds
             times = math.ceil(1.2 * times)
@@ -127,6 +130,11 @@ class FreshSeeds:
         if self.would_do is None:
             return f"{said} The share is too close to one half for any reasonable number of seeds to tell."
         return f"{said} That is too few to tell; about {self.would_do} seeds would do."
+
+
+def solidity(fresh: FreshSeeds | None, seeded: bool) -> str:
+    """Solid, leaning, seed-bound, undecided or not checked. `seeded`: whether a seed changes the model."""
+    return fresh.word if fresh else NOT_CHECKED if seeded else SOLID
 
 
 @dataclass(frozen=True)

@@ -269,11 +269,8 @@ class Population(Sequence[Verdict]):
     def distance_curve(self) -> pd.DataFrame:
         """The share of decisions that k labels change, for every k up to the budget: per group and for everyone, with
         its 95 % (Wilson) interval. It counts solid sets or, if none was tested under fresh seeds, all found sets."""
-        groups, rows = {ALL: self.eligible}, []
-        for group in self.groups:
-            name = f"{ALL} (group)" if str(group) == ALL else str(group)
-            groups[name] = [v for v in self.eligible if v.group == group]
-        for name, people in groups.items():
+        groups, rows = {str(group): [v for v in self.eligible if v.group == group] for group in self.groups}, []
+        for name, people in {ALL: self.eligible, **groups}.items():
             sizes = [v.distance if self.checked else v.at_most for v in people]
             stopped, n = sum(v.unfinished for v in people), len(people)
             for k in range(1, self.run.budget + 1) if people else ():

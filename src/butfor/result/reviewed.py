@@ -6,7 +6,7 @@ both as often has shown nothing. Clear cases, labels that hardly anybody would d
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
@@ -15,7 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from butfor.errors import plural
-from butfor.result.fresh import NOT_CHECKED, SOLID, FreshSeeds, exact_interval
+from butfor.result.fresh import SOLID, FreshSeeds, exact_interval, solidity
 from butfor.result.record import Cell
 from butfor.standard.groups import GroupStandard
 from butfor.words import interval_in_words, often, percent, points, share
@@ -51,12 +51,12 @@ class TrainingLabel:
 
 def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
     """How many of the first 1, 2, … labels are likely to be wrong."""
-    return list(accumulate(each.doubt if each.wrong is None else each.wrong for each in labels))
+    return list(accumulate(label.doubt if label.wrong is None else label.wrong for label in labels))
 
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
     """The default: labels that may be wrong, at most 100."""
-    likely = sum(each.wrong is None or each.wrong > 0 for each in labels) or len(labels)
+    likely = sum(label.wrong is None or label.wrong > 0 for label in labels) or len(labels)
     return max(1, min(TO_REVIEW, likely))
 
 
@@ -68,15 +68,13 @@ def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
 
 def expectation(labels: Sequence[TrainingLabel]) -> str:
     """How many of these labels are likely to be wrong, in a sentence."""
-    expected = expected_wrong(labels)
-    if not expected:
+    if not labels:
         return ""
-    how = NOT_CALIBRATED if labels[0].wrong is None else CALIBRATED
-    parts = [k for k in (len(expected) // 4, len(expected) // 2) if k]
-    n, curve = len(expected), "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in parts)
+    expected, n = expected_wrong(labels), len(labels)
+    curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in (n // 4, n // 2) if k)
     return (
         f"About {plural(expected[-1], f'of these {n} labels is', f'of these {n} labels are')} likely to be wrong"
-        f"{f' ({curve})' if curve else ''}: {how}."
+        f"{f' ({curve})' if curve else ''}: {NOT_CALIBRATED if labels[0].wrong is None else CALIBRATED}."
     )
 
 
@@ -112,20 +110,23 @@ def guesses(wrong: int, judged: int) -> bool:
 def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
     """The one-sided p of labels being changed more often than their controls: Fisher's exact test of all, and summed
     over strata; the larger of both. Whoever follows what makes the strata changes labels and controls of one alike."""
-    from scipy.special import gammaln  # scipy.stats.hypergeom takes twenty times as long
+    from scipy.stats import hypergeom
 
     p = 0.0
-    for some in ([(_sum(own for own, _ in strata), _sum(other for _, other in strata))], strata):
+    for some in ([_together(strata)], strata):
         chances, changed = np.ones(1), 0
         for (hit, n), (also, m) in some:
             if n and m and p <= LEVEL:
-                k = np.arange(max(0, hit + also - m), min(n, hit + also) + 1)
-                ways = -sum(gammaln(each + 1) for each in (k, n - k, hit + also - k, m - hit - also + k))
-                weights = np.exp(ways - ways.max())
-                chances = np.convolve(chances, np.pad(weights / weights.sum(), (k[0], n - k[-1])))
+                chances = np.convolve(chances, hypergeom.pmf(np.arange(n + 1), n + m, hit + also, n))
                 changed += hit
         p = max(p, min(1.0, float(chances[changed:].sum()))) if p <= LEVEL else p
     return p
+
+
+def _together(strata: Sequence[tuple[Counts, Counts]]) -> tuple[Counts, Counts]:
+    """The labels and the controls of all strata."""
+    hit, n, also, m = (sum(counts[k][j] for counts in strata) for k in (0, 1) for j in (0, 1))
+    return (hit, n), (also, m)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -151,23 +152,15 @@ class Evidence:
     kappa: float | None = None
     file_column: str | None = None
 
-    @property
-    def labels(self) -> Counts:
-        return _sum(own for own, _ in self.strata)
-
-    @property
-    def controls(self) -> Counts:
-        return _sum(other for _, other in self.strata)
-
     @cached_property
     def p(self) -> float | None:
         """See `chance`; None without pairs."""
-        return chance(self.strata) if self.labels[1] else None
+        return chance(self.strata) if _together(self.strata)[0][1] else None
 
     @property
     def difference(self) -> float:
         """The share of labels that were changed, less that of the controls."""
-        (hit, n), (also, m) = self.labels, self.controls
+        (hit, n), (also, m) = _together(self.strata)
         return hit / max(n, 1) - also / max(m, 1)
 
     @property
@@ -176,32 +169,43 @@ class Evidence:
         finds one."""
         from scipy.stats import binomtest
 
-        (hit, n), (also, m) = self.labels, self.controls
-        own, other = (binomtest(*each).proportion_ci(1 - 2 * LEVEL, "wilson") for each in (self.labels, self.controls))
+        (hit, n), (also, m) = _together(self.strata)
+        own, other = (binomtest(*each).proportion_ci(1 - 2 * LEVEL, "wilson") for each in ((hit, n), (also, m)))
         below = math.hypot(hit / n - own.low, other.high - also / m)
         above = math.hypot(own.high - hit / n, also / m - other.low)
         return self.difference - below, self.difference + above
 
+    @property
+    def compared(self) -> str:
+        """ "the reviewer changed 9 of 30 labels of sex = f (30 %) and 1 of 30 controls (3 %)"."""
+        (hit, n), (also, m) = _together(self.strata)
+        labels = f"{hit} of {n} labels of {self.group} ({percent(hit / max(n, 1))})"
+        controls = f"{also} of {m} controls ({percent(also / max(m, 1))})"
+        return f"the reviewer{'s' * (len(self.errors) > 1)} changed {labels} and {controls}"
+
     @cached_property
     def shows_nothing(self) -> str:
         """Why the answers show nothing, in a sentence; empty if they do."""
+        (hit, n), _ = _together(self.strata)
         if self.p is None:
             return f"{NOTHING}: no label under review got an answer together with its control."
-        if not self.labels[0]:
-            return f"{NOTHING} wrong: none of the {plural(self.labels[1], 'label')} of {self.group} was changed."
+        if not hit:
+            return f"{NOTHING} wrong: none of the {plural(n, 'label')} of {self.group} was changed."
         if self.p > LEVEL:
-            return f"{NOTHING}: {self._comparison}; that may be chance (p = {self.p:.2g})."
-        for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
+            return f"{NOTHING}: {self.compared}; that may be chance (p = {self.p:.2g})."
+        for k, (wrong, judged) in enumerate(self.errors, start=1):
             if guesses(wrong, judged):
-                return f"{NOTHING}: {who} changed {_share(wrong, judged, 'clear cases')}; guessing may do as well."
+                who = f"reviewer {k}" if len(self.errors) > 1 else "the reviewer"
+                clear = f"{wrong} of {judged} clear cases ({percent(wrong / judged)})"
+                return f"{NOTHING}: {who} changed {clear}; guessing may do as well."
         return ""
 
     @property
     def lines(self) -> list[str]:
         """What the answers show, a sentence each; first whether they show anything."""
-        lines = [self.shows_nothing]
+        lines, ((hit, n), _), (also, alone) = [self.shows_nothing], _together(self.strata), self.alone
         if not self.shows_nothing:
-            said, n, between = self._comparison, self.labels[1], interval_in_words(self.interval)
+            said, between = self.compared, interval_in_words(self.interval)
             lines = [
                 f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {between}), more than "
                 f"chance (Fisher's exact test, p = {self.p or 0:.2g}). So about {round(self.difference * n)} of these "
@@ -211,13 +215,13 @@ class Evidence:
         if self.file_column:
             lines.append("The review was not blind to the group: reviewers saw the original files.")
         errors = []
-        for who, (wrong, judged) in zip(self._who, self.errors, strict=True):
+        for k, (wrong, judged) in enumerate(self.errors, start=1):
             error = "not known, since no clear case got a label"
             if judged:
                 low, high = exact_interval(wrong, judged)
                 interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
                 error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
-            errors.append(f"{who} {error}" if len(self.errors) > 1 else error)
+            errors.append(f"reviewer {k} {error}" if len(self.errors) > 1 else error)
         lines.append(f"Reviewer error on clear cases: {'; '.join(errors)}.")
         if self.agreed:
             kappa = "" if self.kappa is None else f" (Cohen's κ {self.kappa:.2f})".replace("-", "−")
@@ -225,25 +229,14 @@ class Evidence:
             lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
             lines.append(f"{self.unsure} of {plural(self.tasks, 'task')} got no label ('cannot tell').")
-        changed, asked = (own + alone for own, alone in zip(self.labels, self.alone, strict=True))
-        if asked:
-            lines.append(f"About {self.expected:.0f} of the group's {asked} labels were expected to be wrong.")
-        if changed > self.most:
+        if n + alone:
+            lines.append(f"About {self.expected:.0f} of the group's {n + alone} labels were expected to be wrong.")
+        if hit + also > self.most:
             lines[-1] += (
-                f" Reviewers changed {changed}, far more than that and a usual error explain: they may go by another "
-                "rule than those who gave the labels. Ask what they went by."
+                f" Reviewers changed {hit + also}, far more than that and a usual error explain: they may go by "
+                "another rule than those who gave the labels. Ask what they went by."
             )
         return lines
-
-    @property
-    def _comparison(self) -> str:
-        labels, controls = _share(*self.labels, f"labels of {self.group}"), _share(*self.controls, "controls")
-        return f"the reviewer{'s' * (len(self.errors) > 1)} changed {labels} and {controls}"
-
-    @property
-    def _who(self) -> list[str]:
-        several = len(self.errors) > 1
-        return [f"reviewer {k + 1}" if several else "the reviewer" for k in range(len(self.errors))]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -274,19 +267,13 @@ class Reviewed:
     def _repr_html_(self) -> str:
         return f"<p>{escape(self.sentence)}</p>"
 
-    def solidity_of(self, person: ChangedDecision) -> str:
-        """Solid, leaning, … as for a find."""
-        if person.fresh:
-            return person.fresh.word
-        return NOT_CHECKED if self.seeded else SOLID
-
     @property
     def sentence(self) -> str:
-        changed = self.changed
-        solid = ""
-        if changed and self.seeded and all(person.fresh for person in changed):
-            solid = f", {sum(self.solidity_of(person) == SOLID for person in changed)} of them under any seed tried"
-        people = plural(len(changed), "decision changes", "decisions change")
+        """How many labels were corrected, and how many decisions change."""
+        solid, people = "", plural(len(self.changed), "decision changes", "decisions change")
+        if self.changed and self.seeded and all(person.fresh for person in self.changed):
+            count = sum(solidity(person.fresh, self.seeded) == SOLID for person in self.changed)
+            solid = f", {count} of them under any seed tried"
         return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{solid}."
 
     @property
@@ -298,8 +285,7 @@ class Reviewed:
         for c in (c for c in self.before if c.name in after):
             was, now = (often(each.difference, each.interval) for each in (c, after[c.name]))
             rows.append((f"{c.name}: labelled '{self.favourable}', against comparable people", was, now))
-        for group, rates in self.rates.items():
-            was, now = map(share, rates)
+        for group, (was, now) in ((group, map(share, rates)) for group, rates in self.rates.items()):
             rows.append((f"{self.attribute} = {group}: decided '{self.favourable}'", was, now))
         return rows
 
@@ -312,12 +298,3 @@ class Reviewed:
         if len(rows) > room:
             rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
         return [*lines, *rows]
-
-
-def _sum(counts: Iterable[Counts]) -> Counts:
-    both = list(counts)
-    return sum(hit for hit, _ in both), sum(n for _, n in both)
-
-
-def _share(count: int, n: int, what: str) -> str:
-    return f"{count} of {n} {what} ({percent(count / n)})" if n else f"0 of 0 {what}"

@@ -13,15 +13,15 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.decide import USUAL, Decision, decides_one, log_odds
+from butfor.decide import USUAL, Decision, decides_one
 from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import save
 from butfor.models.learner import Table
 from butfor.pages import pages
-from butfor.result.fresh import CLOSE, NOT_CHECKED, SOLID, Collateral, FreshSeeds
+from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
 from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
-from butfor.result.run import CLIP, Run
+from butfor.result.run import Run
 from butfor.words import percent, signed, told_apart
 
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
@@ -183,12 +183,12 @@ class Verdict:
         self.prediction = m.decision or self.label_names[side]
         self.counterfactual_prediction = m.new_decision or (self.label_names[1 - side] if self.found else None)
 
-        self.solidity = (fresh.word if fresh else NOT_CHECKED if run.seeded else SOLID) if self.found else None
+        self.solidity = solidity(fresh, run.seeded) if self.found else None
         self.distance = self.at_most if self.solidity == SOLID else None
         self.hold = fresh.hold if fresh else None
         self.base_counts = None if m.without_flips is None else (m.without_flips, run.fresh_seeds)
         self.base_counts = (fresh.without_flips, fresh.seeds) if fresh else self.base_counts
-        self.base = self.base_counts[0] / self.base_counts[1] if self.base_counts else None
+        self.base = self.base_counts[0] / max(1, self.base_counts[1]) if self.base_counts else None
         self.close_call = None if self.base is None else self.base > CLOSE
 
     def __getattr__(self, name: str) -> Any:
@@ -240,7 +240,7 @@ class Verdict:
             return (
                 f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) changes the decision about {who} from "
                 f"{now} to {label(self.counterfactual_prediction or '')} ({self.course_in_words}{mean}, confirmed by "
-                f"retraining).{fewest}{' ' * bool(self.moved)}{self.moved}"
+                f"retraining).{fewest}"
             )
         if self.status == "not_eligible":
             return f"{close}{who[0].upper()}{who[1:]} was not audited: {self.reason}"
@@ -340,20 +340,6 @@ class Verdict:
         if self.run.cut_moves:
             return f"{abs(self.closest_logit):.2f} logits from the cut"
         return f"{self.run.measure} {self.run.measured(self.closest_logit)}"
-
-    @property
-    def moved(self) -> str:
-        """How much of a change comes from the score and how much from the cut, by how far each moved, in log-odds if
-        scores are probabilities; empty with a fixed cut or without a find."""
-        places = [self.score, self.counterfactual_score, self.cut, self.counterfactual_cut]
-        if not self.run.cut_moves or None in places:
-            return ""
-        if self.run.threshold is not None and self.run.threshold.probability is not None:
-            places = [log_odds(place, CLIP) for place in places]
-        before, after, cut, cut_after = places
-        both = (after - before) - (cut_after - cut)
-        share = min(1.0, max(0.0, (after - before) / both)) if both else 1.0
-        return f"Of the change, {percent(share)} comes from the score and {percent(1 - share)} from the cut."
 
     # --- tables -------------------------------------------------------------------------------------
 
