@@ -64,13 +64,14 @@ def at(**facts):
         (verdict(row=36, attempts=4), "No counterfactual dataset found for person 36: the decision stays deny = yes"),
         (verdict(case=None), "No counterfactual dataset found for the person of row 541: the decision stays"),
         (verdict(at_least=9, proof="bound"), "Proven: flipping up to 3 of the 9 labels allowed cannot change the"),
+        (verdict(at_least=3, proof="bound", attempts=1), "No counterfactual dataset found for person 36 (row 541)"),
         (verdict(attempts=2, complete=False), "No counterfactual dataset found for person 36 (row 541)"),
         (
             verdict(replace(RUN, data=replace(RUN.data, identifier="ref")), row="A-17"),
             "No counterfactual dataset found for person 36 (ref A-17)",
         ),
     ],
-    ids=range(11),
+    ids=range(12),
 )
 def test_verdicts_in_words(one, said):
     assert repr(one).startswith(said)
