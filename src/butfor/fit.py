@@ -50,14 +50,16 @@ NO_ADVERSE = "Name the label that people would rather not have: fit(X, y, advers
 
 
 class Labelled(NamedTuple):
-    """Labelled rows that the model was not trained on: labels by number, groups by name; clusters and weights where
-    the training rows have them."""
+    """All rows whose labels are known, in the order of the table: labels by number, groups by name. Clusters and
+    weights are None where the training rows have none."""
 
     X: pd.DataFrame
     codes: NDArray[np.int64]
     groups: NDArray[np.object_]
     cluster: NDArray[np.object_] | None
     weight: NDArray[np.float64] | None
+    training: NDArray[np.int64]
+    """Positions of the training rows."""
     steering: NDArray[np.int64]
     """Positions of the rows that decide when a network stops training."""
 
@@ -89,11 +91,11 @@ class Fitted:
     seeded: bool
     fit_seconds: float
     training_decisions: NDArray[np.int64]
+    labelled: Labelled
     concerns: tuple[Concern, ...]
     origin: dict[str, Any]
     data_hash: str
     reference: dict[str, str] = field(default_factory=dict)
-    also_labelled: Labelled | None = None
     pool: pd.DataFrame | None = None
     answered: frozenset[int] = frozenset()
     corrected: tuple[int, ...] = ()
@@ -138,28 +140,18 @@ class Fitted:
         as adverse, which does not change the doubts. Without draws, only doubts and raw differences."""
         if self.adverse is None and (draws or self.table.multiclass):
             raise SettingError(NO_ADVERSE)
-        table, sensitive, more, adverse = self.table, self.sensitive, self.also_labelled, self.adverse or 0
-        favourable = table.sides(np.arange(len(table.classes))) != bool(adverse)
-        X, labels, training, steering = table.X, favourable[table.codes], np.arange(table.n), np.empty(0, np.int64)
-        cluster, weight = table.cluster, table.weight
-        if more is not None:  # all labelled rows, in the table's order
-            X = pd.concat([X, more.X])
-            order = table_order(X)
-            X.attrs = table.X.attrs
-            X, labels = X.iloc[order], np.concatenate([labels, favourable[more.codes]])[order]
-            values = np.concatenate([sensitive.values, more.groups])[order]
-            sensitive = replace(sensitive, values=values, combinations=sensitive.combinations_of(X))
-            cluster = None if cluster is None else np.concatenate([cluster, more.cluster])[order]
-            weight = None if weight is None else np.concatenate([weight, more.weight])[order]
-            places = np.argsort(order)
-            training, steering = places[: table.n], places[table.n + more.steering]
+        rows, adverse = self.labelled, self.adverse or 0
+        favourable = self.table.sides(np.arange(len(self.table.classes))) != bool(adverse)
+        codes = rows.codes.copy()
+        codes[rows.training] = self.table.codes  # which a review may have corrected
+        combinations = self.sensitive.combinations_of(rows.X)
         standards = compare(
-            X,
-            labels,
-            sensitive.each,
+            rows.X,
+            favourable[codes],
+            replace(self.sensitive, values=rows.groups, combinations=combinations).each,
             draws=draws,
-            cluster=None if cluster is None else clusters_in(cluster),
-            weight=weight,
+            cluster=None if rows.cluster is None else clusters_in(rows.cluster),
+            weight=rows.weight,
             explain=bool(draws),
             sides=(self.sides[adverse], self.sides[1 - adverse]),
             reference=self.reference,
@@ -168,7 +160,8 @@ class Fitted:
             seconds=seconds,
             progress=progress,
         )
-        return replace(standards.of_rows(training), validation=standards.of_rows(steering) if len(steering) else None)
+        steering = standards.of_rows(rows.steering) if len(rows.steering) else None
+        return replace(standards.of_rows(rows.training), validation=steering)
 
     @cached_property
     def doubt(self) -> NDArray[np.float64]:
@@ -330,7 +323,7 @@ def fit(
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(trained["table"]),
         reference=references,
-        also_labelled=labelled_rows(table, sensitive, also_labelled, progress.note),
+        labelled=labelled_rows(table, sensitive, kept, also_labelled, progress.note),
         pool=competing,
         **trained,
     )
@@ -402,20 +395,23 @@ def choose_search(params: SimpleNamespace, learner: Learner, model: Model, membe
 
 
 def labelled_rows(
-    table: Table, sensitive: Sensitive, given: Sequence[Any], note: Callable[[str], None]
-) -> Labelled | None:
-    """More labelled rows: those set aside; those `given` as (X, y, protected attribute, clusters, weights), of which
-    the last three may be left out; and the validation rows, unless they are among these or something about them stands
-    beside the table."""
-    parts: list[tuple[Any, ...]] = []
+    table: Table,
+    sensitive: Sensitive,
+    kept: NDArray[np.int64],
+    given: Sequence[Any],
+    note: Callable[[str], None],
+) -> Labelled:
+    """The training rows, which are `kept` of the rows in `sensitive`; those set aside; those `given` as (X, y,
+    protected attribute, clusters, weights), of which the last three may be left out; and the validation rows, unless
+    they are among these or something about them stands beside the table."""
+    parts: list[tuple[Any, ...]] = [(table.X, table.codes, sensitive.values[kept], table.cluster, table.weight)]
     steering = np.empty(0, np.int64)
     if table.whole is not None:
         X, y, _, aside, weight, cluster = table.whole
-        beside = (sensitive.values if sensitive.blind else None, cluster, weight)
-        groups, cluster, weight = (None if values is None else values[aside] for values in beside)
         codes = validate.numbered(table, y.iloc[aside], "also_labelled")
-        parts.append((X.iloc[aside], codes, sensitive.of_people(X.iloc[aside], groups), cluster, weight))
-        steering = np.arange(len(aside))
+        cluster, weight = (None if values is None else values[aside] for values in (cluster, weight))
+        parts.append((X.iloc[aside], codes, sensitive.values[aside], cluster, weight))
+        steering = table.n + np.arange(len(aside))
     if len(given):
         beside = (*given[2:], None, None, None)[:3]
         X, y, (groups, cluster, weight) = validate.labelled(
@@ -434,27 +430,30 @@ def labelled_rows(
     if table.validation is not None and table.whole is None:
         X, codes = table.validation[0], table.validation_codes
         inside = list[NDArray[np.int64]]()
-        if parts:  # they may be the first or last of the given rows, or those of the same index
-            more, its_codes, first = *parts[0][:2], np.arange(len(X))
+        if len(parts) > 1:  # they may be the first or last of the given rows, or those of the same index
+            more, its_codes, first = *parts[1][:2], np.arange(len(X))
             places = [first, first + len(more) - len(X)]
             places += [more.index.get_indexer(X.index)] if more.index.is_unique else []
             places = [at for at in places if len(X) <= len(more) and (at >= 0).all()]
             inside = [at for at in places if more.iloc[at].equals(X) and np.array_equal(its_codes[at], codes)]
         if inside:
-            steering = inside[0]
+            steering = table.n + inside[0]
         elif not sensitive.blind and table.weight is None and table.cluster is None:
-            parts.insert(0, (X, codes, sensitive.of_people(X, None), None, None))
-            steering = np.arange(len(X))
-    if not parts:
-        return None
-    tables, numbers, named, clusters, weights = zip(*parts, strict=True)
+            parts.insert(1, (X, codes, sensitive.of_people(X, None), None, None))
+            steering = table.n + np.arange(len(X))
+    tables, numbers, groups_of, clusters, weights = zip(*parts, strict=True)
+    X = pd.concat(tables)
+    order = table_order(X) if len(parts) > 1 else np.arange(table.n)
+    X, place = X.iloc[order], np.argsort(order)
+    X.attrs = table.X.attrs
     return Labelled(
-        pd.concat(tables),
-        np.concatenate(numbers),
-        np.concatenate(named),
-        None if table.cluster is None else np.concatenate(clusters),
-        None if table.weight is None else np.concatenate(weights),
-        steering,
+        X,
+        np.concatenate(numbers)[order],
+        np.concatenate(groups_of)[order],
+        None if table.cluster is None else np.concatenate(clusters)[order],
+        None if table.weight is None else np.concatenate(weights)[order],
+        training=place[: table.n],
+        steering=place[steering],
     )
 
 

@@ -224,13 +224,12 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
     """Everything needed to run an audit again. `decisions` about the people asked about; `more`: further fields."""
     table, sensitive = fitted.table, fitted.sensitive
     own, seeds = fitted.learner.own_seed, fitted.seeds
-    labelled = table.n + (0 if fitted.also_labelled is None else len(fitted.also_labelled.X))
     origin: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()}
     data = Data(
         **origin,
         sha256=fitted.data_hash,
         training_rows=table.n,
-        labelled=labelled,
+        labelled=len(fitted.labelled.X),
         set_aside=table.set_aside,
         validated=table.validation is not None,
         weighted=table.weight is not None,
