@@ -319,8 +319,8 @@ class LabelAudit(BaseEstimator):
         """
         frame = as_person(person, self._require_fit().table.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
-        answer = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
-        return replace(answer[0], measured=replace(answer[0].measured, case=None))
+        (verdict,) = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
+        return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.training)
 
     def explain_all(
         self,

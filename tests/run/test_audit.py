@@ -13,7 +13,6 @@ from butfor.errors import SettingError, TableError
 from butfor.models.network import NetworkEngine
 from butfor.nets import train_one
 from butfor.result.population import Population
-from butfor.result.verdict import Verdict
 from conftest import fitted, odd_table, press
 
 
@@ -183,21 +182,6 @@ def test_keystones_and_a_table_may_call_columns_alike():
     assert len(found)
     assert found.index.name == "row"
     assert {"row (of the table)", "people (of the table)"} < set(found.columns)
-
-
-# --- records ----------------------------------------------------------------------------------------------
-
-
-def test_records_survive_json_and_replay_from_it_alone(salary_population, tmp_path):
-    text = salary_population.to_json(tmp_path / "all.json").read_text(encoding="utf-8")
-    loaded = Population.from_json(tmp_path / "all.json")
-    assert loaded.to_json() == text
-    for verdict in loaded.found:
-        assert verdict.training is None
-        assert butfor.replay(verdict).agrees
-    one = Verdict.from_json(salary_population[4].to_json())
-    assert one.to_dict() == salary_population[4].to_dict()
-    assert one.sentence == salary_population[4].sentence
 
 
 # --- tables of one's own ----------------------------------------------------------------------------------
