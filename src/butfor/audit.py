@@ -18,6 +18,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
 
 from butfor import explain, worlds
+from butfor.columns import as_table
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
@@ -33,7 +34,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandards
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.stopping import Stop, listen
-from butfor.validate import as_person, as_table, like_training
+from butfor.validate import as_person, like_training
 
 if TYPE_CHECKING:
     from butfor.review.tasks import Review

@@ -1,20 +1,23 @@
 """What every table must be before it is encoded: named columns, cells with single values, and numbers to compute with.
 
-Each function returns what was asked for, or raises a `TableError` that names the column and the first row.
+Who checks what, once: `as_table` every table that a user hands over or names, `numbers_in` columns of numbers;
+`data.labels` the label's values, `data.sensitive` groups, `data.table` files and options, `validate` what stands beside
+the rows, `encode` what cannot be scaled. Each raises a `TableError` that names the column and the first row.
 """
 
 from __future__ import annotations
 
 import datetime
 import decimal
-from collections.abc import Hashable, Iterable
+import re
+from collections.abc import Callable, Hashable, Iterable
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import TableError, listed, plural
+from butfor.errors import TableError, brief, listed, plural
 
 DATES, ASIDE = "dates", "aside"
 """What `attrs` of training rows name: columns of dates that were turned into days, and columns of the user's table that
@@ -24,22 +27,33 @@ LARGEST = 1e154
 EXACT = 2**53
 """Up to here, different whole numbers are different floating-point numbers."""
 NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
-RESCALE = "use another unit for the column, or correct it"
 SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
+ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
 
 
-def check_frame(frame: pd.DataFrame) -> None:
-    """Refuse a table whose columns have no names of their own, and cells that no record can hold: nested values, raw
-    bytes, whole numbers beyond 64 bits, unknown types."""
-    refuse_duplicates(frame.columns)
-    alike = frame.columns[pd.Index(frame.columns.map(str)).duplicated(keep=False)]
-    if len(alike):
-        raise TableError(f"Columns {', '.join(map(repr, alike))} have the same name once written as text; rename one.")
+def as_table(X: Any) -> pd.DataFrame:
+    """A table of pandas, polars or pyarrow as a pandas table (rows of the others are numbered from 0), with rows,
+    columns that have names of their own, and cells that a record can hold."""
+    frame = in_pandas(X)
+    if not isinstance(frame, pd.DataFrame):
+        raise TableError(
+            "An audit needs a table with named columns (a pandas or polars DataFrame, or a pyarrow Table), not "
+            f"{brief(X)}."
+        )
+    for count, what in zip(frame.shape, ("rows", "columns"), strict=True):
+        if not count:
+            raise TableError(f"The table has no {what}.")
+    written = pd.Index(list(map(str, frame.columns)))
+    odd = written.duplicated(keep=False) | [isinstance(column, tuple) for column in frame.columns]
+    if odd.any():
+        named = ", ".join(dict.fromkeys(map(repr, frame.columns[odd])))
+        raise TableError(
+            f"Column {named} needs a name of its own, a text or a number that differs from other columns' names also "
+            "when written as text: rename or drop one."
+        )
+    turn = "turn it into numbers or text, or leave the column out"
     for column, values in frame.items():
-        if isinstance(column, tuple):
-            raise TableError(f"Column {column!r} has a tuple as its name; name every column by a text or a number.")
-        turn = "turn it into numbers or text, or leave the column out"
         if str(values.dtype).startswith(NO_DTYPE):
             raise TableError(f"Column '{column}' has type {values.dtype}; {turn}.")
         if values.dtype not in (object, np.uint64):
@@ -50,6 +64,18 @@ def check_frame(frame: pd.DataFrame) -> None:
             raise TableError(f"Column '{column}' holds {listed(sorted(strange))} instead of numbers or text; {turn}.")
         beyond = [isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63 for value in present]
         refuse_rows(present, np.array(beyond, bool), "holds a whole number too large for 64 bits", NO_NUMBER)
+    return frame
+
+
+def in_pandas(given: Any) -> Any:
+    """A table or column of polars or pyarrow in pandas; anything else as it is."""
+    if given is None or isinstance(given, (pd.DataFrame, pd.Series, np.ndarray, list, tuple, dict, str)):
+        return given
+    import narwhals as nw
+
+    native = nw.from_native(given, allow_series=True, pass_through=True)
+    native = native.collect() if isinstance(native, nw.LazyFrame) else native
+    return native.to_pandas() if isinstance(native, (nw.DataFrame, nw.Series)) else native
 
 
 def is_numeric(values: pd.Series) -> bool:
@@ -61,24 +87,15 @@ def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     """The table with the training columns, in their order."""
     refuse_missing_columns(frame, columns)
     known = set(columns)
-    extra = [c for c in frame.columns if c not in known]
-    if extra:
+    if extra := [c for c in frame.columns if c not in known]:
         raise TableError(f"Column {listed(extra)} is not in the training table; drop it.")
     return frame if list(frame.columns) == columns else frame[columns]
 
 
 def refuse_missing_columns(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
     """Raise an error if a column of the training table is missing."""
-    missing = [c for c in columns if c not in frame.columns]
-    if missing:
+    if missing := [c for c in columns if c not in frame.columns]:
         raise TableError(f"Column {listed(missing)} is missing; the training table has it.")
-
-
-def refuse_duplicates(columns: pd.Index) -> None:
-    """Raise an error if two columns have the same name."""
-    twice = columns[columns.duplicated()]
-    if len(twice):
-        raise TableError(f"Column {listed(twice.unique())} occurs more than once; rename or drop one.")
 
 
 def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the row") -> None:
@@ -102,8 +119,53 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
     if whole and large.any() and values.nunique() > len(np.unique(numbers[~np.isnan(numbers)])):
         refuse_rows(values, large, "holds {value}; whole numbers beyond 2^53 cannot be told apart", NO_NUMBER)
     refuse_rows(values, np.isinf(numbers), "holds an infinite value", "replace it or drop the row")
-    refuse_rows(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", RESCALE)
+    unit = "use another unit for the column, or correct it"
+    refuse_rows(values, np.abs(numbers) > LARGEST, "holds {value}, too large to compute with", unit)
     return numbers
+
+
+def as_numbers(frame: pd.DataFrame, columns: Iterable[Any], note: Callable[[str], None]) -> pd.DataFrame:
+    """The frame with dates as days since 1970-01-01 and decimals as floating-point numbers, so that finds can be
+    replayed from their record; its `attrs` name the columns that held dates."""
+    frame, dates = frame.copy(deep=False), []
+    for column in columns:
+        values = frame[column]
+        kind = pd.api.types.infer_dtype(values)
+        text = kind == "string"
+        if kind == "decimal":
+            frame[column] = values.map(float, na_action="ignore").astype(np.float64)
+            note(f"Column '{column}' holds decimals: they count as floating-point numbers.")
+        elif kind in ("date", "datetime", "datetime64") or (text and all(map(ISO_DATE.fullmatch, values.dropna()))):
+            try:
+                frame[column] = days_in(values)
+            except TableError:
+                if text:  # such as 2024-02-30
+                    continue
+                raise
+            dates.append(column)
+            note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
+    frame.attrs[DATES] = (*frame.attrs.get(DATES, ()), *dates)
+    return frame
+
+
+def days_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64]:
+    """The dates of a column as days since 1970-01-01, whole ones as whole numbers; missing values stay missing."""
+    days, present = np.full(len(values), np.nan), values.notna().to_numpy()
+    try:
+        moments = pd.to_datetime(values[present], format="ISO8601", utc=True).dt.tz_localize(None)
+        days[present] = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
+    except (ValueError, TypeError, OverflowError):
+        raise TableError(
+            f"Column '{values.name}' holds dates, but also a value that is none or cannot be counted in days: correct "
+            "it or drop the column."
+        ) from None
+    return days.astype(np.int64) if present.all() and not (days % 1).any() else days
+
+
+def date_of(days: float) -> str:
+    """One of these days as text, with its time where it has one."""
+    moment = (pd.Timestamp(0) + pd.Timedelta(days=days)).round("ms")
+    return moment.isoformat(sep=" ").removesuffix(" 00:00:00")
 
 
 def as_whole_numbers(values: pd.Series) -> pd.Series:

@@ -18,15 +18,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_is_fitted
 
-from butfor.columns import (
-    RESCALE,
-    is_numeric,
-    numbers_in,
-    refuse_duplicates,
-    refuse_missing,
-    refuse_rows,
-    same_columns,
-)
+from butfor.columns import is_numeric, numbers_in, refuse_missing, refuse_rows, same_columns
 from butfor.errors import SettingError, TableError, listed, plural
 from butfor.machine import check_whole
 
@@ -53,20 +45,18 @@ MOST_CATEGORIES = 1000
 class _Block:
     """The encoded columns of one raw column: where they are and how a value becomes numbers.
 
-    Numeric: (value − shift) / scale, with `fill` for a missing value and, if `marked`, a second column that is 1 for
+    Numeric: (value − shift) / scale, with `fill` for a missing value and, with two names, a second column that is 1 for
     missing values and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for
-    unknown values."""
+    unknown values; `rare` values share the category `OTHER`."""
 
     columns: slice
     names: tuple[str, ...]
     shift: float = 0.0
     scale: float = 1.0
     fill: float = 0.0
-    marked: bool = False
     codes: dict[Any, int] | None = None
     table: NDArray[Any] | None = None
     rare: int = 0
-    """How many values share the category `OTHER`."""
 
     def codes_of(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Each value's code (NaN if it has none), and which values training did not contain."""
@@ -83,7 +73,7 @@ class _Block:
                 numbers = (np.where(absent, self.fill, numbers) - self.shift) / self.scale
             what = "holds {value}, which is too far from the training rows for a model"
             refuse_rows(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
-            return np.column_stack([numbers, absent]) if self.marked else numbers[:, None]
+            return np.column_stack([numbers, absent][: len(self.names)])
         codes, strange = self.codes_of(values)
         if unknown == REFUSE:
             remedy = f"known values are {listed(self.codes)}; group rare values, drop the row or drop the column"
@@ -157,21 +147,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if self.max_categories is not None:
             check_whole("max_categories", self.max_categories, 2, MOST_CATEGORIES)
         frame = _as_frame(X)
-        if frame.shape[0] == 0 or frame.shape[1] == 0:
+        if 0 in frame.shape:
             raise TableError(
                 f"The table has {frame.shape[0]} rows and {frame.shape[1]} columns; there is nothing to fit."
             )
         if self.missing == REFUSE:
             refuse_missing(frame)
         self.blocks_: dict[Hashable, _Block] = {}
-        at = 0
+        self.n_features_out_ = 0
         for column in frame.columns:
             fit_column = self._fit_numbers if is_numeric(frame[column]) else self._fit_categories
-            self.blocks_[column] = fit_column(frame[column], at)
-            at = self.blocks_[column].columns.stop
+            self.blocks_[column] = fit_column(frame[column], self.n_features_out_)
+            self.n_features_out_ = self.blocks_[column].columns.stop
         self.feature_names_in_ = np.array([str(c) for c in frame.columns], dtype=object)
         self.n_features_in_ = frame.shape[1]
-        self.n_features_out_ = at
         return self
 
     def transform(self, X: Any) -> NDArray[Any]:
@@ -202,17 +191,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
         missing = {c: count for c, count in frame.isna().sum().items() if count}
         unknown = {c: count for c, b in coded.items() if (count := int(b.codes_of(frame[c])[1].sum()))}
+        in_rows = [
+            ", ".join(f"'{c}' in {plural(n, 'row')}" for c, n in counts.items()) for counts in (missing, unknown)
+        ]
         said = []
         if missing:
             said.append(
-                f"Missing values: {_row_counts(missing)}. A missing category counts as its own category, a missing "
-                "number as the median of the training rows, marked as missing; if no training row misses one, there is "
-                "no mark and no such category."
+                f"Missing values: {in_rows[0]}. A missing category counts as its own category, a missing number as the "
+                "median of the training rows, marked as missing; if no training row misses one, there is no mark and "
+                "no such category."
             )
         if unknown:
             said.append(
-                f"Values that no training row has: {_row_counts(unknown)}. They count as '{OTHER}' or as missing if "
-                "the training rows have these, otherwise as an unknown value."
+                f"Values that no training row has: {in_rows[1]}. They count as '{OTHER}' or as missing if the training "
+                "rows have these, otherwise as an unknown value."
             )
         for column, block in coded.items():
             if block.rare:
@@ -226,22 +218,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
         name, numbers = str(values.name), numbers_in(values)
         absent = np.isnan(numbers)
-        marked = (name, f"{name}={MISSING}")
+        names = (name, f"{name}={MISSING}") if absent.any() else (name,)
+        columns = slice(at, at + len(names))
         if absent.all():  # its scale is unknown: every value of a person counts as 0
-            return _Block(slice(at, at + 2), marked, scale=np.inf, marked=True)
+            return _Block(columns, names, scale=np.inf)
         fill = float(np.median(numbers[~absent]))
         shift, scale = self._scaling(np.where(absent, fill, numbers))
-        if not (np.isfinite(scale) and scale > 0):
-            worst = np.nan_to_num(np.abs(numbers)) == np.nanmax(np.abs(numbers))
-            refuse_rows(values, worst, "holds {value}, which is too large or too small to compute with", RESCALE)
+        with np.errstate(all="ignore"):
+            scaled = (numbers[~absent] - shift) / scale
         # One number may be so large that scaling makes most of the others equal.
-        if 2 * len(np.unique(((numbers - shift) / scale)[~absent])) < len(np.unique(numbers[~absent])):
-            furthest = np.nan_to_num(np.abs(numbers - fill), nan=-1.0)
-            what = "holds {value}, so large that the other values can no longer be told apart"
-            refuse_rows(values, furthest == furthest.max(), what, "correct it, or drop the row or the column")
-        if absent.any():
-            return _Block(slice(at, at + 2), marked, shift, scale, fill, marked=True)
-        return _Block(slice(at, at + 1), (name,), shift, scale, fill)
+        merged = 2 * len(np.unique(scaled)) < len(np.unique(numbers[~absent]))
+        if merged or not (np.isfinite(scale) and scale > 0):
+            distance = np.nan_to_num(np.abs(numbers - fill), nan=-1.0)
+            what = "holds {value}, which is too far from the other values, or too close to them, to compute with"
+            refuse_rows(values, distance == distance.max(), what, "correct it, use another unit, or drop the row")
+        return _Block(columns, names, shift, scale, fill)
 
     def _fit_categories(self, values: pd.Series, at: int) -> _Block:
         """The categories are in sorted order (of a pandas category, those of its dtype), `OTHER` and `MISSING` last."""
@@ -263,8 +254,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         count = len(categories)
         if self.categorical == "onehot":
-            table = np.eye(count + 1, count, dtype=bool)
-            names = tuple(f"{name}={category}" for category in categories)
+            table, names = np.eye(count + 1, count, dtype=bool), tuple(f"{name}={each}" for each in categories)
         elif self.categorical == "embed":
             rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
             table = rng.standard_normal((count, (count + 1) // 2))
@@ -290,21 +280,17 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def _as_frame(X: Any) -> pd.DataFrame:
-    frame = X
     if not isinstance(X, pd.DataFrame):
         array = np.asarray(X)
         if array.ndim != 2:
             raise TableError(
                 f"The encoder needs a table of rows and columns, not an array of {array.ndim} dimension(s)."
             )
-        frame = pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
-    refuse_duplicates(frame.columns)
-    return frame
-
-
-def _row_counts(rows: dict[Hashable, int]) -> str:
-    """Columns and numbers of rows, in words."""
-    return ", ".join(f"'{column}' in {plural(count, 'row')}" for column, count in rows.items())
+        return pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
+    if not X.columns.is_unique:
+        twice = X.columns[X.columns.duplicated()].unique()
+        raise TableError(f"Column {listed(twice)} occurs more than once; rename or drop one.")
+    return X
 
 
 class EncodedTable:

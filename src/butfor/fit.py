@@ -16,9 +16,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import validate
-from butfor.columns import ASIDE, clusters_in
+from butfor.columns import ASIDE, as_numbers, as_table, clusters_in
 from butfor.data.check import Concern, concerns_of
-from butfor.data.dates import as_numbers
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Cuts, Sensitive
@@ -119,7 +118,7 @@ class Fitted:
         self, X: Any, y: Any = None, sensitive_features: Any = None
     ) -> tuple[Situation, NDArray[np.int64] | None]:
         """The people of a table and their recorded labels by number, if known."""
-        X = validate.as_table(X)
+        X = as_table(X)
         truth = None if y is None else validate.numbered(self.table, validate.as_labels(X, y), "these people")
         X = validate.like_training(X, self.table.X)
         people = Situation(
@@ -206,7 +205,7 @@ class Fitted:
         parts = [
             self.table.X,
             *(self.table.validation or ())[:1],
-            validate.like_training(validate.as_table(X), self.table.X),
+            validate.like_training(as_table(X), self.table.X),
         ]
         rows = pd.concat(parts, ignore_index=True)
         if self.model.table_encoder is not None:
@@ -299,7 +298,7 @@ def fit(
         # The line between them, and the model.
         budget = budget_in_labels(params.budget, table.n)
         competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
-        competing = None if competing is None else validate.like_training(validate.as_table(competing), table.X)
+        competing = None if competing is None else validate.like_training(as_table(competing), table.X)
         table = replace(table, decision=learners.decision_of(params.threshold, learner, table, side, competing))
         trained = train_model(params, learner, table, ~zeros, progress)
         if trained["seeded"] and (note := learners.seed_note(model, params.random_state)):

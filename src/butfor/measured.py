@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor._version import __version__
-from butfor.columns import DATES
-from butfor.data.dates import date_of
+from butfor.columns import DATES, date_of
 from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
 from butfor.models.ensemble import at_cut_of

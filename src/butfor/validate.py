@@ -1,57 +1,39 @@
-"""Checks tables and columns given in Python and turns them into pandas; narwhals reads polars and pyarrow."""
+"""Checks rows, labels, weights, clusters and people given in Python against the table that they belong to."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import ASIDE, DATES, as_whole_numbers, check_frame, is_numeric, same_columns
-from butfor.data.dates import days_in
+from butfor.columns import ASIDE, DATES, as_table, as_whole_numbers, days_in, in_pandas, is_numeric, same_columns
 from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError, brief, listed, nearest
+from butfor.errors import SettingError, TableError, brief, listed, nearest, plural
 from butfor.models.learner import Learner, Table, set_rows_aside
 
 LARGEST_WEIGHT = 1e100
 """Sums of the squares of larger ones are infinite."""
 
 
-def as_table(X: Any) -> pd.DataFrame:
-    """A pandas table with named columns; rows of other libraries are numbered from 0."""
-    frame = X if isinstance(X, pd.DataFrame) else _foreign(X, series=False)
-    if frame is None:
-        raise TableError(
-            "An audit needs a table with named columns (a pandas or polars DataFrame, or a pyarrow Table), not "
-            f"{brief(X)}."
-        )
-    for count, what in zip(frame.shape, ("rows", "columns"), strict=True):
-        if not count:
-            raise TableError(f"The table has no {what}.")
-    check_frame(frame)
-    return frame
-
-
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = False) -> pd.Series:
     """One label per row of X, in its order; a y without an index is matched by position. `gaps`: some may lack one."""
-    if isinstance(y, pd.DataFrame) and y.shape[1] == 1:
-        y = y.iloc[:, 0]
-    series = y if isinstance(y, pd.Series) else _foreign(y, series=True)
-    if series is None:
-        series = pd.Series(np.asarray(y).ravel() if np.ndim(y) else np.asarray([y]))
+    given = in_pandas(y.iloc[:, 0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else y)
+    series = given if isinstance(given, pd.Series) else pd.Series(np.atleast_1d(np.asarray(given)).ravel())
     if len(series) != len(X):
         raise TableError(f"The table has {len(X)} rows but there are {len(series)} {what}.")
-    if isinstance(y, pd.Series):
-        if not y.index.equals(X.index):
-            other = "the same rows in another order" if set(y.index) == set(X.index) else "different rows"
-            raise TableError(
-                f"The index of the {what} does not match the table's: {other}. Align them (y.loc[X.index]), or pass "
-                "a plain array in the order of the table."
-            )
-    else:
+    if not isinstance(y, (pd.Series, pd.DataFrame)):
         series = pd.Series(series.to_numpy(), index=X.index, name=series.name)
+    elif not series.index.equals(X.index):
+        other = "the same rows in another order" if set(series.index) == set(X.index) else "different rows"
+        raise TableError(
+            f"The index of the {what} does not match the table's: {other}. Align them (y.loc[X.index]), or pass a "
+            "plain array in the order of the table."
+        )
     missing = series.isna().to_numpy()
     if missing.any() and not gaps:
         one = what.removesuffix("s")
@@ -71,16 +53,13 @@ def labelled(
         return X, y, list(beside)
     if not known.any():
         raise TableError(f"All {what} are missing.")
-
-    def some(given: Any) -> Any:
-        if isinstance(given, (pd.Series, pd.DataFrame)):
-            return given[known] if len(given) == len(known) else given
+    rest = list[Any]()
+    for given in beside:
         per_row = not isinstance(given, (str, type(None))) and np.ndim(given) and len(given) == len(known)
-        return np.asarray(given, dtype=object)[known] if per_row else given
-
-    left_out = int((~known).sum())
-    note(f"{left_out} row{'s' * (left_out > 1)} without a label left out.")
-    return X[known], as_whole_numbers(y)[known].infer_objects(), [some(each) for each in beside]
+        whole = given if isinstance(given, (pd.Series, pd.DataFrame)) or not per_row else np.asarray(given, object)
+        rest.append(whole[known] if per_row else whole)
+    note(f"{plural((~known).sum(), 'row')} without a label left out.")
+    return X[known], as_whole_numbers(y)[known].infer_objects(), rest
 
 
 def numbered(table: Table, y: pd.Series, whose: str) -> NDArray[np.int64]:
@@ -95,18 +74,13 @@ def as_weights(X: pd.DataFrame, weight: Any, sensitive: Sensitive | None = None)
     if weight is None:
         return None
     series = as_labels(X, weight, "weights")
-    try:
-        numbers = series.to_numpy(dtype=np.float64)
-    except (ValueError, TypeError):
-        raise TableError("sample_weight must be numbers.") from None
+    numbers = pd.to_numeric(series, errors="coerce").to_numpy(dtype=np.float64)
     bad = ~(np.isfinite(numbers) & (numbers >= 0) & (numbers <= LARGEST_WEIGHT))
     if bad.any():
         raise TableError(
             f"sample_weight must be finite numbers, at least 0 and at most {LARGEST_WEIGHT:g}; that of row "
-            f"{series.index[bad][0]} is {numbers[bad][0]:g}. Correct it, or drop the row."
+            f"{series.index[bad][0]} is {series[bad].iloc[0]}. Correct it, or drop the row."
         )
-    if not numbers.any():
-        raise TableError("sample_weight is 0 in every row; give at least some rows a weight.")
     for part in sensitive.each if sensitive else ():
         for group in np.unique(part.values.astype(str)):
             if not numbers[part.values.astype(str) == group].any():
@@ -137,18 +111,15 @@ def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
     aside = [column for column in X.attrs.get(ASIDE, ()) if column in people.columns]
     people = same_columns(people.drop(columns=aside) if aside else people, list(X.columns))
     texts = [column for column in X.attrs.get(DATES, ()) if not is_numeric(people[column])]
-    people = people.copy(deep=False) if texts else people
-    for column in texts:
-        people[column] = days_in(people[column])
-    return people
+    return people.assign(**{column: days_in(people[column]) for column in texts}) if texts else people
 
 
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
     """One person: a table of one row, or a Series, whose values get the types of the table's columns if that changes
     no value. A row of polars or pyarrow has no index, so its row is unknown."""
     if not isinstance(person, pd.Series):
-        frame = person if isinstance(person, pd.DataFrame) else _foreign(person, series=False)
-        if frame is None or len(frame) != 1:
+        frame = in_pandas(person)
+        if not isinstance(frame, pd.DataFrame) or len(frame) != 1:
             raise TableError(
                 f"explain takes one person, a table of one row (X.iloc[[36]]), not {brief(person)}. "
                 "For several people use explain_all."
@@ -156,42 +127,23 @@ def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
         return frame if frame is person else frame.set_axis(pd.Index([None], dtype=object))
     row = person.to_frame().T.infer_objects()
     for column in row.columns.intersection(X.columns):
-        given = row[column]
-        try:
-            typed = given.astype(X[column].dtype)
-            same = bool((typed.isna() == given.isna()).all() and (typed == given)[given.notna()].all())
-        except (ValueError, TypeError, OverflowError):
-            continue
-        if same and isinstance(given.iloc[0], str) == isinstance(typed.iloc[0], str):
-            row[column] = typed
+        with suppress(ValueError, TypeError, OverflowError):
+            typed = row[column].astype(X[column].dtype)
+            given, value = row[column].iloc[0], typed.iloc[0]
+            same = given == value or (pd.isna(given) and pd.isna(value))
+            if same and isinstance(given, str) == isinstance(value, str):
+                row[column] = typed
     return row
-
-
-def _foreign(given: Any, *, series: bool) -> Any:
-    """Another library's table or column in pandas; None if narwhals does not know it."""
-    if given is None or isinstance(given, (np.ndarray, list, tuple, dict, str)):
-        return None
-    import narwhals as nw
-
-    try:
-        if series:
-            return nw.from_native(given, series_only=True).to_pandas()
-        native = nw.from_native(given)
-        eager = native.collect() if isinstance(native, nw.LazyFrame) else native
-        return eager.to_pandas()
-    except TypeError:
-        return None
 
 
 def as_positions(cases: Any, people: int) -> list[int]:
     """Positions of people in a table, each once, from whole numbers or a boolean mask."""
     given = np.asarray(list(cases) if isinstance(cases, Iterable) and not isinstance(cases, (str, bytes)) else cases)
     if given.dtype == bool and given.shape == (people,):
-        return [int(case) for case in np.flatnonzero(given)]
+        given = np.flatnonzero(given)
     if given.ndim != 1 or (len(given) and not np.issubdtype(given.dtype, np.integer)):
         raise SettingError(f"cases={brief(cases)}: give positions in the table, such as range(20) or [3, 8].")
-    outside = [int(case) for case in given if not 0 <= case < people]
-    if outside:
+    if outside := [case for case in given.tolist() if not 0 <= case < people]:
         raise SettingError(f"There is no person {outside[0]}: the people of the table are 0 to {people - 1}.")
     return [int(case) for case in dict.fromkeys(given.tolist())]
 
@@ -206,18 +158,17 @@ def training_table(
     note: Callable[[str], None],
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
-    everything = np.arange(len(X))
+    table = Table(X, y, weight=weight, cluster=cluster)
     if learner.split is None:
         if validation is not None:
             raise SettingError(f"{learner.name} takes no validation rows: leave validation out, or add them to X.")
-        return Table(X, y, weight=weight, cluster=cluster), everything
+        return table, np.arange(len(X))
     if weight is not None:
         note(f"{learner.name} takes no weights: they serve the comparison of groups alone.")
-    if validation is not None:
-        X_val, y_val, _ = labelled(*validation, note=note, what="validation labels")
-        table = Table(X, y, (like_training(X_val, X), y_val), weight, cluster=cluster)
-        numbered(table, y_val, "the validation rows")
-        return table, everything
-    table = set_rows_aside(learner, Table(X, y, weight=weight, cluster=cluster))
-    assert table.whole is not None
-    return table, table.whole[2]
+    if validation is None:
+        table = set_rows_aside(learner, table)
+        assert table.whole is not None
+        return table, table.whole[2]
+    X_val, y_val, _ = labelled(*validation, note=note, what="validation labels")
+    numbered(table, y_val, "the validation rows")
+    return replace(table, validation=(like_training(X_val, X), y_val)), np.arange(len(X))

@@ -9,8 +9,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor import check_table
-from butfor.cli import main
-from butfor.data.check import check_groups, check_people
+from butfor.data.check import check_groups
 from butfor.data.sensitive import Sensitive
 from butfor.errors import TableError
 from recorded import run
@@ -40,35 +39,22 @@ def test_the_published_tables_raise_no_alarm(name):
     assert told(data.X_train, data.sensitive) == []
 
 
-def test_an_ordinary_table_raises_no_alarm():
-    for seed in range(8):
-        X, y = plain(seed=seed)
-        assert kinds(X[:150], y[:150], X[150:]) == []
-
-
 @pytest.mark.parametrize(
     ("column", "kind"),
     [
-        (lambda y, k: np.where(y == "yes", 2, 7), "copy"),
         (lambda y, k: np.where(y == "yes", "repaid", "default"), "copy"),
         (lambda y, k: np.where(k == 3, "open", np.where(y == "yes", "repaid", "default")), "telling"),
         (lambda y, k: np.where(y == "yes", 100.0, 50.0) + k / 10, "telling"),
-        (lambda y, k: np.where(y == "yes", k % 25 + 50, k % 50 + 100 * (k % 2)) + k / 1000, "telling"),
-        (lambda y, k: np.array([f"person {i}" for i in k], dtype=object), "identifier"),
         (lambda y, k: np.array([f"person {max(i, 3)}" for i in k], dtype=object), "identifier"),
-        (lambda y, k: 10_000 + k, "identifier"),
         (lambda y, k: (k * 7919) % 200, "identifier"),
         (lambda y, k: np.full(len(k), "x", dtype=object), "constant"),
         (lambda y, k: np.full(len(k), np.nan), "constant"),
-        (lambda y, k: np.where(k % 50 == 1, 999999, k % 30), "sentinel"),
         (lambda y, k: np.where(k % 50 == 1, 999999.4, k % 30 + 0.5), "sentinel"),
         (lambda y, k: np.where(k % 50 == 1, 99, k % 7), "sentinel"),
         (lambda y, k: np.where(k % 50 == 1, -1, k % 30), "sentinel"),
-        (lambda y, k: np.where(k % 50 == 1, 666, k % 2), "sentinel"),
         (lambda y, k: np.where(k % 50 == 1, "?", (k % 30).astype(str)).astype(object), "text numbers"),
         (lambda y, k: np.where(k % 50 == 1, 99, 18 + k % 72), None),  # an age of 99 beside one of 89
         (lambda y, k: np.where(k % 50 == 1, 99999, k * 300), None),  # a top code not far from the rest
-        (lambda y, k: k % 3 - 1, None),  # −1, 0, 1
         (lambda y, k: k % 40 - 10, None),  # many are negative
         (lambda y, k: np.random.default_rng(0).normal(30_000, 9000, len(k)).round(), None),  # all but a few different
         (lambda y, k: np.random.default_rng(0).normal(0, 1, len(k)), None),  # all different, but measured
@@ -91,9 +77,8 @@ def test_people_who_are_training_rows():
     people = pd.concat([X[150:], X[:5]])
     assert kinds(X[:150], y[:150], people) == [("duplicates", ())]
     assert "5 of the 55 test people" in str(check_table(X[:150], y[:150], people)[0])
-    coarse = X[["debts", "job", "sex"]]  # nearly everyone has a twin, by coincidence
-    assert kinds(coarse[:150], y[:150], coarse[150:]) == []
-    assert check_people(X[["sex"]][:150], X[["sex"]][150:]) == []
+    for coarse in (X[["debts", "job", "sex"]], X[["sex"]]):  # nearly everyone has a twin, by coincidence
+        assert kinds(coarse[:150], y[:150], coarse[150:]) == []
     with pytest.raises(TableError, match="200 rows and there are 199 labels"):
         check_table(X, y[1:])
 
@@ -104,7 +89,6 @@ def test_columns_that_tell_the_groups_apart():
     X = pd.DataFrame({"group": group, "income": rng.normal(size=600).round(2), "town": rng.choice(["n", "s"], 600)})
     names = [rng.choice(["Anne", "Greg", "Emily"] if one == "a" else ["Aisha", "Jamal"]) for one in group]
     dummy = (X["group"] == "b").astype(int)
-    assert told(X.assign(first=names)) == [("first",)]
     assert told(X.assign(b=dummy, first=names)) == [("b", "first")]
     assert told(X.assign(b=dummy.where(dummy.index > 1, 1 - dummy))) == [("b",)]  # two slips of the pen
     assert told(X.assign(b=dummy.where(dummy.index > 30, 1 - dummy))) == []
@@ -116,63 +100,41 @@ def test_columns_that_tell_the_groups_apart():
     assert told(X, ["black", "hispanic"]) == [("white",)]
 
 
-# --- in an audit -----------------------------------------------------------------------------------------
-
-COLUMNS = ("--label", "granted", "--adverse", "no", "--sensitive", "sex")
-CHEAP = ("--model", "logistic", "--fresh-seeds", 0, "--budget", 1, "--cases", "0:3")
-MEMBER = "Column 'member' tells the groups of 'sex' apart"
-REF = "Column 'ref' has a different value in every row"
-
-
-@pytest.fixture(scope="module")
-def odd(tmp_path_factory):
+def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
+    columns = ("--label", "granted", "--adverse", "no", "--sensitive", "sex")
+    ref = "Column 'ref' has a different value in every row"
+    member = "Column 'member' tells the groups of 'sex' apart"
     X, y = plain()
     X = X.assign(ref=[f"A{k}" for k in range(len(X))], debts=X["debts"].where(X.index % 40 != 1, 999))
-    path = tmp_path_factory.mktemp("odd") / "t.csv"
-    X.assign(member=np.where(X["sex"] == "f", "yes", "no"), granted=y).to_csv(path, index=False)
-    return path
+    X.assign(member=np.where(X["sex"] == "f", "yes", "no"), granted=y).to_csv(tmp_path / "t.csv", index=False)
+    table = tmp_path / "t.csv"
 
-
-def test_check_table_from_the_command_line(capsys, odd):
-    code, out, _ = run(capsys, "check-table", odd, *COLUMNS)
+    code, out, _ = run(capsys, "check-table", table, *columns)
     assert code == 0
-    for words in ("120 training, 40 validation and 40 test rows", REF, "'debts' holds 999 in", MEMBER, "3 things to"):
+    for words in ("120 training, 40 validation and 40 test rows", ref, "'debts' holds 999 in", member, "3 things to"):
         assert words in out
-    code, out, _ = run(capsys, "check-table", odd, *COLUMNS, "--strict", "--json")
+    code, out, _ = run(capsys, "check-table", table, *columns, "--strict", "--json")
     assert code == 2
-    assert [concern["kind"] for concern in json.loads(out)] == ["identifier", "sentinel", "proxy"]
-    assert run(capsys, "check-table", odd, *COLUMNS, "--drop", "ref,member,debts", "--strict")[0] == 0
-    code, out, _ = run(capsys, "check-table", "german", "--strict")
-    assert code == 0
-    assert "In the source, 'sex' is wrong for 92 of the 1000 people" in out
-    assert "Nothing to look at." in out
+    expected = [("identifier", ["ref"]), ("sentinel", ["debts"]), ("proxy", ["member"])]
+    assert [(concern["kind"], concern["columns"]) for concern in json.loads(out)] == expected
+    assert run(capsys, "check-table", table, *columns, "--drop", "ref,member,debts", "--strict")[0] == 0
+    assert "Nothing to look at." in run(capsys, "check-table", "german", "--strict")[1]
 
-
-def test_an_audit_and_a_comparison_say_it_and_write_it_down(capsys, odd, tmp_path):
-    code, _, err = run(capsys, "audit", odd, *COLUMNS, *CHEAP, "--out", tmp_path / "a")
-    assert code == 0
+    cheap = ("--model", "logistic", "--fresh-seeds", 0, "--budget", 1, "--cases", "0:3")
+    _, _, err = run(capsys, "audit", table, *columns, *cheap, "--out", tmp_path / "a")
     said = " ".join(err.split())
-    assert said.startswith(f"Note: {REF}")
-    assert said.count(f"Note: {MEMBER}") == 1
+    assert said.startswith(f"Note: {ref}")
+    assert said.count(f"Note: {member}") == 1
     record = json.loads((tmp_path / "a" / "audit.json").read_text())["run"]
-    concerns = [(concern["kind"], concern["columns"]) for concern in record["concerns"]]
-    assert concerns == [("identifier", ["ref"]), ("sentinel", ["debts"]), ("proxy", ["member"])]
-    assert REF in (tmp_path / "a" / "report.html").read_text().replace("&#39;", "'")
-    where = ("standard", odd, *COLUMNS, "--draws", 0, "--n-jobs", 1)
-    assert run(capsys, *where, "--out", tmp_path / "s")[1].count(MEMBER) == 1
-    assert (tmp_path / "s" / "standard.html").read_text().replace("&#39;", "'").count(MEMBER) == 1
-    assert "tells the groups" not in run(capsys, *where, "--drop", "member")[1]
+    assert [(concern["kind"], concern["columns"]) for concern in record["concerns"]] == expected
+    assert ref in (tmp_path / "a" / "report.html").read_text().replace("&#39;", "'")
+    where = ("standard", table, *columns, "--draws", 0, "--n-jobs", 1)
+    assert run(capsys, *where, "--out", tmp_path / "s")[1].count(member) == 1
+    assert (tmp_path / "s" / "standard.html").read_text().replace("&#39;", "'").count(member) == 1
 
-
-def test_a_model_no_better_than_the_commonest_label(capsys, tmp_path):
-    X, _ = plain()
-    labels = np.random.default_rng(3).choice(["yes", "no"], len(X), p=[0.8, 0.2])
-    X.assign(granted=labels).to_csv(tmp_path / "t.csv", index=False)
-    where = ["audit", str(tmp_path / "t.csv"), *COLUMNS[:2], *COLUMNS[4:], *map(str, CHEAP)]
-    assert main([*where, "--out", str(tmp_path / "out")]) == 0
-    record = json.loads((tmp_path / "out" / "audit.json").read_text())
-    assert [concern["kind"] for concern in record["run"]["concerns"]] == ["majority"]
-    said = " ".join(capsys.readouterr().out.split())
+    X.assign(granted=np.random.default_rng(3).choice(["yes", "no"], len(X), p=[0.8, 0.2])).to_csv(table, index=False)
+    _, out, _ = run(capsys, "audit", table, *columns[:2], *columns[4:], *cheap, "--drop", "ref,debts")
+    said = " ".join(out.split())
     assert said.index("Accuracy: ") < said.index("The model is no more accurate"), "concerns come after"
 
 
@@ -183,8 +145,7 @@ def test_python_callers_hear_of_it_too_and_rates_per_group_are_what_counting_giv
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=1)
     audit.fit(X[:300], y[:300], sensitive_features="sex")
     population = audit.explain_all(X[300:], y[300:], cases=[0])
-    assert [concern.kind for concern in audit.fitted_.concerns] == ["identifier"]
-    assert population.run.concerns == tuple(audit.fitted_.concerns)
+    assert [concern.kind for concern in population.run.concerns] == ["identifier"]
     assert any("Missing values: 'income' in 20 rows" in line for line in population.run.remarks)
     rates = butfor.Population.from_json(population.to_json()).performance
     decided, truth = audit.model_.logits(X[300:]) > 0, (y[300:] == "yes").to_numpy()

@@ -6,11 +6,8 @@ import hashlib
 import io
 import math
 import os
-import socket
-import threading
 import zipfile
-from functools import cache, partial
-from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from functools import cache
 from pathlib import Path
 
 import numpy as np
@@ -20,7 +17,6 @@ import pytest
 import butfor.data
 from butfor import TableEncoder
 from butfor.data import DATASETS, SPECS, Dataset, catalogue_frame, load_dataset
-from butfor.data.load import download
 from butfor.errors import DatasetError, SettingError
 
 FILES = Path(butfor.data.__file__).with_name("files")
@@ -87,16 +83,6 @@ def test_shipped_files_are_few_and_accounted_for_and_name_nobody():
     assert not {"name", "first", "last", "dob", "id"} & set(columns)
 
 
-def test_the_full_compas_file_gives_the_same_table(monkeypatch, tmp_path):
-    wide = pd.read_csv(FILES / "compas-scores-two-years.csv.gz", keep_default_na=False)
-    wide.insert(0, "name", "some | body")
-    # ProPublica's file repeats these two columns further right.
-    content = pd.concat([wide, wide[["decile_score", "priors_count"]] + 1], axis=1).to_csv(index=False).encode()
-    accept(monkeypatch, "compas", content)
-    (tmp_path / "compas-scores-two-years.csv").write_bytes(content)
-    pd.testing.assert_frame_equal(load_dataset("compas", data_home=tmp_path).X_train, load("compas").X_train)
-
-
 def accept(monkeypatch, name, content, **about):
     """Let made-up bytes pass as the published file of that set."""
     files = {next(iter(SPECS[name].files)): [hashlib.sha256(content).hexdigest()]}
@@ -114,9 +100,6 @@ def test_named_directories_come_first(monkeypatch, tmp_path):
     # An empty data_home falls through to BUTFOR_DATA; what it lacks as well comes from the package.
     assert load_dataset("salary", data_home=home).X_train["Year"].min() >= 100
     assert len(load_dataset("german", data_home=home).X_train) == 600
-    (home / "salary.csv").write_bytes(b"something else")
-    with pytest.raises(DatasetError, match="home"):
-        load_dataset("salary", data_home=str(home))
 
 
 @pytest.mark.parametrize(
@@ -140,7 +123,7 @@ def test_other_names_bytes_folders_and_seeds_are_refused(monkeypatch, tmp_path, 
     assert said in str(caught.value)
 
 
-# --- Bank's download, against a server on loopback ---------------------------------------------------------------
+# --- Bank's download, from an archive in a folder ----------------------------------------------------------------
 
 
 def zipped(files: dict[str, bytes]) -> bytes:
@@ -153,7 +136,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 
 def published(content: bytes) -> bytes:
     """An archive as it is published, with shadows of macOS beside the file."""
-    folder = {f"__MACOSX/bank-additional/._{FILE}": b"", "bank-additional/": b"", f"bank-additional/{FILE}": content}
+    folder = {f"__MACOSX/bank-additional/._{FILE}": b"", f"bank-additional/{FILE}": content}
     return zipped({"bank.zip": zipped({"bank.csv": b"a;b\n1;2\n"}), "bank-additional.zip": zipped(folder)})
 
 
@@ -168,21 +151,13 @@ CONTENT = "\n".join([";".join([*BANK.columns.split(), "y"]), *ROWS]).encode()
 
 @pytest.fixture
 def archive(monkeypatch, tmp_path):
-    """What a server offers for the made-up Bank, with no other place to find it."""
-    monkeypatch.setenv("no_proxy", "127.0.0.1")
+    """What is offered for the made-up Bank, with no other place to find it."""
     monkeypatch.delenv("BUTFOR_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    offered = tmp_path / "offered" / "bank.zip"
-    offered.parent.mkdir()
+    offered = tmp_path / "bank.zip"
     offered.write_bytes(published(CONTENT))
-    handler = partial(SimpleHTTPRequestHandler, directory=offered.parent)
-    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as running:
-        accept(monkeypatch, "bank", CONTENT, url=f"http://127.0.0.1:{running.server_port}/bank.zip")
-        thread = threading.Thread(target=running.serve_forever, kwargs={"poll_interval": 0.01})
-        thread.start()
-        yield offered
-        running.shutdown()
-        thread.join()
+    accept(monkeypatch, "bank", CONTENT, url=offered.as_uri())
+    return offered
 
 
 def test_first_use_downloads_and_the_next_reads_the_cache(archive, tmp_path):
@@ -208,26 +183,19 @@ def test_first_use_downloads_and_the_next_reads_the_cache(archive, tmp_path):
 
 def test_another_answer_or_place_is_a_sentence_and_leaves_no_trace(archive, tmp_path):
     answers = {
-        "404": None,
+        "No such file": None,
         "not a zip file": published(CONTENT)[:900],
         "There is no item named 'bank-additional.zip'": zipped({"other.zip": b""}),
         "not the published file": published(CONTENT + b"\n"),
-        "Not a directory": published(CONTENT),
     }
     for said, answer in answers.items():
         archive.unlink() if answer is None else archive.write_bytes(answer)
-        if said == "Not a directory":
-            (tmp_path / "cache").write_text("no folder")
         with pytest.raises(DatasetError, match=said) as refused:
             load_dataset("bank")
         for words in (SPECS["bank"].url, f"{FILE}.gz", str(tmp_path / "cache"), "network and try again", "DATA=/"):
             assert words in str(refused.value)
-        assert {path.name for path in tmp_path.iterdir()} <= {"offered", "cache"}
-        assert not (tmp_path / "cache").is_dir()
-
-
-def test_a_server_that_says_nothing(tmp_path):
-    with socket.create_server(("127.0.0.1", 0)) as silent:
-        spec = dataclasses.replace(BANK, url=f"http://127.0.0.1:{silent.getsockname()[1]}/")
-        with pytest.raises(OSError, match="timed out"):
-            download(spec, FILE, tmp_path / FILE, timeout=0.1)
+        assert not (tmp_path / "cache").exists()
+    archive.write_bytes(published(CONTENT))
+    (tmp_path / "cache").write_text("no folder")
+    with pytest.raises(DatasetError, match="Not a directory"):
+        load_dataset("bank")

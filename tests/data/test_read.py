@@ -13,7 +13,7 @@ import pytest
 
 from applicants import LOGISTIC, applicants, loaded, saved
 from butfor.cli import main
-from butfor.data.read import read_file
+from butfor.data.table import read_file
 from butfor.errors import TableError
 from recorded import run
 

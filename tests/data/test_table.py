@@ -10,7 +10,7 @@ import butfor
 from applicants import COLUMNS, LOGISTIC, NETWORK, applicants, audited, comes_again, holed, loaded, saved
 from butfor.data.labels import label_names, label_number
 from butfor.data.table import default_setup, load_table
-from butfor.errors import SettingError, nearest
+from butfor.errors import SettingError
 from butfor.result.population import Population
 from recorded import run
 
@@ -47,14 +47,23 @@ def test_another_file_is_read_as_the_training_file_is(tmp_path):
     assert data.X_test["debts"].unique().tolist() == [2]
 
 
-def test_rows_of_one_cluster_stay_on_one_side_and_weights_go_beside(tmp_path):
-    table = applicants().assign(home=lambda t: t.index // 3, weight=range(1, 121))
+def test_rows_of_one_cluster_stay_together_and_rows_without_a_label_or_with_holes_are_left_out(tmp_path):
+    table, notes = applicants().assign(home=lambda t: t.index // 3, weight=range(1, 121)), []
+    table["granted"] = (table["granted"] == "yes").astype(float).where(table.index > 2)
     table.loc[5, "home"] = None  # a cluster of its own
-    data = loaded(saved(table, tmp_path / "t.csv"), cluster="home", weight="weight", drop=["ref"])
+    path = saved(table, tmp_path / "t.csv")
+    data = loaded(path, cluster="home", weight="weight", drop=["ref"], note=notes.append)
     assert list(data.X_train.columns) == ["income", "job", "sex"]
     homes = [set(data.cluster[part].dropna()) for part in ("train", "val", "test")]
-    assert sum(map(len, homes)) == len(set.union(*homes)) == 40
+    assert sum(map(len, homes)) == len(set.union(*homes)) == 39
     assert (data.weight["train"] == data.X_train.index + 1).all()
+    assert notes == ["3 rows without a label in 'granted' left out."]
+    assert data.label_names == ("granted = 0", "granted = 1")
+    table.loc[10:14, "income"] = None
+    data = loaded(saved(table, path), missing="drop", drop=["ref", "home"], note=notes.append)
+    assert "5 rows with missing values left out ('income' in 5)." in notes
+    rows = sorted([*data.X_train.index, *data.X_val.index, *data.X_test.index])
+    assert rows == [k for k in range(3, 120) if not 10 <= k <= 14]
 
 
 def test_labels_have_names(tmp_path):
@@ -69,20 +78,9 @@ def test_labels_have_names(tmp_path):
             label_number(given, names, option="towards")
     with pytest.raises(SettingError, match="could be any of"):
         label_number("no", ("a = no", "b = no"))
-    assert nearest("sexx", ["age", "sex"]) == "Did you mean 'sex'?"
-    assert nearest(5, ["sex", "age"], most=1) == "Choose one of 'sex' and 1 more."
     path = saved(applicants(), tmp_path / "t.csv")
     assert loaded(path, label="income>= 5e1").label_names == ("income<5e1", "income>=5e1")
     assert loaded(path, label="income<50").y_train.mean() == (loaded(path).X_train["income"] >= 50).mean()
-
-
-def test_rows_without_a_label_are_left_out_and_counted(tmp_path):
-    table = applicants().assign(granted=lambda t: (t["granted"] == "yes").astype(float).where(t.index > 2))
-    notes = []
-    data = loaded(saved(table, tmp_path / "t.csv"), note=notes.append)
-    assert notes == ["3 rows without a label in 'granted' left out."]
-    assert data.label_names == ("granted = 0", "granted = 1")
-    assert sorted([*data.X_train.index, *data.X_val.index, *data.X_test.index]) == list(range(3, 120))
 
 
 def test_large_tables_are_trained_in_batches():
@@ -93,19 +91,16 @@ def test_large_tables_are_trained_in_batches():
 # --- missing, unknown and rare values --------------------------------------------------------------------
 
 
-TOWNS = [f"t{k % 11}" for k in range(200)]
-
-
 @pytest.mark.parametrize(("model", "encoding"), [(LOGISTIC, "ordinal"), (NETWORK, "embed")])
 def test_holes_marks_and_unknown_and_rare_values_are_said_and_the_audit_comes_again(capsys, tmp_path, model, encoding):
-    table = holed(200).assign(town=TOWNS)
+    table = holed(200).assign(town=[f"t{k % 11}" for k in range(200)])
     table.loc[160:163, "job"] = "pilot"
     table.loc[:6, "job"], table.loc[9, "sex"] = "?", "Unknown"
     train, val, test = (tmp_path / f"{name}.csv" for name in ("train", "val", "test"))
     for path, rows in ((train, table[:120]), (val, table[120:160]), (test, table[160:])):
         saved(rows, path)
     files = ["--test", test, *(["--set", f"validation={val}"] if model is NETWORK else [])]
-    options = [*model, *files, "--set", f"encoding={encoding}", "--set", "max-categories=6", "--budget", "8"]
+    options = [*model, *files, "--set", f"encoding={encoding}", "--set", "max-categories=6"]
     record, said = audited(capsys, train, *options)
     counts = (table if model is NETWORK else table.drop(range(120, 160))).isna().sum()  # one takes validation rows
     marks = "'?' in 7 cells of 'job'; 'Unknown' in 1 cell of 'sex': this counts as a value of its own."
@@ -136,14 +131,6 @@ def test_a_missing_protected_attribute_is_a_group(capsys, tmp_path):
     assert any("missing" in group for group in groups)
     assert set(Population.from_json((out / "audit.json").read_text()).by_group.index) == groups
     assert "missing" in (out / "report.html").read_text()
-
-
-def test_rows_with_missing_values_left_out(tmp_path):
-    notes, table = [], holed()
-    data = loaded(saved(table, tmp_path / "t.csv"), missing="drop", drop=["ref"], note=notes.append)
-    left = table.dropna()
-    assert notes[0].startswith(f"{120 - len(left)} rows with missing values left out ('income' in ")
-    assert sorted([*data.X_train.index, *data.X_val.index, *data.X_test.index]) == list(left.index)
 
 
 def test_models_that_take_missing_numbers_get_them(capsys, tmp_path):

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from butfor.data import read
+from butfor.data import table
 from hostile.harness import attempt, audit, people, saved
 
 STRANGE = {
@@ -89,7 +89,7 @@ def test_a_line_of_two_megabytes_is_refused(tmp_path, where):
 
 
 def test_more_than_the_limit_is_not_read_also_unpacked(tmp_path, monkeypatch):
-    monkeypatch.setattr(read, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(table, "MOST_BYTES", 100_000)
     text = "a,b\n" * 1_000_000
     (tmp_path / "t.csv").write_text(text)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))

@@ -166,7 +166,7 @@ CHANCE = np.random.default_rng(0).random(400)
     [
         ({"y": TABLE["income"], "adverse": 0}, TableError, "Make two labels of the numbers by comparing them: y >= "),
         ({"sensitive_features": CHANCE}, SettingError, "holds numbers from 0 to 1, like probabilities"),
-        ({"sample_weight": np.zeros(400)}, TableError, "sample_weight is 0 in every row; give"),
+        ({"sample_weight": np.zeros(400)}, TableError, "sample_weight is 0 in every row of"),
         (
             {"sample_weight": np.where(TABLE["group"] == "b", 0.0, 1.0)},
             TableError,

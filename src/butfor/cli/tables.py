@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import replace
+from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
 from types import SimpleNamespace
@@ -206,7 +206,7 @@ def check_table(
             raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
         save(template(**nameable(data, o)), write_names)
     if json:
-        say(shown_json(dumps([concern.to_dict() for concern in concerns], indent=1, ensure_ascii=False)))
+        say(shown_json(dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)))
     else:
         # How common labels are among the training rows: of two the one that is named, of more all.
         named = adverse_labels(data, o.adverse) if o.adverse or data.adverse else data.label_names[-1:]

@@ -7,15 +7,15 @@ because the columns are coarse, and measurements that are all different, are nor
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
-from itertools import combinations
+from dataclasses import dataclass
+from itertools import chain, combinations
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import check_frame, is_numeric
+from butfor.columns import as_table, is_numeric
 from butfor.data.sensitive import Sensitive
 from butfor.errors import TableError, listed, plural
 
@@ -30,7 +30,8 @@ EXCEPTIONS = 0.02
 the same for everybody makes."""
 MOST_PAIRS = 1000
 """With more pairs of columns of two values, pairs are not looked at."""
-BINS = 50
+MEASURED = 50
+"""A number with more different values gives the label away by a cut point, others by their values."""
 APART = 3.0
 """A mark for "missing" is this many times larger than any other number of the column."""
 MARKS = [float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)]
@@ -40,6 +41,20 @@ TWINS, LEAST_TWINS = 0.01, 2
 MOSTLY_DIFFERENT = 0.95
 MANY_WHOLE = 1000
 """This many whole numbers that all differ are no coincidence."""
+SAID = {
+    "copy": "{column} is a copy of the label, so the model learns nothing else. Leave it out (--drop).",
+    "telling": "{column} alone predicts the label of {right} of the rows (always the commoner label: {usual}). Was it "
+    "known before the decision? If not, leave it out (--drop).",
+    "identifier": "{column} has {values}, like an identifier, which says nothing about other people. Leave it out "
+    "(--drop), or name the rows by it (--id).",
+    "constant": "{column} the same value in every row, which carries no information.",
+    "empty": "{column} no value in any row, which carries no information.",
+    "sentinel": "{column} holds {mark} in {rows}, which looks like a mark for a missing value (other values: {least} "
+    "to {most}). The model reads it as a number; if it is a mark, leave these cells empty.",
+    "text numbers": "{column} holds numbers and {texts}, so every number counts as its own category. Leave those cells "
+    "empty to have it read as numbers.",
+}
+"""What is said of columns, in this order."""
 
 Codes = NDArray[np.int64]
 
@@ -56,9 +71,6 @@ class Concern:
 
     def __str__(self) -> str:
         return self.sentence
-
-    def to_dict(self) -> dict[str, Any]:
-        return asdict(self) | {"columns": list(self.columns)}
 
 
 def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> list[Concern]:
@@ -88,53 +100,46 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     >>> [concern.columns for concern in butfor.check_table(leaky, data.y_train)]
     [('repaid',)]
     """
+    X = as_table(X)
     if len(X) != len(y):
         raise TableError(f"The table has {len(X)} rows and there are {len(y)} labels; give one per row.")
-    check_frame(X)
-    if len(X) < LEAST_ROWS:
-        return []
+    return concerns_of(X, y, None, None if X_test is None else as_table(X_test))
+
+
+def concerns_of(
+    X: pd.DataFrame, y: Any, sensitive: Sensitive | None, X_test: pd.DataFrame | None = None
+) -> list[Concern]:
+    """Everything that would mislead an audit or a comparison of a table that was checked before."""
+    rows, concerns = len(X), dict[str, list[Concern]]((kind, []) for kind in SAID)
     labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
-    counts, rows = np.bincount(labels), len(labels)
+    counts = np.bincount(labels)
     rarer = int(counts.min()) if len(counts) == 2 else 0
-    telling, naming, marking, texts = [list[tuple[str, str, str]]() for _ in range(4)]
-    constant, empty = list[str](), list[str]()
-    for column in X.columns:
-        name, values = str(column), X[column]
+    same: dict[str, list[str]] = {"constant": [], "empty": []}
+    for name in X.columns if rows >= LEAST_ROWS else ():
+        values, numeric = X[name], is_numeric(X[name])
         codes, found = pd.factorize(values, sort=False)  # −1 for missing values
-        different, present, numeric = pd.Index(found), int((codes >= 0).sum()), is_numeric(values)
+        different, present = pd.Index(found), int((codes >= 0).sum())
 
-        if not present:
-            empty.append(name)
-        elif len(different) == 1 and present == rows:
-            constant.append(name)
+        def add(kind: str, name: Any = name, **about: Any) -> None:
+            sentence = SAID[kind].format(column=f"Column '{name}'", **about)
+            concerns[kind].append(Concern(kind, (str(name),), sentence))
 
-        told = len(telling)
+        if len(different) < 2 and present in (0, rows):
+            same["constant" if present else "empty"].append(str(name))
+
+        wrong = rows  # guesses of the label from this column alone
         if rarer >= LEAST_RARER and len(different) > 1:
-            errors = _errors(values, codes, numeric and len(different) > BINS, labels)
-            if errors == 0 and len(different) == 2 and present == rows:
-                said = "is a copy of the label, so the model learns nothing else. Leave it out (--drop)."
-                telling.append(("copy", name, said))
-            elif errors <= TELLING * rarer:
-                right, usual = (f"{100 * (1 - wrong / rows):.1f} %" for wrong in (errors, rarer))
-                said = (
-                    f"alone predicts the label of {right} of the rows (always the commoner label: {usual}). Was it "
-                    "known before the decision? If not, leave it out (--drop)."
-                )
-                telling.append(("telling", name, said))
-
-        if len(telling) == told and present >= LEAST_ROWS:
-            alone, mostly = len(different) == present, len(different) >= MOSTLY_DIFFERENT * present
-            if alone and _counts_rows(values.dropna()) if numeric else mostly:
-                words = (
-                    "a different value in every row"
-                    if alone
-                    else f"{len(different)} different values in {present} rows"
-                )
-                said = (
-                    f"has {words}, like an identifier, which says nothing about other people. Leave it out (--drop), "
-                    "or name the rows by it (--id)."
-                )
-                naming.append(("identifier", name, said))
+            wrong = _errors(values, codes + 1, numeric and len(different) > MEASURED, labels)
+        alone = len(different) == present
+        if wrong == 0 and len(different) == 2 and present == rows:
+            add("copy")
+        elif wrong <= TELLING * rarer:
+            add("telling", right=f"{100 * (1 - wrong / rows):.1f} %", usual=f"{100 * (1 - rarer / rows):.1f} %")
+        elif present >= LEAST_ROWS and (
+            (alone and _counts_rows(values.dropna())) if numeric else len(different) >= MOSTLY_DIFFERENT * present
+        ):
+            all_but = f"{len(different)} different values in {present} rows"
+            add("identifier", values="a different value in every row" if alone else all_but)
 
         if numeric and len(different) >= 3:  # 999 or 666 far beyond all other numbers, or a single −1 or −99
             numbers = np.sort(different.to_numpy(dtype=np.float64))
@@ -144,58 +149,32 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
             lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
             for mark in dict.fromkeys([*numbers[far], *(negative if lone else ())]):
                 count = int((codes == np.flatnonzero(different == mark)[0]).sum())
-                others = numbers[numbers != mark]
-                said = (
-                    f"holds {mark:.12g} in {plural(count, 'row')}, which looks like a mark for a missing value (other "
-                    f"values: {others.min():.6g} to {others.max():.6g}). The model reads it as a number; if it is a "
-                    "mark, leave these cells empty."
-                )
-                marking.append(("sentinel", name, said))
+                least, most = (f"{number:.6g}" for number in numbers[numbers != mark][[0, -1]])
+                add("sentinel", mark=f"{mark:.12g}", rows=plural(count, "row"), least=least, most=most)
 
         if not numeric and len(different) >= 20 and isinstance(different[0], str):
             strange = pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()
             cells = np.bincount(codes[codes >= 0], minlength=len(strange))[strange].sum()
             if 1 <= strange.sum() <= 5 and cells / present <= 0.5:
-                said = (
-                    f"holds numbers and {listed(different[strange])}, so every number counts as its own category. "
-                    "Leave those cells empty to have it read as numbers."
-                )
-                texts.append(("text numbers", name, said))
+                add("text numbers", texts=listed(different[strange]))
 
-    concerns = [Concern(kind, (name,), f"Column '{name}' {said}") for kind, name, said in [*telling, *naming]]
-    for names, what in ((constant, "the same value in every row"), (empty, "no value in any row")):
+    for kind, names in same.items():
         if names:
             subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
-            concerns.append(Concern("constant", tuple(names), f"{subject} {what}, which carries no information."))
-    concerns += [Concern(kind, (name,), f"Column '{name}' {said}") for kind, name, said in [*marking, *texts]]
-    return concerns if X_test is None else concerns + check_people(X, X_test)
-
-
-def concerns_of(X: pd.DataFrame, y: Any, sensitive: Sensitive, X_test: pd.DataFrame | None = None) -> list[Concern]:
-    """Everything that would mislead an audit or a comparison of this table."""
-    return [*check_table(X, y, X_test), *check_groups(X, sensitive)]
+            concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
+    more = [] if X_test is None else check_people(X, X_test)
+    return [*chain(*concerns.values()), *more, *([] if sensitive is None else check_groups(X, sensitive))]
 
 
 def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:
-    """Errors of the best guess of the label from this column alone: by value or, if it is `measured`, by bin or one cut
-    point."""
-    if not measured:
-        return _errors_by_value(codes + 1, labels)
-    numbers = pd.to_numeric(values, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    order = np.argsort(numbers, kind="stable")
-    below = np.cumsum(labels[order])
-    places = np.arange(1, len(labels) + 1)
-    ends = np.flatnonzero(np.diff(numbers[order], append=np.inf) != 0)  # a cut point lies between different numbers
-    wrong = below[ends] + (len(labels) - places[ends]) - (below[-1] - below[ends])  # 0 below the cut, 1 above
-    by_cut = int(min(wrong.min(), (len(labels) - wrong).min()))
-    rank = np.empty(len(labels), dtype=np.int64)
-    rank[order] = np.searchsorted(numbers[order], numbers[order], side="left")
-    return min(by_cut, _errors_by_value(rank * BINS // len(labels), labels))
-
-
-def _errors_by_value(codes: Codes, labels: Codes) -> int:
-    """Errors when each row's label is guessed as the commoner label of the other rows with its value or, if there are
-    none or a tie, of all rows."""
+    """Errors of the best cut point of a `measured` number; of others, errors when each row's label is guessed as the
+    commoner label of the other rows with its value or, if there are none or a tie, of all rows."""
+    if measured:
+        order = np.argsort(numbers := values.to_numpy(np.float64, na_value=np.nan), kind="stable")
+        below = np.cumsum(labels[order])
+        ends = np.flatnonzero(np.diff(numbers[order], append=np.inf) != 0)  # a cut lies between different numbers
+        wrong = 2 * below[ends] + len(labels) - 1 - ends - below[-1]  # 0 below the cut, 1 above
+        return int(min(wrong.min(), (len(labels) - wrong).min()))
     ones = np.bincount(codes, weights=labels)[codes] - labels
     others = np.bincount(codes)[codes] - 1
     usual = int(2 * labels.sum() > len(labels))
@@ -218,17 +197,31 @@ def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
     codes = {name: _codes(X[name]) for name in X.columns if name not in sensitive.columns}
     few = {name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])}
     attributes = [_codes(pd.Series(part.values.astype(str))) for part in sensitive.each]
-    telling = [name for name, found in few.items() if any(_determine(found, groups) for groups in attributes)]
+
+    def determine(found: Codes) -> bool:
+        """Whether a value tells of any group who is a member, nearly without exception. Each row is guessed from the
+        other rows with its value, so that a value of one row tells nothing."""
+        for groups in attributes:
+            width = int(groups.max()) + 1
+            cells = np.bincount(found * width + groups, minlength=(int(found.max()) + 1) * width)
+            members: NDArray[np.int64] = cells.reshape(-1, width)
+            rows = members.sum(axis=1, keepdims=True)
+            missed = members * (2 * (members - 1) <= rows - 1)
+            taken = (rows - members) * (2 * members >= rows - 1)
+            rarer = np.minimum(members.sum(axis=0), rows.sum() - members.sum(axis=0))
+            if ((rarer >= LEAST_ROWS) & ((missed + taken).sum(axis=0) <= EXCEPTIONS * rarer)).any():
+                return True
+        return False
+
+    telling = [name for name, found in few.items() if determine(found)]
     subject = f"Columns {listed(telling)} tell" if len(telling) > 1 else f"Column {listed(telling)} tells"
-    two_valued = {name: found for name, found in few.items() if found.max() == 1}
-    few_pairs = len(two_valued) * (len(two_valued) - 1) <= 2 * MOST_PAIRS
-    for first, second in combinations(two_valued, 2) if few_pairs and not telling else ():
-        together = 2 * two_valued[first] + two_valued[second]
-        if any(_determine(together, groups) for groups in attributes):
-            telling, subject = [first, second], f"Columns '{first}' and '{second}' together tell"
-            break
     if not telling:
-        return []
+        two = {name: found for name, found in few.items() if found.max() == 1}
+        pairs = combinations(two, 2) if len(two) * (len(two) - 1) <= 2 * MOST_PAIRS else ()
+        telling = next(([one, other] for one, other in pairs if determine(2 * two[one] + two[other])), [])
+        if not telling:
+            return []
+        subject = f"Columns '{telling[0]}' and '{telling[1]}' together tell"
     columns = tuple(map(str, telling))
     sentence = (
         f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has the same values, so "
@@ -243,47 +236,32 @@ def _codes(values: pd.Series) -> Codes:
     return pd.factorize(values, use_na_sentinel=False)[0].astype(np.int64)
 
 
-def _determine(codes: Codes, groups: Codes) -> bool:
-    """Whether a value tells of any group who is a member, nearly without exception. Each row is guessed from the other
-    rows with its value, so that a value of one row tells nothing."""
-    width = int(groups.max()) + 1
-    cells = np.bincount(codes * width + groups, minlength=(int(codes.max()) + 1) * width)
-    members: NDArray[np.int64] = cells.reshape(-1, width)
-    rows = members.sum(axis=1, keepdims=True)
-    missed = members * (2 * (members - 1) <= rows - 1)
-    taken = (rows - members) * (2 * members >= rows - 1)
-    rarer = np.minimum(members.sum(axis=0), rows.sum() - members.sum(axis=0))
-    return bool(((rarer >= LEAST_ROWS) & ((missed + taken).sum(axis=0) <= EXCEPTIONS * rarer)).any())
-
-
 def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     """Whether more people equal training rows than by coincidence. Where the columns are coarse, a person who equals a
     training row also has near twins that differ in one column."""
     shared = [name for name in X.columns if name in people.columns]
     if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
         return []  # with one column alone, twins say nothing
-    both = pd.concat([X[shared], people[shared]], ignore_index=True)
-    hashes = np.empty(both.shape, dtype=np.uint64)  # of a row: the sum of its cells' hashes
+    both, n = pd.concat([X[shared], people[shared]], ignore_index=True), len(X)
+    cells = np.empty(both.shape, dtype=np.uint64)  # hashes: that of a row is their sum
     for k, name in enumerate(shared):
         codes = _codes(both[name])
-        hashes[:, k] = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)[codes]
-    rows, asked = hashes[: len(X)], hashes[len(X) :]
-    whole, wanted = rows.sum(axis=1, dtype=np.uint64), asked.sum(axis=1, dtype=np.uint64)
-    twins = np.isin(wanted, whole)
-    ways, equal = np.zeros(int(twins.sum()), dtype=np.int64), _count(wanted[twins], whole)
-    for k in range(len(shared) if twins.any() else 0):
-        ways += _count((wanted - asked[:, k])[twins], whole - rows[:, k]) > equal
+        cells[:, k] = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)[codes]
+    whole = cells.sum(axis=1, dtype=np.uint64)
+    twins = n + np.flatnonzero(np.isin(whole[n:], whole[:n]))
+
+    def alike(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """How many training rows have a twin's hash."""
+        return np.asarray(pd.Series(hashes[:n]).value_counts().reindex(hashes[twins]), np.int64)
+
+    equal, ways = alike(whole), np.zeros(len(twins), np.int64)
+    for k in range(len(shared)):
+        ways += alike(whole - cells[:, k]) > equal
     # One way may be the column that tells all people apart.
     if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
         return []
     sentence = (
-        f"{int(twins.sum())} of the {len(people)} test people equal a training row in every column, so the model "
+        f"{len(twins)} of the {len(people)} test people equal a training row in every column, so the model "
         "has seen them. Remove duplicate rows from the file, or keep them on one side of the split."
     )
     return [Concern("duplicates", (), sentence)]
-
-
-def _count(wanted: NDArray[np.uint64], among: NDArray[np.uint64]) -> Codes:
-    """How often each number occurs among the others."""
-    ordered = np.sort(among)
-    return np.searchsorted(ordered, wanted, side="right") - np.searchsorted(ordered, wanted, side="left")

@@ -5,13 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import Any
 
-from butfor.errors import SettingError, listed, nearest
+import numpy as np
+from numpy.typing import NDArray
+
+from butfor.errors import SettingError, TableError, listed, nearest
 
 MOST_CLASSES = 50
 """Values that a label may have."""
 EQUALS = " = "
 SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
 """Values that nobody understands without their column."""
+
+
+def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
+    """The label values in sorted order; an error if there are too few or too many."""
+    whose = "The labels have" if column is None else f"Label column '{column}' has"
+    try:
+        classes, counts = np.unique(y, return_counts=True)
+    except TypeError as error:
+        kinds = sorted({type(each).__name__ for each in y})
+        raise TableError(f"The labels mix types that cannot be compared ({listed(kinds)}); use one type.") from error
+    if len(classes) == 1:
+        raise TableError(
+            f"{whose} only one class ('{classes[0]}'), so there is nothing to decide. Check that the label column is "
+            "the right one."
+        )
+    if len(classes) > MOST_CLASSES:
+        remedy = "Group them, or name another label."
+        if isinstance(classes[0], (int, float, np.number)):
+            remedy = f"Make two labels of the numbers by comparing them: {column or 'y'} >= {np.median(y):g}."
+        raise TableError(
+            f"{whose} {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. {remedy}"
+        )
+    if len(classes) > 2 and counts.min() == 1:
+        raise TableError(
+            f"{whose} {len(classes)} values, and '{classes[counts.argmin()]}' occurs in one row only: correct it, or "
+            "drop the row."
+        )
+    return classes
 
 
 def label_names(classes: Iterable[Any], column: Any = None) -> tuple[str, ...]:

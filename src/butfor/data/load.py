@@ -302,8 +302,20 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
         raise DatasetError(f"{file} is missing from the installed package (looked in {looked}); reinstall butfor.")
     if not fetch:
         return b""
+    from urllib.request import Request, urlopen
+
     try:
-        return download(spec, file, cache / file)
+        with urlopen(Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT) as answer:
+            content = answer.read(MOST_BYTES)
+        for member in spec.inside:
+            with zipfile.ZipFile(io.BytesIO(content)) as archive:
+                content = archive.read(member)
+        if hashlib.sha256(content).hexdigest() not in spec.files[file]:
+            raise DatasetError(f"{spec.inside[-1]} there is not the published file (its sha256 differs)")
+        cache.mkdir(parents=True, exist_ok=True)
+        draft = cache / f".{file}.{os.getpid()}.part"  # a file under its own name is whole
+        draft.write_bytes(content)
+        draft.replace(cache / file)
     except Exception as error:  # no network, no archive, a full disk: zipfile alone raises a dozen kinds
         raise DatasetError(
             f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
@@ -311,21 +323,4 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
             f"machine to the network and try again, or download that archive by hand, unpack {file} into a directory "
             "and set BUTFOR_DATA=/that/directory."
         ) from error
-
-
-def download(spec: Spec, file: str, path: Path, timeout: float = TIMEOUT) -> bytes:
-    """A file from its archive on the web, also written to `path`, whole or not at all, if its checksum is right."""
-    from urllib.request import Request, urlopen
-
-    with urlopen(Request(spec.url, headers={"User-Agent": "butfor"}), timeout=timeout) as answer:
-        content: bytes = answer.read(MOST_BYTES)
-    for member in spec.inside:
-        with zipfile.ZipFile(io.BytesIO(content)) as archive:
-            content = archive.read(member)
-    if hashlib.sha256(content).hexdigest() not in spec.files[file]:
-        raise DatasetError(f"{spec.inside[-1]} there is not the published file (its sha256 differs)")
-    path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}.part")
-    draft.write_bytes(content)
-    draft.replace(path)
     return content

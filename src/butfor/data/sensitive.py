@@ -16,8 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import is_numeric, numbers_in, refuse_missing_columns
-from butfor.data.dates import date_of
+from butfor.columns import date_of, is_numeric, numbers_in, refuse_missing_columns
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -216,11 +215,6 @@ def groups_in(
 
 def fill_missing(values: pd.Series) -> NDArray[np.object_]:
     """The values, with `MISSING` for missing ones."""
-    if values.isna().any() and (values == MISSING).any():
-        raise TableError(
-            f"Column '{values.name}' has the value '{MISSING}' as well as missing values, which get the same name: "
-            "rename the value, to tell the groups apart."
-        )
     return values.astype(object).where(values.notna(), MISSING).to_numpy()
 
 
@@ -259,8 +253,7 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
             if values.dropna().between(0, 1).all():
                 raise SettingError(
                     f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected attribute needs groups: "
-                    f"make groups of it first, or give cut points: --bands {name}=0.5, "
-                    f"sensitive_bands={{'{name}': [0.5]}}."
+                    f"give cut points: --bands {name}=0.5, sensitive_bands={{'{name}': [0.5]}}."
                 )
             numbers, thirds = np.sort(numbers_in(values.dropna())), set()
             for exact in map(float, np.quantile(numbers, (1 / 3, 2 / 3), method="higher")):

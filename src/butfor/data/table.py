@@ -1,15 +1,25 @@
-"""A table by name or from files, split into training, validation and test rows.
+"""A table by name or from files, read, checked and split into training, validation and test rows.
 
 An embedded data set has its published split. A file is split 60/20/20 in the same way, unless validation or test rows
 have their own files. The rows remember where they came from, so that a verdict can be replayed from its record. Notes
 say what was changed on the way.
+
+What is no table is refused with a sentence: a path that names no file, a file beyond the size limit, a binary file with
+the name of a text file, a header that names a column twice, and lines that do not fit the header, which pandas would
+shift or fill.
 """
 
 from __future__ import annotations
 
+import codecs
+import csv
+import gzip
+import io
 import operator
 import re
-from collections.abc import Sequence
+import sys
+import zipfile
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,14 +27,27 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.columns import DATES, as_whole_numbers, check_frame, clusters_in, is_numeric, numbers_in, refuse_missing
-from butfor.data.dates import as_numbers
-from butfor.data.labels import MOST_CLASSES, label_names
+from butfor.columns import (
+    DATES,
+    as_numbers,
+    as_table,
+    as_whole_numbers,
+    clusters_in,
+    is_numeric,
+    numbers_in,
+    refuse_missing,
+)
+from butfor.data.labels import label_names, label_values
 from butfor.data.load import DATASETS, SPECS, TEST, TRAIN, VAL, Dataset, Setup, load_dataset, split
-from butfor.data.read import STANDARD_INPUT, Note, read_file, refuse_absent, title
 from butfor.encode import OWN, REFUSE
-from butfor.errors import SettingError, TableError, listed, nearest, plural
+from butfor.errors import ButforError, SettingError, TableError, listed, nearest, plural
 
+Note = Callable[[str], None]
+
+STANDARD_INPUT = "-"
+FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "parquet", ".xlsx": "excel"}
+"""Binary files by the ending of their names, and the extra that reads them."""
+MOST_BYTES = 2 * 1024**3
 LEAST_ROWS = 20
 COMPARISON = re.compile(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
 SIGNS = {
@@ -114,7 +137,7 @@ def load_table(
 
     # What the cells hold.
     recorded = [column for option, column in beside.items() if column and option != "--id"]
-    check_frame(frame[list(dict.fromkeys([*read_from, *keep, *recorded]))])
+    as_table(frame[list(dict.fromkeys([*read_from, *keep, *recorded]))])
     frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
@@ -144,7 +167,6 @@ def load_table(
     if identifier is not None:
         labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
     if weight is not None:
-        refuse_missing(frame[[weight]], "every row needs a weight (--weight)")
         frame = frame.assign(**{weight: numbers_in(frame[weight])})
 
     # Training, validation and test rows: split like the published sets, unless they have their own files.
@@ -164,7 +186,9 @@ def load_table(
                 raise TableError(f"The {'test' if part == TEST else 'validation'} file has no rows that can be used.")
         no_validation = train[:0] if TEST in own and not hold_out else None
         rows = split(train, seed, own.get(TEST), own.get(VAL, no_validation), clusters)
-    y, names = _labels(labels)
+    classes = label_values(labels.to_numpy(), label)
+    y = labels.astype(object).map({value: number for number, value in enumerate(classes)}).astype(np.int64)
+    names = label_names(classes, label)
     unseen = [name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()]
     if unseen:
         raise TableError(
@@ -280,24 +304,140 @@ def default_setup(n: int, seed: int = 0) -> Setup:
     )
 
 
-def _labels(values: pd.Series) -> tuple[pd.Series, tuple[str, ...]]:
-    """Labels by number, and their names."""
-    plain = values.astype(object)
-    found = sorted(pd.unique(plain), key=lambda v: (type(v).__name__, v))
-    if not 2 <= len(found) <= MOST_CLASSES:
-        only = "one value only" if len(found) == 1 else f"{len(found)} different values"
-        group = "Group them in the file"
-        if is_numeric(values) and len(found) > 1:
-            group = f'Compare the numbers (--label "{values.name}>={values.median():g}")'
+# --- files ------------------------------------------------------------------------------------------------
+
+
+def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
+    """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
+    Feather or Excel."""
+    refuse_absent(path)
+    name, ending = title(path), Path(path).suffix.lower()
+    try:
+        return _read_binary(Path(path), ending, note) if ending in FILES else _read_text(path, note)
+    except ImportError as error:
         raise TableError(
-            f"Label column '{values.name}' has {only} ({listed(found)}); a label needs at least two and at most "
-            f"{MOST_CLASSES}. {group}, or name another column with --label."
-        )
-    counts = plain.value_counts()
-    if len(found) > 2 and counts.min() == 1:
+            f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{FILES[ending]}]\"."
+        ) from error
+    except ButforError:
+        raise
+    except Exception as error:  # readers of damaged files raise many kinds of exception
+        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TableError(
-            f"Label column '{values.name}' has {len(found)} different values, and '{counts.idxmin()}' occurs in one "
-            f"row only, row {values.index[plain == counts.idxmin()][0]}: correct it, or drop the row."
+            f"'{name}' cannot be read as a table ({reason}); give a CSV, Parquet, Feather or Excel file whose name "
+            "ends in .csv, .parquet, .feather or .xlsx."
+        ) from error
+
+
+def refuse_absent(path: str | Path) -> None:
+    """Raise an error if the file does not exist, is not a regular file, or is too large."""
+    if str(path) == STANDARD_INPUT:
+        return
+    if not Path(path).exists():
+        known = nearest(path, DATASETS, "Give a CSV, Parquet, Feather or Excel file, or one of")
+        raise TableError(f"There is no file '{path}'. {known}")
+    recordable = str(path).encode(errors="ignore").decode() == str(path)  # a name that is not UTF-8 is not
+    if not recordable or not Path(path).is_file():
+        raise TableError(
+            f"'{path}' is a directory, a device or a pipe, or its name cannot be recorded; name a file, or - for a CSV "
+            "from standard input."
         )
-    y = plain.map({value: number for number, value in enumerate(found)}).astype(np.int64)
-    return y, label_names(found, values.name)
+    _refuse_large(Path(path).stat().st_size, str(path))
+
+
+def _refuse_large(size: int, name: str) -> None:
+    if size > MOST_BYTES:
+        raise TableError(
+            f"'{name}' is larger than the limit of {MOST_BYTES / 1024**3:.1f} GB; give fewer rows or columns."
+        )
+
+
+def _check_header(header: list[str], name: str) -> None:
+    if len(header) < 2:
+        raise TableError(
+            f"'{name}' is not a table: it has {len(header)} column(s). A CSV needs a header line and columns separated "
+            "by comma, semicolon or tab."
+        )
+    names = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
+    twice = names[names.duplicated()].unique()
+    if len(twice):
+        raise TableError(
+            f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one. If the first "
+            "line is data, write a line of names above it."
+        )
+
+
+def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
+    if ending == ".xlsx":
+        with zipfile.ZipFile(path) as packed:
+            _refuse_large(sum(part.file_size for part in packed.infolist()), str(path))
+        with pd.ExcelFile(path, engine="openpyxl") as book:
+            if len(book.sheet_names) > 1:
+                note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
+            header = list(pd.read_excel(book, header=None, nrows=1).dropna(axis=1).to_numpy().ravel())
+            frame = pd.read_excel(book)
+    else:
+        frame = (pd.read_feather if ending == ".feather" else pd.read_parquet)(path)
+        header = list(frame.columns)
+    _check_header(list(map(str, header)), str(path))
+    frame = frame.reset_index(drop=True).rename(columns=str)
+    for column, values in frame.items():  # pandas' nullable numbers: a record cannot hold their missing values
+        if pd.api.types.is_extension_array_dtype(values.dtype) and pd.api.types.is_numeric_dtype(values.dtype):
+            frame[column] = values.astype(object).where(values.notna(), np.nan).infer_objects()
+    return frame
+
+
+def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
+    name = title(path)
+    content = sys.stdin.buffer.read(MOST_BYTES + 1) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
+    if content.startswith(b"\x1f\x8b"):
+        with gzip.open(io.BytesIO(content)) as packed:
+            content = packed.read(MOST_BYTES + 1)
+    _refuse_large(len(content), name)
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    try:
+        encoding = "utf-16" if wide else "utf-8-sig"
+        text = content.decode(encoding)
+    except UnicodeDecodeError:
+        encoding = "cp1252"
+        text = content.decode(encoding)
+    if "\0" in text:
+        raise ValueError("it holds binary data")
+    if encoding != "utf-8-sig":
+        note(f"'{name}' is not UTF-8; it was read as {encoding}.")
+    first_line = text.lstrip().partition("\n")[0]
+    separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
+
+    # pandas shifts or fills lines that do not fit the header, so every line is counted first.
+    lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
+    header, line = list[str](), 0
+    try:
+        for values in lines:
+            first, line = line + 1, lines.line_num
+            broken = (value for value in values if line > first and ("\n" in value or "\r" in value))
+            if any(value.count(separator) >= len(header or values) - 1 for value in broken):
+                raise TableError(
+                    f"A quotation mark in line {first} of '{name}' is closed only in line {line}, so the rows between "
+                    "would be one value: close it, or double it if it is part of the text."
+                )
+            if not header and any(values):
+                header = values
+                _check_header(header, name)
+            elif header and len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
+                raise TableError(
+                    f"Line {line} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, but the header names "
+                    f"{len(header)} columns: correct the line, or the header if a name is missing."
+                )
+    except csv.Error as error:
+        unclosed = f": the quotation mark in line {line + 1} is never closed" if "end of data" in str(error) else ""
+        raise TableError(
+            f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the line."
+        ) from error
+    _check_header(header, name)
+    if not header[0].strip():
+        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
+    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
+
+
+def title(path: str | Path) -> str:
+    """The name of a file in messages."""
+    return "standard input" if str(path) == STANDARD_INPUT else str(path)

@@ -24,9 +24,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data.labels import MOST_CLASSES
+from butfor.data.labels import label_values
 from butfor.decide import ONE_HALF, Decision, decides_one
-from butfor.errors import SettingError, TableError, listed
+from butfor.errors import SettingError
 
 Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
@@ -386,33 +386,6 @@ def named_pulls(terms: Numbers, bias: Numbers, columns: Sequence[object]) -> lis
     """Each person's pulls by column, from the terms `[people × columns]` of the logits."""
     names = [*map(str, columns), BIAS]
     return [dict(zip(names, row, strict=True)) for row in np.column_stack([terms, bias]).tolist()]
-
-
-def label_values(y: NDArray[Any]) -> NDArray[Any]:
-    """The label values in sorted order; an error if there are too few or too many."""
-    try:
-        classes, counts = np.unique(y, return_counts=True)
-    except TypeError as error:
-        kinds = sorted({type(each).__name__ for each in y})
-        raise TableError(f"The labels mix types that cannot be compared ({listed(kinds)}); use one type.") from error
-    if len(classes) == 1:
-        raise TableError(
-            f"The labels have only one class ('{classes[0]}'), so there is nothing to decide. "
-            "Check that the label column is the right one."
-        )
-    if len(classes) > MOST_CLASSES:
-        remedy = "Group them, or name another label."
-        if np.issubdtype(classes.dtype, np.number):
-            remedy = f"Make two labels of the numbers by comparing them: y >= {np.median(y):g}."
-        raise TableError(
-            f"The labels have {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. {remedy}"
-        )
-    if len(classes) > 2 and counts.min() == 1:
-        raise TableError(
-            f"The labels have {len(classes)} values, and '{classes[counts.argmin()]}' occurs in one row only: correct "
-            "it, or drop the row."
-        )
-    return classes
 
 
 def flip_direction(logits: NDArray[Any]) -> Floats:

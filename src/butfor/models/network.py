@@ -21,6 +21,7 @@ from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_array, check_is_fitted, validate_data
 
 from butfor import stopping
+from butfor.data.labels import label_values
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import EngineError, LearnerError, SettingError, TableError, listed
 from butfor.machine import check_n_jobs, compiling
@@ -37,7 +38,6 @@ from butfor.models.learner import (
     Table,
     TableCache,
     Training,
-    label_values,
     named_pulls,
 )
 from butfor.nets import Fits, Network, Recipe, Rows, fit_many, train_one

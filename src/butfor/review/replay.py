@@ -14,9 +14,8 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.columns import DATES
+from butfor.columns import DATES, days_in
 from butfor.data import Dataset
-from butfor.data.dates import days_in
 from butfor.errors import ReplayError, as_recorded, plural
 from butfor.explain import explain_all, flippable_labels
 from butfor.fit import Fitted, with_params

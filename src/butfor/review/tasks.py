@@ -21,11 +21,10 @@ import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from butfor.columns import DATES
-from butfor.data.dates import date_of
+from butfor.columns import DATES, date_of
 from butfor.data.labels import EQUALS
-from butfor.data.read import read_file
 from butfor.data.sensitive import Sensitive
+from butfor.data.table import read_file
 from butfor.errors import SettingError, TableError, nearest, plural
 from butfor.fit import Fitted
 from butfor.labels import under_review

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.columns import clusters_in
+from butfor.columns import as_numbers, clusters_in
 from butfor.data.check import concerns_of
-from butfor.data.dates import as_numbers
-from butfor.data.labels import MOST_CLASSES, label_names, label_number
+from butfor.data.labels import MOST_CLASSES, label_names, label_number, label_values
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import Stopped, TableError, listed
 from butfor.machine import (
@@ -30,7 +29,6 @@ from butfor.machine import (
     in_threads,
     single_threaded,
 )
-from butfor.models.learner import label_values
 from butfor.progress import Progress, shown
 from butfor.standard.explain import ColumnMove, column_moves, missing_values, strongest
 from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
