@@ -24,6 +24,7 @@ from butfor.result.population import Population
 from butfor.result.record import opened, with_checksum
 from butfor.result.run import Agreement, Data, Run
 from butfor.result.verdict import Person, Record
+from recorded import audited, run
 
 
 def small_table(rows: int = 90) -> pd.DataFrame:
@@ -42,26 +43,27 @@ def folder(tmp_path_factory) -> Path:
     return folder
 
 
-def audited(folder: Path, name: str, *options: str) -> dict[str, Any]:
-    arguments = ["audit", str(folder / "loans.csv"), "--label", "granted", "--sensitive", "sex", "--quiet"]
-    assert main([*arguments, *options, "--out", str(folder / name)]) == 0
-    return json.loads((folder / name / "audit.json").read_text())
+def record_of(folder: Path, *options: str) -> dict[str, Any]:
+    """An audit's record, a find first."""
+    table = (str(folder / "loans.csv"), "--label", "granted", "--sensitive", "sex", "--overwrite")
+    record = json.loads(audited(folder / "out", *table, *options).read_text())
+    record["people"].sort(key=lambda person: "flip_set" not in person)
+    return with_checksum(record)
 
 
 @pytest.fixture(scope="module")
 def genuine(folder) -> dict[str, Any]:
-    """A ridge classifier's, a find first: finds, proofs that there is none, and people who are not eligible."""
-    record = audited(folder, "ridge", "--model", "ridge", "--budget", "2", "--phi", "predicted(no)", "--cases", "0:9")
+    """A ridge classifier's: finds, proofs that there is none, and people who are not eligible."""
+    record = record_of(folder, "--model", "ridge", "--budget", "2", "--phi", "predicted(no)", "--cases", "0:9")
     assert {v.status for v in Population.from_dict(record)} == {"found", "proven_none", "not_eligible"}
-    record["people"].sort(key=lambda person: "flip_set" not in person)
-    return with_checksum(record)
+    return record
 
 
 @pytest.fixture(scope="module")
 def network(folder) -> dict[str, Any]:
     """A tiny network's: members, fresh seeds, side effects."""
     options = ("--set", "hidden=3", "--set", "epochs=4", "--members", "2", "--fresh-seeds", "4", "--budget", "6")
-    record = audited(folder, "mlp", *options, "--cases", "0:6", "--engine", "joblib")
+    record = record_of(folder, *options, "--cases", "0:6", "--engine", "joblib")
     assert any("fresh" in p and "collateral" in p for p in record["people"])
     return record
 
@@ -72,13 +74,21 @@ def at(record: Any, path: tuple[Any, ...]) -> Any:
     return record
 
 
-def outcome(capsys, command: str, content: str | dict[str, Any], folder: Path, *options: str) -> tuple[int, str, str]:
+def changed(record: Any, path: tuple[Any, ...], value: Any) -> Any:
+    """A copy of the record in which another value, or nothing, stands at the path."""
+    record = copy.deepcopy(record)
+    at(record, path[:-1])[path[-1]] = value
+    if value == "ABSENT":
+        del at(record, path[:-1])[path[-1]]
+    return record
+
+
+def outcome(capsys, command: str, record: dict[str, Any], folder: Path, *options: str) -> tuple[int, str, str]:
     path = folder / "audit.json"
-    path.write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
-    code = main([command, str(path), *options])
-    printed = capsys.readouterr()
-    assert "Traceback" not in printed.out + printed.err
-    return code, printed.out, printed.err
+    path.write_text(json.dumps(record), encoding="utf-8")
+    code, out, err = run(capsys, command, path, *options)
+    assert "Traceback" not in out + err
+    return code, out, err
 
 
 def refused(content: str | dict[str, Any], folder: Path, *named: str) -> None:
@@ -150,20 +160,13 @@ UNKNOWN = [(("budgets",), "budgets"), (("run", "data", "x y"), "run.data.x y"), 
 
 def test_a_field_that_is_absent_bent_or_unknown_is_named(genuine, capsys, tmp_path):
     for *path, value in BENT:
-        record = copy.deepcopy(genuine)
-        if value == "ABSENT":
-            del at(record, path[:-1])[path[-1]]
-        else:
-            at(record, path[:-1])[path[-1]] = value
+        record = changed(genuine, path, value)
         sealed = record if path == ["checksum"] else with_checksum(record)
         refused(sealed, tmp_path, path[-1] if len(path) < 5 else "people[0].flip_set[0]")
     for path, name in UNKNOWN:
-        record = copy.deepcopy(genuine)
-        at(record, path[:-1])[path[-1]] = 1
-        refused(with_checksum(record), tmp_path, f"there is no field {name}.")
-    record = copy.deepcopy(genuine)
-    at(record, FLIP)["position"] = "3"
-    code, out, err = outcome(capsys, "replay", with_checksum(record), tmp_path)
+        refused(with_checksum(changed(genuine, path, 1)), tmp_path, f"there is no field {name}.")
+    record = with_checksum(changed(genuine, (*FLIP, "position"), "3"))
+    code, out, err = outcome(capsys, "replay", record, tmp_path)
     assert (code, out) == (2, "")
     assert err == "Error: Invalid record: people[0].flip_set[0].position must be int, not str.\n"
 
@@ -178,8 +181,8 @@ NO_RECORD = {
     '{"schema_version": 6.0}': "schema_version",
     '{"schema_version": 99}': "schema_version 99",
     '{"schema_version": 5, "people": []}': "reads 6: run the audit again",
-    "[" * 100_000: "nests",
-    '{"a":' * 100_000 + "1" + "}" * 100_000: "nests",
+    "[" * 100_000: "recursion",
+    '{"a":' * 100_000 + "1" + "}" * 100_000: "recursion",
     '{"schema_version": ' + "9" * 5000 + "}": "not JSON",
     '{"schema_version": 6, "people": 3, "run": {}}': "people must be array, not int",
     "\0" * 50: "not JSON",
@@ -190,8 +193,7 @@ NO_RECORD = {
 def test_what_is_no_record_gets_one_sentence(genuine, capsys, tmp_path):
     for content, sentence in NO_RECORD.items():
         refused(content, tmp_path, sentence)
-    record = copy.deepcopy(genuine)
-    at(record, PERSON)["logit"] = "HERE"
+    record = changed(genuine, (*PERSON, "logit"), "HERE")
     for word in ("NaN", "-Infinity", "1e999", '"\\ud800"'):
         refused(json.dumps(record).replace('"HERE"', word), tmp_path, "not JSON")
     (tmp_path / "folder").mkdir()
@@ -200,10 +202,9 @@ def test_what_is_no_record_gets_one_sentence(genuine, capsys, tmp_path):
     for name in ("folder", "pipe", "bytes", "absent", "/dev/zero"):
         assert main(["replay", str(tmp_path / name)]) == 2
         assert len(capsys.readouterr().err.strip().splitlines()) == 1
-    record = copy.deepcopy(genuine)
-    record["run"]["data"]["table"] = "x" * 5000
+    record = with_checksum(changed(genuine, ("run", "data", "table"), "x" * 5000))
     for command, options in (("replay", ()), ("review", ("--out", str(tmp_path / "tasks")))):
-        code, _, err = outcome(capsys, command, with_checksum(record), tmp_path, *options)
+        code, _, err = outcome(capsys, command, record, tmp_path, *options)
         assert (code, len(err.splitlines())) == (2, 1)
         assert len(err) < 400, "a long name is cut"
 
@@ -222,16 +223,13 @@ RUNS = [
 @pytest.mark.parametrize(("path", "value"), RUNS, ids=str)
 def test_an_altered_run_never_agrees(genuine, capsys, tmp_path, path, value):
     """Even if its checksum was made again by someone who knows how."""
-    record = copy.deepcopy(genuine)
-    at(record["run"], path[:-1])[path[-1]] = value
-    code, out, err = outcome(capsys, "replay", with_checksum(record), tmp_path)
+    code, out, err = outcome(capsys, "replay", with_checksum(changed(genuine, ("run", *path), value)), tmp_path)
     assert code in (1, 2), out
     assert "DISAGREE" in out if code == 1 else len(err.strip().splitlines()) == 1
 
 
 def test_what_is_not_trained_is_sealed(genuine, capsys, tmp_path):
-    record = copy.deepcopy(genuine)
-    record["people"][0]["attempts"] += 99
+    record = changed(genuine, (*PERSON, "attempts"), 99)
     code, out, _ = outcome(capsys, "replay", record, tmp_path)
     assert code == 1
     assert "its checksum DISAGREES" in out
@@ -255,30 +253,25 @@ def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, dat
     path = path[: data.draw(st.integers(1, len(path)))]
     value = data.draw(st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers(), max_size=2))
     if json.dumps(at(genuine, path)) != json.dumps(value):
-        record = copy.deepcopy(genuine)
-        at(record, path[:-1])[path[-1]] = value
         with pytest.raises(ReplayError):
-            Population.from_json(json.dumps(record))
+            Population.from_json(json.dumps(changed(genuine, path, value)))
 
 
 @settings(max_examples=12, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys, tmp_path, data):
     """Even if its checksum was made again: of other types, absent, or out of range."""
-    record = copy.deepcopy(genuine)
     path = data.draw(st.sampled_from([leaf for leaf in leaves(genuine) if leaf[0] == "run" or leaf[:2] == PERSON]))
     value = data.draw(
-        st.sampled_from(["absent", None, True, -1, 0, 2**40, -0.5, 1e308, "", "x" * 5000, "a\0b", [], {}])
+        st.sampled_from(["ABSENT", None, True, -1, 0, 2**40, -0.5, 1e308, "", "x" * 5000, "a\0b", [], {}])
     )
-    at(record, path[:-1])[path[-1]] = value
-    if value == "absent":
-        at(record, path[:-1]).pop(path[-1])
+    record = with_checksum(changed(genuine, path, value))
     for command, options in (
         ("replay", ()),
         ("gate", ("--max-gap", "2", "--max-solid", "5%", "--max-switch", "1%")),
         ("review", ("--out", str(tmp_path / "tasks"), "--overwrite", "--anyway", "--labels", "4")),
     ):
-        code, _, err = outcome(capsys, command, with_checksum(record), tmp_path, *options)
+        code, _, err = outcome(capsys, command, record, tmp_path, *options)
         assert code in (0, 1, 2, 4)
         assert code != 2 or (len(err.splitlines()) == 1 and len(err) < 1000)
 

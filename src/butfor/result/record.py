@@ -153,37 +153,34 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
 
     where, content = "The record", source
     if not isinstance(source, Mapping):
-        where = "The text"
+        is_file = isinstance(source, Path) or not source.lstrip().startswith(("{", "["))
+        where = f"'{source}'" if is_file else "The text"
         try:
-            if isinstance(source, Path) or not source.lstrip().startswith(("{", "[")):
-                where = f"'{source}'"
-                if Path(source).exists() and not Path(source).is_file():
-                    raise ReplayError(f"{where} is not a file. {NAME_ONE}")
-                source = Path(source).read_text(encoding="utf-8-sig")
-            content = msgspec.json.decode(source)
-        except RecursionError:
-            raise ReplayError(f"{where} nests too deeply to be a record. {NAME_ONE}") from None
-        except msgspec.DecodeError as error:
-            raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from error
+            if is_file and Path(source).exists() and not Path(source).is_file():
+                raise OSError("it is not a file")
+            content = msgspec.json.decode(Path(source).read_text(encoding="utf-8-sig") if is_file else source)
+        except (RecursionError, msgspec.DecodeError) as error:
+            raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from None
         except (OSError, ValueError) as error:  # also a null byte in a name, half a character
             raise ReplayError(f"{where} cannot be read ({error}). {NAME_ONE}") from error
     if not isinstance(content, dict) or "schema_version" not in content:
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
+    version, unchanged = content["schema_version"], content.get(CHECKSUM) == checksum(content)
     if content.get("redacted"):
-        raise ReplayError(
-            f"{where} was written with --public: it has nothing to train, review or gate with. "
-            "Name the full record of the same audit."
+        fault = (
+            "was written with --public: it has nothing to train, review or gate with. Name the full record of the same "
+            "audit."
         )
-    version = content["schema_version"]
-    if version != SCHEMA_VERSION or isinstance(version, (bool, float)):
-        raise ReplayError(
-            f"{where} has schema_version {str(version)[:20]}, and this version of butfor reads {SCHEMA_VERSION}: run "
-            "the audit again, or install the version that wrote it."
+    elif version != SCHEMA_VERSION or isinstance(version, (bool, float)):
+        fault = (
+            f"has schema_version {str(version)[:20]}, and this version of butfor reads {SCHEMA_VERSION}: run the audit "
+            "again, or install the version that wrote it."
         )
-    unchanged = content.get(CHECKSUM) == checksum(content)
-    if not (unchanged or allow_changes or isinstance(source, Mapping)):
-        raise ReplayError(
-            f"{where} was changed since butfor wrote it: its checksum is not that of its content. Take the file as it "
-            "was written, or run the audit again; 'butfor replay' says what differs."
+    elif not (unchanged or allow_changes or isinstance(source, Mapping)):
+        fault = (
+            "was changed since butfor wrote it: its checksum is not that of its content. Take the file as it was "
+            "written, or run the audit again; 'butfor replay' says what differs."
         )
-    return Opened(content, where, unchanged)
+    else:
+        return Opened(content, where, unchanged)
+    raise ReplayError(f"{where} {fault}")
