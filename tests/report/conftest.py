@@ -63,14 +63,14 @@ def loans(tmp_path_factory) -> Path:
     table().to_csv(folder / "loans.csv", index=False)
     (folder / "names.toml").write_text(NAMES)
     named = ["--id", "file", "--names", str(folder / "names.toml"), "--cases", "0:30", "--quiet"]
-    assert main(["audit", str(folder / "loans.csv"), *QUESTION, *named, "--out", str(folder / "out")]) == 0
+    assert main(["audit", str(folder / "loans.csv"), *QUESTION, *named, "--out", str(folder / "report")]) == 0
     return folder
 
 
 @pytest.fixture(scope="session")
 def audit(loans) -> Population:
     """As a reader on another day would find it: no path, version or command that differs between machines."""
-    found = Population.from_json(loans / "out" / "audit.json")
+    found = Population.from_json(loans / "report" / "audit.json")
     data = replace(found.run.data, table="loans.csv")
     return found.with_run(butfor="1", versions={"python": "3"}, command="butfor audit loans.csv", seconds=1, data=data)
 

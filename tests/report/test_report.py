@@ -9,10 +9,13 @@ import base64
 import hashlib
 import json
 import re
+import sys
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -31,7 +34,7 @@ from butfor.result.verdict import Verdict
 from conftest import changed
 from report.conftest import QUESTION, SEEDS, table
 
-APPROVED = Path(__file__).parent / "approved"
+ROOT, APPROVED = Path(__file__).parents[2], Path(__file__).parent / "approved"
 NASTY = "<script>alert(1)</script></style><b> a \"b\" & 'c' {{ 7 * 7 }} {0} {who} 😀 naïve\x00\x1b" + "x" * 900
 
 
@@ -317,22 +320,17 @@ def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line(au
     assert impacts(decided(audit, counts, adverse=(), label_names=("a", "b", "c"))) == []
 
 
-@pytest.mark.parametrize(
-    ("file", "identifier", "row", "said"),
-    [
-        ("loans.csv", None, 0, ("line", "2")),
-        ("LOANS.CSV.GZ", None, 7, ("line", "9")),
-        ("loans.csv", "file", "A-7", ("file", "A-7")),
-        ("loans.csv", "file", 7, ("file", "7")),
-        ("loans.csv", None, "A-7", ("line", "A-7")),
-        ("loans.parquet", None, 7, ("row", "7")),
-        ("german", None, 7, ("row", "7")),
-        (None, None, 7, ("row", "7")),
-    ],
-)
-def test_rows_are_named_as_the_table_names_them_else_by_the_files_line(audit, file, identifier, row, said):
-    run = replace(audit.run, data=replace(audit.run.data, table=file, identifier=identifier))
-    assert (people.row_word(run), people.row_name(run, row)) == said
+def test_rows_are_named_as_the_table_names_them_else_by_the_files_line(audit):
+    for file, identifier, row, word, name in (
+        ("loans.csv", None, 0, "line", "2"),
+        ("LOANS.CSV.GZ", None, 7, "line", "9"),
+        ("loans.csv", "file", 7, "file", "7"),
+        ("loans.csv", None, "A-7", "line", "A-7"),
+        ("german", None, 7, "row", "7"),
+        (None, None, 7, "row", "7"),
+    ):
+        run = replace(audit.run, data=replace(audit.run.data, table=file, identifier=identifier))
+        assert (people.row_word(run), people.row_name(run, row)) == (word, name)
 
 
 def test_scores_in_one_column_have_the_same_digits_and_are_told_from_the_cut(audit):
@@ -345,13 +343,10 @@ def test_scores_in_one_column_have_the_same_digits_and_are_told_from_the_cut(aud
     assert {len(text) for text in column} == {len("0.501")}
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [(3.0, "3"), (1234567.891, "1234567.89"), (0.1234567, "0.123457"), (-2.5, "−2.5"), (float("nan"), "missing"),
-     (None, "missing"), (True, "True"), ("a\n b\x00", "a b"), (float("inf"), "∞"), (pd.NaT, "missing")],
-)  # fmt: skip
-def test_values_read_well(value, text):
-    assert shown(value) == text
+def test_values_read_well():
+    read = {3.0: "3", 1234567.891: "1234567.89", 0.1234567: "0.123457", -2.5: "−2.5", None: "missing", True: "True",
+            float("nan"): "missing", "a\n b\x00": "a b", float("inf"): "∞", pd.NaT: "missing"}  # fmt: skip
+    assert [shown(value) for value in read] == list(read.values())
     assert plain_number(12.5) == "12.5"
     assert without_middle("group number one of many", 11) == "group…many"
     assert differs(1, 2)
@@ -390,13 +385,13 @@ def test_what_is_handed_over_holds_no_raw_value(loans, seeded, tmp_path, capsys,
 
 
 def test_terminal_page_and_files_of_one_audit_agree(loans, audit, tmp_path, capsys):
-    text = outline((loans / "out" / "report.html").read_text(encoding="utf-8")).text
-    frame = pd.read_csv(loans / "out" / "people.csv")
+    text = outline((loans / "report" / "report.html").read_text(encoding="utf-8")).text
+    frame = pd.read_csv(loans / "report" / "people.csv")
     out = frame[frame["status"] == "not_eligible"]
     assert f"Audited: {30 - len(out)} of 30 applicants" in text
     np.testing.assert_allclose(frame["score"], 1 / (1 + np.exp(-frame["logit"])), rtol=1e-12)
     assert ((frame["score"] >= 0.5) == (frame["prediction"] == "approved = yes")).all()
-    record = str(loans / "out" / "audit.json")
+    record = str(loans / "report" / "audit.json")
     assert main(["review", record, "--out", str(tmp_path / "tasks"), "--anyway"]) == 0
     likely = re.search(
         r"About \d+ of these \d+ labels are likely to be wrong", " ".join(capsys.readouterr().out.split())
@@ -405,3 +400,22 @@ def test_terminal_page_and_files_of_one_audit_agree(loans, audit, tmp_path, caps
     assert likely[0] in text
     for line in audit.run.standard.summary():
         assert " ".join(line.replace("\N{NO-BREAK SPACE}", " ").split())[:40] in text
+
+
+def test_the_documented_lines_log_figures_and_files_with_mlflow(loans, monkeypatch):
+    """Run as they stand, against a stand-in that notes what it is asked to log."""
+    logged = {}
+    stand_in = SimpleNamespace(
+        start_run=lambda run_name: nullcontext(), set_tag=logged.__setitem__, log_params=logged.update,
+        log_metrics=logged.update, log_text=lambda text, name: logged.update({name: text}),
+        log_artifacts=lambda folder, place: logged.update({place: sorted(p.name for p in Path(folder).iterdir())}),
+    )  # fmt: skip
+    monkeypatch.setitem(sys.modules, "mlflow", stand_in)
+    monkeypatch.chdir(loans)
+    section = (ROOT / "docs" / "review.md").read_text(encoding="utf-8").partition("## MLflow\n")[2]
+    exec(section.split("```python\n")[1].split("```")[0], {})
+    assert logged["learner_name"] == "LogisticRegression"
+    assert logged["eligible"] >= logged["found"] >= logged["solid"]
+    assert logged["accuracy_of_the_commoner_label"] < logged["accuracy"] < 1
+    assert logged["rates.csv"].splitlines()[1].startswith("a,")
+    assert {"audit.json", "audit.toml", "report.html"} <= set(logged["report"])
