@@ -132,15 +132,7 @@ class Rule:
     arguments: tuple[Any, ...]
 
     def __call__(self, situation: Situation) -> Mask:
-        first, *rest = self.arguments or (None,)
-        if self.name in ("&", "|"):
-            one, other = first(situation), rest[0](situation)
-            return one & other if self.name == "&" else one | other
-        if self.name == "~":
-            return np.logical_not(first(situation))
-        if self.name == "mask":
-            return np.asarray(first, bool)
-        mask = first(situation) if self.name == "function" else _DECIDE[self.name](situation, *self.arguments)
+        mask = _DECIDE[self.name](situation, *self.arguments)
         if isinstance(mask, Rule):
             raise SettingError(f"{mask.name} is a function that makes a rule: write {mask.name}().")
         return np.asarray(mask, dtype=bool)
@@ -166,26 +158,32 @@ class Rule:
     @property
     def text(self) -> str:
         """As the parser reads it; of a function its name, of a mask its size."""
-        parts = []
-        for each in self.arguments:
-            if isinstance(each, Rule):
-                parts.append(f"({each.text})" if each.name in ("&", "|") else each.text)
-            elif isinstance(each, str):
-                parts.append(each if each.isidentifier() and not iskeyword(each) else repr(each))
-            else:
-                parts.append(repr(each.item() if isinstance(each, np.generic) else each))
         if self.name == "mask":
             return f"a mask with {int(self.arguments[0].sum())} of {self.arguments[0].size} set"
         if self.name == "function":
             return str(getattr(self.arguments[0], "__name__", "a callable"))
+        parts = []
+        for each in self.arguments:
+            if isinstance(each, Rule):
+                parts.append(f"({each.text})" if each.name in ("&", "|") else each.text)
+            elif isinstance(each, str) and each.isidentifier() and not iskeyword(each):
+                parts.append(each)
+            else:
+                parts.append(repr(each.item() if isinstance(each, np.generic) else each))
         if self.name in ("&", "|", "~"):
             return f" {self.name} ".join(parts) if len(parts) > 1 else f"~{parts[0]}"
         return f"{self.name}({', '.join(parts)})" if parts else self.name
 
 
 P = ParamSpec("P")
-_DECIDE: dict[str, Callable[..., Any]] = {}
-"""By name what our rules decide, so that a rule can be pickled."""
+_DECIDE: dict[str, Callable[..., Any]] = {
+    "&": lambda s, left, right: left(s) & right(s),
+    "|": lambda s, left, right: left(s) | right(s),
+    "~": lambda s, rule: ~rule(s),
+    "function": lambda s, function: function(s),
+    "mask": lambda s, mask: mask,
+}
+"""By name what a rule decides, so that it can be pickled; ours follow."""
 
 
 def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]:
