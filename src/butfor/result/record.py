@@ -158,7 +158,7 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
         try:
             if is_file and Path(source).exists() and not Path(source).is_file():
                 raise OSError("it is not a file")
-            content = msgspec.json.decode(Path(source).read_text(encoding="utf-8-sig") if is_file else source)
+            content = msgspec.json.decode(Path(source).read_text(encoding="utf-8-sig") if is_file else str(source))
         except (RecursionError, msgspec.DecodeError) as error:
             raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from None
         except (OSError, ValueError) as error:  # also a null byte in a name, half a character
