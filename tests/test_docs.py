@@ -1,7 +1,9 @@
 """The documents: links lead somewhere, every page is in the site's table of contents, every public name in the
-reference, and examples can be built."""
+reference and described, README is short, and what documents and docstrings show runs and prints what they say."""
 
+import doctest
 import importlib.util
+import inspect
 import re
 from pathlib import Path
 
@@ -11,11 +13,16 @@ import butfor
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 EXAMPLES = sorted(path for path in (DOCS / "examples").glob("*.py") if path.name != "build.py")
 PAGES = [
     *sorted(DOCS.glob("*.md")),
     *EXAMPLES,
     *(ROOT / f"{name}.md" for name in ("README", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
+]
+
+METHODS = [
+    name for name in vars(butfor.LabelAudit) if not name.startswith("_") and callable(getattr(butfor.LabelAudit, name))
 ]
 
 
@@ -117,3 +124,66 @@ def test_code_or_a_command_that_fails_ends_the_build_and_says_where(render, tmp_
     bad.write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
     with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 2:.*no-such-file"):
         render(bad, tmp_path)
+
+
+# --- README, CONTRIBUTING and docstrings ----------------------------------------------------------------
+
+
+def test_readme_is_short_and_shows_a_page_early():
+    lines = README.splitlines()
+    assert len(lines) <= 100
+    assert any("docs/pictures/report.png" in line for line in lines[:18])
+
+
+def test_readmes_example_prints_the_find_that_is_shown(capsys):
+    code, shown = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.DOTALL).groups()
+    names: dict = {}
+    exec(code, names)
+    assert names["verdict"].status == "found"
+    assert names["audit"].learner_.name == "LogisticRegression"
+    assert capsys.readouterr().out.split() == shown.split()
+
+
+def test_the_parts_that_contributing_shows_work_in_an_audit(capsys):
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    names: dict = {}
+    exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), names)
+    assert capsys.readouterr().out.count(" training labels (") == 3
+    files = re.findall(r"`(\w+)\.py`", text[text.index("## The method") : text.index("## Where things live")])
+    assert all((ROOT / "src" / "butfor" / f"{name}.py").exists() for name in files)
+
+
+def test_every_parameter_is_described():
+    for subject in (butfor.LabelAudit, *(getattr(butfor.LabelAudit, name) for name in METHODS)):
+        described = re.findall(r"^ *(\w[\w, ]*) : ", inspect.getdoc(subject) or "", re.MULTILINE)
+        mentioned = {word for words in described for word in words.split(", ")}
+        wanted = set(inspect.signature(subject).parameters) - {"self"}
+        assert wanted <= mentioned or (len(wanted) == 1 and "Returns" in inspect.getdoc(subject)), subject
+
+
+@pytest.mark.system
+def test_the_examples_of_an_audit_run(all_draws):
+    """Those of the methods go on from that of the class, in the order of the file."""
+    found = [
+        test for test in doctest.DocTestFinder(recurse=True).find(butfor.LabelAudit, "LabelAudit") if test.examples
+    ]
+    shared: dict[str, object] = {}
+    order = {f"LabelAudit.{name}": k for k, name in enumerate(vars(butfor.LabelAudit))}
+    assert len(found) > 8
+    for test in sorted(found, key=lambda test: order.get(test.name, -1)):
+        test.globs = shared
+        said: list[str] = []
+        result = doctest.DocTestRunner().run(test, out=said.append, clear_globs=False)
+        assert not result.failed, "".join(said)
+
+
+@pytest.mark.parametrize(
+    "name", sorted(set(butfor.__all__) - {"LabelAudit", "errors", "rank", "rules", "search", "standard"})
+)
+def test_public_names_are_described_and_their_examples_run(name):
+    subject = getattr(butfor, name)
+    if name != "DATASETS":
+        assert inspect.getdoc(subject), name
+    for test in doctest.DocTestFinder(recurse=False).find(subject, name):
+        said: list[str] = []
+        assert not doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)
