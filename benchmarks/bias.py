@@ -74,7 +74,9 @@ def measure(planted: Planted, models: Sequence[str], questions: Sequence[str]) -
         except TableError as error:
             return [about | {"question": "failed", "why": str(error)}]
         if comparison is None:
-            return [about | {"question": "failed", "why": " ".join(planted.standards.left_out)}]
+            return [
+                about | {"question": "failed", "why": " ".join(each.sentence for each in planted.standards.left_out)}
+            ]
         about["called"] = comparison.differs and comparison.difference > 0
         true, (low, high) = planted.true_difference, comparison.interval or (np.nan, np.nan)
         found: list[Row] = [{"question": "comparison", "difference": comparison.difference, "true": true}]

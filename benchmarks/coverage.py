@@ -60,10 +60,10 @@ from butfor.standard import second_opinion
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
-from butfor.standard.inference import WIDER
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
-from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
+from butfor.standard.null import WIDER
+from butfor.standard.second_opinion import Opinion, folds_of
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -231,7 +231,12 @@ def measure(
     seconds = time.perf_counter() - begun
     ours = found.of_group(table.group)
     if ours is None:
-        return {"number": number, "table": name, "family": family, "error": " ".join(found.left_out)}
+        return {
+            "number": number,
+            "table": name,
+            "family": family,
+            "error": " ".join(each.sentence for each in found.left_out),
+        }
     result: dict[str, Any] = {
         "number": number,
         "seed": seed,
@@ -293,7 +298,7 @@ def _shuffling(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[
     boosted = fit_boosting(encoded.questions, encoded.inputs, tables, (~groups).astype(float))
     p = 0.5 * boosted.predict(encoded.inputs)
     for table, group in enumerate(groups):
-        fitted = fit_logistic(design_of(encoded.inputs, np.flatnonzero(~group)), y[None, ~group])
+        fitted = fit_logistic(design_of(encoded.inputs[~group]), y[None, ~group])
         p[table] += 0.5 * predict_logistic(encoded.inputs, fitted)[0]
     differences = [float((each - y)[group].mean()) for each, group in zip(p, groups, strict=True)]
     return _around(differences[0], float(np.std(differences[1:], ddof=1)))
@@ -303,8 +308,8 @@ def _aipw(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float
     """With the error bar of its influence function."""
     group, others = np.flatnonzero(inside), np.flatnonzero(~inside)
     opinion = Opinion.of(encoded, group, others, folds_of(len(y), None, seed), None)
-    foretold = opinion.outcomes(encoded, y[None, others], EVERYBODY)
-    difference = float(opinion.expected(foretold, y[None, others], EVERYBODY)[0] - y[group].mean())
+    (share,), foretold = opinion.shares(encoded, y[None, others])
+    difference = float(share - y[group].mean())
     parts = np.concatenate(
         [foretold[0, : len(group)] - y[group] - difference, opinion.odds * (y[others] - foretold[0, len(group) :])]
     )

@@ -36,9 +36,8 @@ from butfor.rank.mix import RankingMix
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.rules import Mask, Rule, Situation, as_phi, as_psi, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
-from butfor.standard.compare import compare
+from butfor.standard.compare import compare, references_of, table_order
 from butfor.standard.groups import Standards
-from butfor.standard.members import references_of, table_order
 
 DRAWS = 99
 LOOKED_AT = 20

@@ -18,7 +18,7 @@ import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.progress import Progress
-from butfor.standard import GroupStandard, second_opinion
+from butfor.standard import GroupStandard, LeftOut, second_opinion
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.model import TwoModels
@@ -318,12 +318,12 @@ def test_small_groups_are_left_out_and_it_says_so():
     X, y, _ = loans()
     X.loc[:20, "group"] = "rare"
     found = compared(X, y)
-    assert found.left_out == ("group = rare is not compared: 21 rows, and a comparison needs 30.",)
+    assert found.left_out == (LeftOut("group", "rare", "rows", 21),)
     assert np.isnan(found.doubt[:21]).all()
     assert found.to_frame()["rank"].isna().sum() == 21
     X["group"] = X["group"].replace("rare", "b")
-    (sentence,) = compared(X, y.where(X["group"] != "a", "yes")).left_out
-    assert sentence == "group = b is not compared: the other groups together have the same label everywhere."
+    (alike,) = compared(X, y.where(X["group"] != "a", "yes")).left_out
+    assert alike.sentence == "group = b is not compared: the other groups together have the same label everywhere."
 
 
 def test_only_ratios_of_weights_matter_and_uneven_ones_widen_intervals(fair):

@@ -9,15 +9,15 @@ from sklearn.linear_model import LogisticRegression
 
 from butfor.errors import Stopped
 from butfor.standard import inputs as inputs_module
+from butfor.standard import model as model_module
 from butfor.standard.boosting import Questions, fit_boosting
 from butfor.standard.explain import strongest
-from butfor.standard.inference import WIDER, Drawn, at_once, disagree
-from butfor.standard.inputs import dense, encode, thin
+from butfor.standard.inputs import dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, levers, predict_logistic
 from butfor.standard.model import OwnModel, TwoModels
-from butfor.standard.null import CommonStandard
-from butfor.standard.second_opinion import EVERYBODY, Opinion, folds_of
-from butfor.standard.wrong import with_sum
+from butfor.standard.null import WIDER, CommonStandard, Figures, at_once
+from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.wrong import suspects, with_sum
 from butfor.stopping import checked_by
 
 EVERYONE = np.arange(300)
@@ -31,42 +31,36 @@ def rows():
     return inputs, (rng.random((6, 300)) < p).astype(float), rng.uniform(0.2, 3, 300)
 
 
+@pytest.fixture(scope="module")
+def table(rows):
+    inputs, labels, _ = rows
+    return pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
+
+
 # --- the two models -----------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("weighted", [False, True])
-def test_logistic_regressions_are_those_of_scikit_learn(rows, weighted):
-    inputs, labels, weight = rows
+def test_logistic_regressions_are_those_of_scikit_learn(rows):
+    inputs, labels, weights = rows
     labels = np.vstack([labels, 1 - labels[0], inputs[:, 0] > 0])  # far from their mean too
-    weight = weight if weighted else None
-    found = predict_logistic(inputs, fit_logistic(design_of(inputs), labels, weight))
-    for own, each in zip(found, labels, strict=True):
-        model = LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(inputs, each, sample_weight=weight)
-        np.testing.assert_allclose(own, model.predict_proba(inputs)[:, 1], atol=1e-3)
+    for weight in (None, weights):
+        found = predict_logistic(inputs, fit_logistic(design_of(inputs), labels, weight))
+        for own, each in zip(found, labels, strict=True):
+            model = LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(inputs, each, sample_weight=weight)
+            np.testing.assert_allclose(own, model.predict_proba(inputs)[:, 1], atol=1e-3)
     assert predict_logistic(inputs, fit_logistic(design_of(inputs), np.zeros((1, 300)))).max() < 0.02
 
 
 def test_levers_say_how_far_a_label_moves_the_mean(rows):
     inputs, labels, _ = rows
-    asked = inputs[:50] + 1
+    asked, changed = inputs[:50] + 1, labels[0] + 1e-3 * np.eye(300)[[0, 17, 120]]
     fitted = fit_logistic(design_of(inputs), labels[:1])
     lever, residual = levers(design_of(inputs), labels[0], design_of(asked), None, None, fitted[0])
     np.testing.assert_allclose(residual, labels[0] - predict_logistic(inputs, fitted)[0])
-    for row in (0, 17, 120):
-        changed = labels[0] + 1e-3 * (row == EVERYONE)
-        mean = [
-            predict_logistic(asked, fit_logistic(design_of(inputs), each[None])).mean() for each in (labels[0], changed)
-        ]
-        assert (mean[1] - mean[0]) / 1e-3 == pytest.approx(lever[row], rel=0.02, abs=1e-5)
-
-
-def test_questions_split_numbers_at_quantiles_and_categories_once():
-    inputs = np.column_stack([np.arange(100.0), np.arange(100) % 2, np.ones(100), np.arange(100) % 5])
-    questions = Questions.of(inputs)
-    assert np.bincount(questions.about, minlength=4).tolist() == [16, 1, 0, 4]
-    *answers, nobody = questions.answers(inputs)
-    assert all(0 < yes.mean() < 1 for yes in answers)
-    assert not nobody.any()
+    means = [
+        predict_logistic(asked, fit_logistic(design_of(inputs), each[None])).mean() for each in (labels[0], *changed)
+    ]
+    assert (np.array(means[1:]) - means[0]) / 1e-3 == pytest.approx(lever[[0, 17, 120]], rel=0.02, abs=1e-5)
 
 
 def test_boosting_side_by_side_is_boosting_one_by_one(rows):
@@ -79,7 +73,11 @@ def test_boosting_side_by_side_is_boosting_one_by_one(rows):
     assert np.array_equal(model.predict(inputs[200:], table=3)[0], together[3])
 
 
-def test_boosting_learns_an_interaction_that_a_line_cannot():
+def test_boosting_asks_at_quantiles_and_learns_an_interaction_that_a_line_cannot():
+    numbers = np.column_stack([np.arange(100.0), np.arange(100) % 2, np.ones(100), np.arange(100) % 5])
+    questions = Questions.of(numbers)
+    assert np.bincount(questions.about, minlength=4).tolist() == [16, 1, 0, 4]
+    assert all(0 < yes.mean() < 1 for yes in questions.answers(numbers)[:-1])
     rng = np.random.default_rng(1)
     inputs = rng.integers(0, 2, (800, 3)).astype(float)
     truth = np.where(inputs[:, 0] == inputs[:, 1], 0.9, 0.1)
@@ -89,14 +87,13 @@ def test_boosting_learns_an_interaction_that_a_line_cannot():
     assert np.abs(predict_logistic(inputs, fit_logistic(design_of(inputs), labels))[0] - truth).mean() > 0.3
 
 
-def test_rows_of_no_weight_and_columns_left_out_do_not_count(rows):
+def test_rows_of_no_weight_and_columns_left_out_do_not_count(rows, table):
     inputs, labels, _ = rows
     questions, kept = Questions.of(inputs), EVERYONE < 200
     by_weight = fit_boosting(questions, inputs, labels[:1], kept.astype(float)[None])
     by_rows = fit_boosting(questions, inputs[kept], labels[:1, kept])
     np.testing.assert_allclose(by_weight.predict(inputs), by_rows.predict(inputs), atol=1e-4)
-    X = pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
-    whole, part = TwoModels.of(X), TwoModels.of(X.drop(columns=["a", "e"]))
+    whole, part = TwoModels.of(table), TwoModels.of(table.drop(columns=["a", "e"]))
     learn, ask, sets = EVERYONE[:200], EVERYONE[200:], [["a", "e"], ["b"]]
     stays = [~whole.inputs_of(columns) for columns in sets]
     fits = [fit_logistic(design_of(whole.inputs[:200, stay]), labels[:1, :200])[0] for stay in stays]
@@ -108,41 +105,34 @@ def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
     inputs, labels, weight = rows
     model, folds = TwoModels.of(pd.DataFrame(inputs)), EVERYONE % 5
     found = model.cross_predict(EVERYONE, labels[0], folds, EVERYONE, weight)
-    changed = np.where(folds == 2, 1 - labels[0], labels[0])
-    again = model.cross_predict(EVERYONE, changed, folds, EVERYONE, weight)
-    np.testing.assert_allclose(again[folds == 2], found[folds == 2], atol=1e-6)
-    by_hand = model.predict(EVERYONE[folds != 2], EVERYONE[folds == 2], labels[:1, folds != 2], weight[folds != 2])[0]
-    np.testing.assert_allclose(found[folds == 2], by_hand, atol=1e-4)
+    out, inside = EVERYONE[folds != 2], EVERYONE[folds == 2]
+    by_hand = model.predict(out, inside, labels[:1, out], weight[out])[0]
+    np.testing.assert_allclose(found[inside], by_hand, atol=1e-4)
 
 
 def test_every_fit_ends_when_its_thread_is_halted(rows):
     inputs, labels, _ = rows
-    encoded, halt, ended = TwoModels.of(pd.DataFrame(inputs)), threading.Event(), []
+    encoded, ended = TwoModels.of(pd.DataFrame(inputs)), []
     boosted = fit_boosting(encoded.questions, inputs, labels[:1])
+    own = OwnModel(LogisticRegression(), None, encoded)
     work = {
         "boosting": lambda: fit_boosting(encoded.questions, inputs, labels[:1]),
         "its predictions": lambda: boosted.predict(inputs),
         "one regression": lambda: fit_logistic(design_of(inputs), labels[:1]),
         "several": lambda: fit_logistic(design_of(inputs), labels),
-        "a classifier of the user's": lambda: OwnModel(LogisticRegression(), None, encoded).predict(
-            EVERYONE, EVERYONE, labels[:1], None
-        ),
+        "a classifier of the user's": lambda: own.predict(EVERYONE, EVERYONE, labels[:1], None),
     }
 
     def end():
-        if halt.is_set():
-            raise Stopped(by_hand=True)
+        raise Stopped(by_hand=True)
 
     def halted():
         checked_by(end)
         for name, fit in work.items():
-            fit()
-            halt.set()
             try:
                 fit()
             except Stopped:
                 ended.append(name)
-            halt.clear()
 
     thread = threading.Thread(target=halted)
     thread.start()
@@ -150,39 +140,26 @@ def test_every_fit_ends_when_its_thread_is_halted(rows):
     assert ended == list(work)
 
 
-def test_a_large_table_is_sparse_and_says_the_same(rows, monkeypatch):
+def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
     """Tables of more than 250 rows are large here, and boostings of them learn from 150."""
-    inputs, labels, _ = rows
-    X = pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
-    X = X.sort_values("e", ignore_index=True)  # parts of it lack a value
-    whole, columns = encode(X)
-    for name, value in {"LARGE": 250, "SAMPLE": 150, "ROWS_AT_ONCE": 50}.items():
+    _, labels, weight = rows
+    X = table.sort_values("e", ignore_index=True)  # parts of it lack a value
+    whole = TwoModels.of(X)
+    for name, value in {"LARGE": 250, "SAMPLE": 150}.items():
         monkeypatch.setattr(inputs_module, name, value)
-    sparse, _ = encode(X)
-    assert not isinstance(sparse, np.ndarray)
-    np.testing.assert_array_equal(dense(sparse), whole)
-    assert columns["e"].stop == whole.shape[1]
-    learn, ask = np.arange(5, 280, 2), np.arange(250, 300)
-    gone = np.isin(np.arange(whole.shape[1]), [0, 5])
-    fits, said = [], []
-    for each in (sparse, whole):
-        design, other = design_of(each, learn, gone), design_of(each, ask, gone)
-        fits.append(fit_logistic(design, labels[:3, learn]))
-        centred = design_of(each, learn, further=labels[0, learn], centred=True)
-        said.append(
-            [*levers(design, labels[0, learn], other, None, None, fits[-1][0]), centred.sums(labels[:2, learn])]
-        )
-        stay = np.append(True, ~gone if each is sparse else np.full(len(gone) - gone.sum(), True))
-        said[-1].append(design.gram(labels[2, learn])[np.ix_(stay, stay)])
-    np.testing.assert_allclose(fits[0][:, np.append(True, ~gone)], fits[1], atol=1e-4)
-    assert not fits[0][:, np.append(False, gone)].any()
-    for of_sparse, of_whole in zip(said[0][:2] + said[0][3:], said[1][:2] + said[1][3:], strict=True):
-        np.testing.assert_allclose(of_sparse, of_whole, atol=1e-4)
-    model, some = TwoModels.of(X), thin(300, 150)
-    found = model.predict(EVERYONE, EVERYONE, labels[:2], None)
-    boosted = fit_boosting(model.questions, model.inputs[some], labels[:2, some])
-    by_hand = 0.5 * predict_logistic(model.inputs, fit_logistic(design_of(model.inputs), labels[:2]))
-    np.testing.assert_allclose(found, by_hand + 0.5 * boosted.predict(model.inputs), atol=1e-9)
+    monkeypatch.setattr(model_module, "ROWS_AT_ONCE", 50)
+    large, some = TwoModels.of(X), thin(300, 150)
+    assert not isinstance(large.inputs, np.ndarray)
+    np.testing.assert_array_equal(dense(large.inputs), whole.inputs)
+    boosted = fit_boosting(whole.questions, whole.inputs[some], labels[:2, some])
+    by_hand = 0.5 * predict_logistic(whole.inputs, fit_logistic(design_of(whole.inputs), labels[:2]))
+    found = large.predict(EVERYONE, EVERYONE, labels[:2], None)
+    np.testing.assert_allclose(found, by_hand + 0.5 * boosted.predict(whole.inputs), atol=1e-9)
+    suspected = [
+        suspects(model, EVERYONE[250:], EVERYONE[:200], np.full(50, 0.6), model.inputs, labels[0], EVERYONE % 5, weight)
+        for model in (large, whole)
+    ]
+    np.testing.assert_allclose(*suspected, atol=1e-4)
 
 
 # --- the second opinion -------------------------------------------------------------------------------
@@ -197,42 +174,28 @@ def people(rows=600, seed=0):
     return X, np.where(b, "b", "a"), (rng.random(rows) < p).to_numpy(float)
 
 
-@pytest.fixture(scope="module")
-def second():
-    """AIPW of group b; membership, labels, propensity and expected outcomes of the group's rows, then of the others."""
+def test_the_second_opinion_is_cross_fitted_aipw_of_the_effect_on_the_treated():
+    """θ = mean(d(y − g)/π − (1 − d)(y − g)·e/(1 − e)/π), the score of DoubleML's IRM for the ATTE. The robustness value
+    r has |θ| = S·r/√(1 − r), S² = E[(y − g)²]·E[α²]: both of the remaining variation explained alike."""
     X, group, y = people()
     ours, others = np.flatnonzero(group == "b"), np.flatnonzero(group == "a")
     opinion = Opinion.of(TwoModels.of(X), ours, others, folds_of(len(X), None, 0), None)
-    order, outcomes = np.concatenate([ours, others]), opinion.outcomes(TwoModels.of(X), y[None, others], EVERYBODY)
-    return opinion, outcomes, (group[order] == "b", y[order], opinion.propensity, outcomes[0]), (X, y, order)
-
-
-def test_the_second_opinion_is_aipw_of_the_effect_on_the_treated(second):
-    """θ = mean(d(y − g)/π − (1 − d)(y − g)·e/(1 − e)/π), the score of DoubleML's IRM for the ATTE."""
-    opinion, outcomes, (d, labels, e, g), _ = second
+    order = np.concatenate([ours, others])
+    d, labels, e = group[order] == "b", y[order], opinion.propensity
+    (share,), (g,) = opinion.shares(TwoModels.of(X), labels[None, ~d])
     score = d * (labels - g) / d.mean() - (1 - d) * (labels - g) * e / (1 - e) / d.mean()
-    expected = opinion.expected(outcomes, labels[None, ~d], EVERYBODY)[0]
-    assert expected - labels[d].mean() == pytest.approx(-score.mean())
+    assert share - labels[d].mean() == pytest.approx(-score.mean())
 
-
-def test_nuisances_are_cross_fitted(second):
-    opinion, outcomes, (d, labels, *_), (X, *_) = second
-    changed = np.where(opinion.folds == 1, 0.0, labels)
-    again = opinion.outcomes(TwoModels.of(X), changed[None, ~d], EVERYBODY)
     inside = opinion.folds == 1
-    np.testing.assert_allclose(again[:, inside], outcomes[:, inside], atol=1e-9)
-    assert np.abs(again - outcomes).max() > 0.01
+    _, (again,) = opinion.shares(TwoModels.of(X), np.where(inside, 0.0, labels)[None, ~d])
+    np.testing.assert_allclose(again[inside], g[inside], atol=1e-9)
+    assert np.abs(again - g).max() > 0.01
 
-
-def test_the_robustness_value_solves_the_bound(second):
-    """|θ| = S·r/√(1 − r), S² = E[(y − g)²]·E[α²], both of the remaining variation explained alike."""
-    opinion, outcomes, (d, labels, e, g), (_, y, _) = second
-    own = np.full(len(y), 0.4)
-    value = opinion.robustness_value(0.08, outcomes[0], own, y)
+    value = opinion.robustness_value(0.08, g, np.full(len(y), 0.4), y)
     alpha = d / d.mean() - (1 - d) * e / (1 - e) / d.mean()
     scale = np.sqrt(((labels - np.where(d, 0.4, g)) ** 2).mean() * (alpha**2).mean())
     assert scale * value / np.sqrt(1 - value) == pytest.approx(0.08)
-    assert opinion.robustness_value(0.0, outcomes[0], own, y) == 0
+    assert opinion.robustness_value(0.0, g, np.full(len(y), 0.4), y) == 0
 
 
 def test_a_part_takes_whole_clusters_and_those_who_resemble_the_group_more_often():
@@ -273,7 +236,7 @@ def test_labels_of_a_cluster_agree_as_often_as_the_recorded_ones():
     y = (latent + X["income"].to_numpy() > 0).astype(float)
     null = common(X, group, y, clusters)
     assert null.correlation == pytest.approx(0.6, abs=0.12)
-    drawn = null.labels([(0, k) for k in range(40)])
+    drawn = null.labels(range(40))
     assert (drawn[:, ::2] == drawn[:, 1::2]).mean() == pytest.approx((y[::2] == y[1::2]).mean(), abs=0.03)
     assert drawn.mean() == pytest.approx(null.everybody.mean(), abs=0.02)
     assert common(X, group, (rng.random(1600) < 0.5).astype(float), clusters).correlation < 0.15
@@ -282,46 +245,41 @@ def test_labels_of_a_cluster_agree_as_often_as_the_recorded_ones():
 # --- figures ------------------------------------------------------------------------------------------
 
 
-def figures(difference=0.05, draws=200, spread=0.01, seed=0, **change):
-    some = 0.62 + spread * np.random.default_rng(seed).standard_normal(draws)
-    shares = {"expected": 0.6 + difference, "recorded": 0.58, "own_draws": np.full(draws, 0.6), "one_standard": 0.6}
-    labels = {"label_variance": 0.0, "label_draws": np.zeros((draws, 1)), "few": False, "clustered": False}
-    return Drawn(**{"draws": some} | shares | labels | change)
+def figures(gap, seed=0, second=0.0, tables=200):
+    """A group's difference, and that of a second opinion, whose draws follow the first one's."""
+    first = 0.01 * np.random.default_rng(seed).standard_normal(tables)
+    draws = 0.6 + np.array([first, first + 0.001 * np.random.default_rng(2).standard_normal(tables)])
+    error = WIDER * draws.std(axis=1)
+    difference = np.array([gap, second])
+    ends = np.array([difference - 2 * error, difference + 2 * error])
+    null = WIDER * (draws[0] - draws[0].mean())
+    return Figures(np.zeros(2), np.zeros(2), difference, error, ends, draws, null, np.zeros((tables, 1)))
 
 
 def test_p_values_count_draws_and_go_on_by_the_normal_tail():
-    near, far = figures(difference=0.018), figures(difference=0.2)
-    (p, adjusted, _), *_ = at_once([near])
-    assert near.centre == pytest.approx(0.02, abs=0.003)
-    assert p == adjusted == (1 + (np.abs(near.null) >= abs(near.difference)).sum()) / 201
-    (p, adjusted, _), (other, *_) = at_once([far, figures(difference=0.0, seed=1)])
+    near = figures(0.01)
+    ((p, adjusted, _),) = at_once([near])
+    assert p == adjusted == (1 + (np.abs(near.null) >= 0.01).sum()) / 201
+    (p, adjusted, _), (other, *_) = at_once([figures(0.2), figures(0.0, seed=1)])
     assert p < 1e-6 < 0.01 < other
     assert p <= adjusted <= 2.1 * p
-    assert at_once([figures(draws=1)]) == [None]
-    assert figures(draws=1).interval is None
+    assert at_once([figures(0.1, tables=1)]) == [(None, None, None)]
 
 
-def test_p_values_are_adjusted_by_the_largest_of_all_groups_draw_by_draw():
-    groups = [figures(difference=0.02, seed=seed) for seed in range(5)]
+def test_p_values_and_bounds_are_adjusted_by_the_largest_of_all_groups_draw_by_draw():
+    groups = [figures(0.015, seed) for seed in range(5)]
     largest = np.max([np.abs(f.null) / f.null.std(ddof=1) for f in groups], axis=0)
     for f, (p, adjusted, bounds) in zip(groups, at_once(groups), strict=True):
-        z = abs(f.difference) / f.null.std(ddof=1)
-        assert adjusted == pytest.approx(max(p, (1 + (largest >= z).sum()) / 201))
-        assert bounds[0] < f.interval[0] < f.interval[1] < bounds[1]
-    same = [figures(difference=0.02)] * 3  # one test thrice is one test
+        assert adjusted == pytest.approx(max(p, (1 + (largest >= 0.015 / f.null.std(ddof=1)).sum()) / 201))
+        low, high = f.interval(0)
+        assert bounds[0] < low < high < bounds[1]
+    same = [figures(0.02)] * 3  # one test thrice is one test
     assert all(p == adjusted for p, adjusted, _ in at_once(same))
 
 
-def test_errors_join_draws_and_own_labels_and_opinions_disagree_by_the_spread_of_their_difference():
-    first, second = figures(label_variance=0.0004), figures(difference=0.08)
-    assert first.error == pytest.approx(WIDER * np.sqrt(first.draws.var(ddof=1) + 0.0004))
-    assert sum(first.interval) / 2 == pytest.approx(first.difference)
-    assert not disagree(first, figures())
-    shared = figures(difference=0.08, draws=200)
-    shared = Drawn(**vars(shared) | {"draws": first.draws + 0.001 * np.random.default_rng(2).standard_normal(200)})
-    assert disagree(first, shared)  # 3 points apart, though each is known to 1 only
-    assert not disagree(first, figures(difference=0.08, seed=9))
-    assert second.difference > first.difference
+def test_opinions_disagree_by_the_spread_of_their_difference():
+    assert figures(0.08, second=0.05).disagree(0, 1), "three points apart, though each is known to one only"
+    assert not figures(0.08, second=0.079).disagree(0, 1)
 
 
 def test_the_strongest_column_brings_the_difference_towards_zero():
@@ -331,10 +289,10 @@ def test_the_strongest_column_brings_the_difference_towards_zero():
     assert strongest(moves[2:], 1, 0.1) is None
 
 
-@pytest.mark.parametrize("total", [-1, 0, 0.3, 2, 3.9, 4, 9])
-def test_odds_are_scaled_to_a_sum(total):
+def test_odds_are_scaled_to_a_sum():
     given = np.array([0.0, 0.2, 0.9, 1.0])
-    scaled = with_sum(given, total)
-    assert scaled.sum() == pytest.approx(np.clip(total, 0, 4), abs=1e-6)
-    assert (np.diff(scaled) >= 0).all()
-    assert with_sum(given[:0], total).shape == (0,)
+    for total in (-1, 0, 0.3, 2, 3.9, 4, 9):
+        scaled = with_sum(given, total)
+        assert scaled.sum() == pytest.approx(np.clip(total, 0, 4), abs=1e-6)
+        assert (np.diff(scaled) >= 0).all()
+        assert with_sum(given[:0], total).shape == (0,)

@@ -18,8 +18,8 @@ from butfor.names import Names
 from butfor.report.page import population_fragment
 from butfor.result.population import Population
 from butfor.result.run import figures_of
-from butfor.standard import ASSUMPTION, GroupStandard, Overlap, SecondOpinion
-from butfor.standard.slices import Slice
+from butfor.standard import ASSUMPTION, GroupStandard, LeftOut, Overlap, SecondOpinion
+from butfor.standard.explain import Slice
 
 RUN = replace(
     recorded.RUN, sensitive="sex", attributes=("sex",), label_names=("no", "yes"), adverse=("no",), seeded=False
@@ -63,7 +63,6 @@ def everywhere(plain, capsys, groups, left_out=(), parts=()):
     }
 
 
-GONE = "sex = {} is not compared: {} rows, and a comparison needs 30."
 CASES = {
     "a large table, on which two estimates differ a little": (
         [group("f", 0.054, 4.2e-173, 0.052, True)],
@@ -81,14 +80,14 @@ CASES = {
     ),
     "groups too small to compare": (
         [group("m", 0.001, 0.9, rows=40)],
-        [GONE.format("x", 27), GONE.format("y", 23)],
+        [LeftOut("sex", "x", "rows", 27), LeftOut("sex", "y", "rows", 23)],
         "Not compared: sex = x (27 rows), sex = y (23 rows); at least 30 are needed. No other group was labelled",
         [],
         ["No group was"],
     ),
     "a called group beside one near 0.05": (
         [group("f", 0.1, 0.001), group("x", 0.07, 0.052, 0.095), group("y", 0.01, 0.6)],
-        [GONE.format("z", 27)],
+        [LeftOut("sex", "z", "rows", 27)],
         "People with sex = f were labelled 'yes' 10.0 points less often",
         [
             "Not compared: sex = z (27 rows); at least 30 are needed.",

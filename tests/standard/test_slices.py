@@ -7,7 +7,8 @@ from msgspec import convert
 from sklearn.ensemble import RandomForestClassifier
 
 import butfor
-from butfor.standard.slices import MOST_KEPT, Means, Slice, Slicing, kept
+from butfor.standard.explain import MOST_KEPT, Slice, Slicing, kept
+from butfor.standard.null import Means
 
 
 def loans(rows=1200, seed=0):
@@ -79,6 +80,18 @@ def test_labels_lost_where_a_column_says_so_are_the_most_likely_wrong(in_one_off
     np.testing.assert_allclose(found.of_rows(order).wrong, found.wrong[order])
 
 
+def test_the_share_wrong_follows_from_the_share_lost_by_bayes():
+    """Of labels that are favourable with probability p, half are lost: of the adverse ones p·r / (1 − p + p·r)."""
+    rng = np.random.default_rng(7)
+    X = pd.DataFrame({"group": rng.choice(["a", "b"], 4000), "office": rng.choice(["north", "south"], 4000)})
+    granted = rng.random(4000) < np.where(X["office"] == "north", 0.9, 0.3)
+    found = compared(X, refused_where(X, granted, True, 0.5), draws=0)
+    for office, p in {"north": 0.9, "south": 0.3}.items():
+        adverse = ((X["group"] == "b") & (X["office"] == office)).to_numpy() & ~found.is_favourable
+        for probability in (found.wrong, found.suspect):  # with the group's shortfall, and before it
+            np.testing.assert_allclose(probability[adverse], p * 0.5 / (1 - p + p * 0.5), atol=0.05)
+
+
 def test_a_standard_that_is_too_certain_is_read_as_less_certain():
     rng = np.random.default_rng(2)
     X = pd.DataFrame(rng.standard_normal((400, 12)), columns=[f"x{k}" for k in range(12)])
@@ -119,7 +132,7 @@ def test_quarters_of_numbers_and_values_of_few():
     assert [value for column, value in slicing.names if column == "gain"] == ["160 and over", "under 160"]
     assert (np.bincount(slicing.places.ravel()) >= 30).all()
     near = np.arange(70) < 50
-    everybody, comparable, *slices = Means.of(slicing, np.arange(70), near, np.ones(70)).sums(np.ones(70))
+    everybody, comparable, *slices = Means.of(slicing.names, slicing.places[:70], near, np.ones(70)).sums(np.ones(70))
     assert (everybody, comparable) == (70, 50)
     assert slices
     assert all(30 <= count <= 40 for count in slices)

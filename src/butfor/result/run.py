@@ -15,8 +15,8 @@ from butfor.names import ALTERNATIVES, Names
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import OneStandard
+from butfor.standard.explain import kept
 from butfor.standard.groups import Compared, Standards
-from butfor.standard.slices import kept
 from butfor.stopping import Stop
 from butfor.words import percent, share_in_words, signed, told_apart
 

@@ -16,7 +16,6 @@ from butfor.errors import SettingError, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.standard.groups import Compared
-from butfor.standard.members import NOT_COMPARED
 from butfor.words import number, points
 
 SLACK = 1e-12
@@ -60,7 +59,7 @@ def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] 
     if standards is None:
         why = "the record compares no groups. Name the label that people do not want (--adverse) and audit everybody."
         return [Check(MAX_GAP, limit, why)]
-    too_small = {sentence.partition(NOT_COMPARED)[0]: sentence for sentence in standards.left_out}
+    too_small = {f"{each.attribute} = {each.group}": each.sentence for each in standards.left_out}
     names = [*(c.name for c in standards.comparisons), *too_small]
     excepted = set[str]()
     for group in without:

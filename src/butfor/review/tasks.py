@@ -364,7 +364,7 @@ def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats
     found = np.empty((len(X), 2))
     for fold in range(FOLDS):
         ask, learn = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
-        fitted = fit_logistic(design_of(model.inputs, learn), labels[None, learn])
+        fitted = fit_logistic(design_of(model.inputs[learn]), labels[None, learn])
         found[ask, 0] = predict_logistic(model.inputs[ask], fitted)[0]
         learn = learn[others[learn]]
         found[ask, 1] = model.predict(learn, ask, labels[None, learn], None)[0]

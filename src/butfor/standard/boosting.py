@@ -15,11 +15,9 @@ from scipy.special import expit
 
 from butfor import stopping
 from butfor.errors import TableError
-from butfor.standard.inputs import Inputs, dense
+from butfor.standard.inputs import Floats, Inputs, Mask, Rows, dense
 
-Floats = NDArray[np.float64]
 Singles = NDArray[np.float32]
-Mask = NDArray[np.bool_]
 
 ROUNDS, RATE, DEPTH = 50, 0.1, 3
 SHRINKAGE = 1.0
@@ -32,7 +30,6 @@ CUTS, QUESTIONS = 16, 4000
 """A number is asked about at this many quantiles, at fewer if there would be more questions in all."""
 MOST_INPUTS = 1000
 """Both models of more inputs would take minutes on a small table."""
-
 ROWS_AT_ONCE = 8192
 """Rows whose answers are held while they are predicted: as many as stay in a core's cache."""
 
@@ -42,7 +39,7 @@ class Questions:
     """Yes-or-no questions: is this input at most this number? An input of two values is asked about once, a number at
     quantiles."""
 
-    about: NDArray[np.int64]
+    about: Rows
     """Which input each question is about."""
     cuts: Floats
 
@@ -67,10 +64,6 @@ class Questions:
             asked += cuts.tolist()
         return cls(np.array(about, np.int64), np.array(asked, np.float64))
 
-    def and_(self, more: Questions, first: int) -> Questions:
-        """These, and those about further inputs, which begin at `first`."""
-        return Questions(np.append(self.about, more.about + first), np.append(self.cuts, more.cuts))
-
     def answers(self, inputs: Inputs) -> Mask:
         """`[questions + 1 × rows]`; the last question, −1, is one that nobody says yes to."""
         found = np.zeros((len(self.about) + 1, inputs.shape[0]), bool)
@@ -87,7 +80,7 @@ class Boosting:
 
     questions: Questions
     start: Singles
-    trees: list[tuple[list[NDArray[np.int64]], Singles]]
+    trees: list[tuple[list[Rows], Singles]]
 
     def predict(self, inputs: Inputs, table: int | None = None) -> Floats:
         """Probabilities of these rows, `[tables × rows]`, or by one table alone."""
@@ -155,7 +148,7 @@ def fit_boosting(
     return Boosting(questions, start, trees)
 
 
-def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[NDArray[np.int64], Singles]:
+def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[Rows, Singles]:
     """Per node and table the question that lowers the loss most, −1 where none may be asked, and the sums of the rows
     that say yes to it."""
     if not yes.shape[-1]:  # all columns are constant
@@ -174,7 +167,7 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
     return np.where(asks, best, -1), taken
 
 
-def _answers(best: NDArray[np.int64], path: Mask, answers: Mask) -> Mask:
+def _answers(best: Rows, path: Mask, answers: Mask) -> Mask:
     """Every row's answer to the question of its node `[tables × rows]`; nodes are numbered by the answers on their
     way."""
     found = answers[best]  # nodes × tables × rows

@@ -8,9 +8,9 @@ is the method's bias, which is subtracted, and their spread its error.
 from __future__ import annotations
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import numpy as np
@@ -20,7 +20,7 @@ from butfor.columns import as_numbers, clusters_in
 from butfor.data.check import concerns_of
 from butfor.data.labels import MOST_CLASSES, label_names, label_number, label_values
 from butfor.data.sensitive import Cuts, Sensitive
-from butfor.errors import Stopped, TableError, listed
+from butfor.errors import SettingError, Stopped, TableError, listed, nearest
 from butfor.machine import (
     check_n_jobs,
     check_random_state,
@@ -30,15 +30,12 @@ from butfor.machine import (
     single_threaded,
 )
 from butfor.progress import Progress, shown
-from butfor.standard.explain import ColumnMove, column_moves, missing_values, strongest
-from butfor.standard.groups import BINS, GroupStandard, Overlap, SecondOpinion, Standards
-from butfor.standard.inference import FEW, REDRAWS, Drawn, at_once, disagree
+from butfor.standard.explain import ColumnMove, Slicing, column_moves, in_order, missing_values, slices_of, strongest
+from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
-from butfor.standard.members import Group, groups_of
 from butfor.standard.model import OwnModel, TwoModels
-from butfor.standard.null import CommonStandard, seeds_of
+from butfor.standard.null import LEAST_ROWS, CommonStandard, Figures, Means, at_once
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
-from butfor.standard.slices import Means, Slicing, in_order, slices_of
 from butfor.standard.wrong import suspects
 from butfor.stopping import Stop, listen
 from butfor.validate import as_clusters, as_weights, labelled
@@ -191,15 +188,21 @@ def compare(
         """On tables with these labels `[tables × all rows]`: the group's shares by the standard of a part of the
         others, `[shares × tables]`; of the first table its rows' probabilities, and the outcomes that AIPW expects."""
         learn = group.others[part.rows]
-        known, theirs = part.labels(labels[:, learn], common.everybody[learn]), part.weight(weight, learn)
+        known, theirs = labels[:, learn].astype(np.float64), None if weight is None else weight[learn]
+        if part.taken is not None:
+            # Rows that are taken rarely stand for more; the noise of their labels is smaller, so that models move as
+            # far as by all rows.
+            expected = common.everybody[learn]
+            known = expected + np.sqrt(part.taken) * (known - expected)
+            theirs = (1.0 if theirs is None else theirs) / part.taken
         by_row = model.predict(learn, group.rows, known, theirs)
         means, by_row = group.means.of_tables(by_row), by_row[0].copy()
         if len(X) > LARGE:
             give_back_memory()
         if group.opinion is None:
             return np.vstack([means, np.full(len(labels), np.nan)]), by_row, np.empty(0)
-        outcomes = group.opinion.outcomes(encoded, known, part)
-        return np.vstack([means, group.opinion.expected(outcomes, known, part)]), by_row, outcomes[0]
+        aipw, outcomes = group.opinion.shares(encoded, known, theirs, part)
+        return np.vstack([means, aipw]), by_row, outcomes[0]
 
     def read_labels(group: Group) -> None:
         """The group's labels beside the others' standard and the second opinion."""
@@ -209,7 +212,7 @@ def compare(
             comparable = group.opinion.comparable
             if draws and isinstance(model, TwoModels):
                 group.part = group.opinion.part(cluster)
-        group.means = Means.of(slicing, group.rows, comparable, weights[group.rows])
+        group.means = Means.of(slicing.names, slicing.places[group.rows], comparable, weights[group.rows])
         # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
         # others read the expected labels: labels without noise.
         some = group.part is not EVERYBODY
@@ -227,17 +230,18 @@ def compare(
             of_all = (encoded.inputs, labels, folds, weight)
             group.suspect = suspects(model, group.rows, group.others, group.probabilities, *of_all)
 
-    def draw(seeds: list[tuple[int, int]]) -> list[Floats]:
+    def draw(tables: range) -> list[Floats]:
         """Each group's shares on tables whose labels are drawn by one standard."""
         with single_threaded():
-            drawn = common.labels(seeds)
-            return [shares(group, drawn, group.part)[0] for group in groups]
+            drawn = common.labels(tables)
+            return [shares(group, drawn, group.part)[0] + group.apart for group in groups]
 
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
         encoded = TwoModels.of(inputs)
         model = encoded if standard is None else OwnModel(standard, inputs, encoded)
-        common = CommonStandard.of(encoded, [codes_of(a) for a in attributes], labels, weight, cluster)
+        codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
+        common = CommonStandard.of(encoded, codes, labels, weight, cluster, random_state)
         folds = folds_of(len(X), cluster, random_state)
         slicing = Slicing.of(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
@@ -250,42 +254,44 @@ def compare(
         learned = max(len(group.others[group.part.rows]) for group in groups)
         predicted = max(len(group.rows) for group in groups)
         size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
-        seeds, tables = seeds_of(random_state, draws), 0
         progress.phase("tables drawn by one standard", draws, "tables")
-        done = in_threads(draw, [seeds[k : k + size] for k in range(0, draws, size)], jobs)
+        done = in_threads(draw, [range(k, min(k + size, draws)) for k in range(0, draws, size)], jobs)
+        drawn = [[np.empty((len(group.recorded), 0))] for group in groups]
         with listen(Stop(seconds)) as flag, closing(done), suppress(Stopped):
-            for drawn in done:
-                for group, some in zip(groups, drawn, strict=True):
-                    group.drawn.append(some + group.apart)
-                tables += drawn[0].shape[1]
-                progress.advance(drawn[0].shape[1])
+            for some in done:
+                for before, more in zip(drawn, some, strict=True):
+                    before.append(more)
+                progress.advance(some[0].shape[1])
                 flag.check()
 
-        # From shares to gaps.
-        slices = []
         for place, group in enumerate(groups):
-            group.figures = _figures(group, common, labels, tables, [random_state, 7, place])
-            if tables > 1 and group.means.names:
-                uniforms = common.uniforms_of(group.rows, random_state, tables)
-                found = group.means, group.figures, group.probabilities, favourable[group.rows], uniforms
-                slices.append(slices_of(group.attribute, group.value, *found))
+            expected = group.recorded, np.concatenate(drawn[place], axis=1)
+            group.figures = Figures.of(group.means, group.rows, *expected, common, labels, place)
+        tables = groups[0].figures.draws.shape[1]
+        slices = [
+            slices_of(
+                *(group.attribute, group.value, group.means, group.figures, group.probabilities),
+                *(favourable[group.rows], common.uniforms_of(group.rows, tables)),
+            )
+            for group in groups
+            if tables > 1 and group.means.names
+        ]
 
-    everyone = at_once([group.figures[FIRST] for group in groups])
     doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
     comparisons = []
-    for group, among_all in zip(groups, everyone, strict=True):
-        gap, near, second, opinion = *(group.figures[k] for k in (FIRST, NEAR, SECOND)), group.opinion
-        own = favourable[group.rows]
+    for group, (p, p_adjusted, bounds) in zip(groups, at_once([group.figures for group in groups]), strict=True):
+        figures, opinion, own = group.figures, group.opinion, favourable[group.rows]
+        recorded, difference = float(figures.recorded[FIRST]), float(figures.difference[FIRST])
+        interval, second = figures.interval(FIRST), figures.interval(SECOND)
         doubts = np.where(own, 1 - group.probabilities, group.probabilities)
         if group.attribute == whole.name:
             doubt[group.rows], suspect[group.rows] = doubts, group.suspect
-        interval, bounds = gap.interval, among_all and among_all.bounds
-        disagrees = opinion is not None and disagree(gap, second)
-        if disagrees and interval and bounds and second.interval:  # it covers what both say
-            interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
+        disagrees = opinion is not None and figures.disagree(FIRST, SECOND)
+        if disagrees and interval and bounds and second:  # it covers what both say
+            interval = min(interval[0], second[0]), max(interval[1], second[1])
             bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
-        others_share = float(np.average(labels[group.others], weights=weights[group.others]))
-        mover, move = strongest(group.moves, inputs.shape[1], gap.difference) or (None, None)
+        raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
+        mover, move = strongest(group.moves, inputs.shape[1], difference) or (None, None)
         second_look: dict[str, Any] = {}
         if opinion is not None:
             apart = opinion.poor and bool(opinion.comparable.any())
@@ -295,30 +301,32 @@ def compare(
                     others=len(group.others),
                     effective_others=opinion.effective_others,
                     poor=opinion.poor,
-                    difference=near.difference if apart else None,
-                    interval=near.interval if apart else None,
+                    difference=float(figures.difference[NEAR]) if apart else None,
+                    interval=figures.interval(NEAR) if apart else None,
                 ),
-                "second_opinion": SecondOpinion(second.difference, second.interval, disagrees),
-                "robustness_value": opinion.robustness_value(gap.difference, group.outcomes, common.own, labels),
+                "second_opinion": SecondOpinion(float(figures.difference[SECOND]), second, disagrees),
+                "robustness_value": opinion.robustness_value(difference, group.outcomes, common.own, labels),
             }
+        own_weight = weights[group.rows]
         comparisons.append(
             GroupStandard(
                 attribute=group.attribute,
                 group=group.value,
                 rows=len(group.rows),
-                recorded=gap.recorded,
-                expected=gap.recorded + gap.difference,
-                difference=gap.difference,
-                centre=gap.centre,
+                recorded=recorded,
+                expected=recorded + difference,
+                difference=difference,
+                centre=float(figures.centre[FIRST]),
                 interval=interval,
                 bounds=bounds,
-                error=gap.error if tables > 1 else None,
-                p=among_all and among_all.p,
-                p_adjusted=among_all and among_all.p_adjusted,
-                raw_gap=others_share - gap.recorded,
-                explained=others_share - gap.recorded - gap.difference,
+                error=float(figures.error[FIRST]) if interval else None,
+                p=p,
+                p_adjusted=p_adjusted,
+                raw_gap=raw_gap,
+                explained=raw_gap - difference,
                 reference=group.reference,
-                effective_rows=None if weight is None else _effective(weight[group.rows]),
+                # How many rows of equal weight say as much.
+                effective_rows=None if weight is None else float(own_weight.sum() ** 2 / (own_weight**2).sum()),
                 strongest_column=mover,
                 strongest_move=move,
                 missing_values=missing_values(inputs, group.rows, group.others),
@@ -350,47 +358,118 @@ def compare(
     )
 
 
-def codes_of(attribute: Sensitive) -> Rows:
-    """Each row's group as a number from 0."""
-    return np.unique(attribute.values.astype(str), return_inverse=True)[1].astype(np.int64)
+# --- who is compared with whom ------------------------------------------------------------------------
 
 
-def _figures(group: Group, common: CommonStandard, labels: Floats, tables: int, seed: list[int]) -> list[Drawn]:
-    """One per share, the second opinion last: what the group's rows have, on the recorded and on drawn tables."""
-    rows, means = group.rows, group.means
-    everybody, own = common.everybody[rows], common.own[rows]
-    recorded, one_standard, expected = means.of_tables(np.array([labels[rows], everybody, own])).T
-    few = min(len(rows) * float(expected[0]), len(rows) - len(rows) * float(expected[0])) < FEW
-    clustered = bool(common.correlation)
-    again = REDRAWS if few and not clustered else 1
-    drawn, redrawn = [np.empty((means.count, 0))], [np.empty((means.count, 0))]
-    for uniforms in common.uniforms_of(rows, seed[0], tables):
-        drawn.append(means.of_tables((uniforms < everybody).astype(float)))
-        if again == 1:
-            redrawn.append(means.of_tables((uniforms < own).astype(float)))
-    if again > 1:
-        uniforms = np.random.default_rng(seed).random((tables * again, len(rows)))
-        redrawn.append(means.of_tables((uniforms < own).astype(float)))
-    own_draws = np.concatenate(drawn, axis=1)
-    label_draws = np.concatenate(redrawn, axis=1) - expected[:, None]
-    label_variance = means.of_tables(own * (1 - own), power=2)
-    shares = np.concatenate([np.empty((means.count + 1, 0)), *group.drawn], axis=1)
-    return [
-        Drawn(
-            expected=float(group.recorded[share]),
-            recorded=float(recorded[k]),
-            draws=shares[share],
-            own_draws=own_draws[k],
-            one_standard=float(one_standard[k]),
-            label_variance=float(label_variance[k]),
-            label_draws=label_draws[k].reshape(tables, again),
-            few=few,
-            clustered=clustered,
-        )
-        for share, k in enumerate([*range(means.count), 0])  # AIPW is about all of the group's rows
-    ]
+@dataclass(eq=False)
+class Group:
+    """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
+    what a comparison measures of it, step by step."""
+
+    attribute: str
+    value: str
+    rows: Rows
+    others: Rows
+    reference: str | None
+    opinion: Opinion | None = None
+    part: Part = EVERYBODY
+    """Of the others, those that models of drawn labels learn from."""
+    means: Means = field(init=False)
+    probabilities: Floats = field(init=False)
+    """Of the favourable label, by the others' standard `[rows]`."""
+    outcomes: Floats = field(init=False)
+    """What AIPW expects `[rows of group and others]`."""
+    recorded: Floats = field(init=False)
+    """Shares of the favourable label by the others' standard: in each of `means`, then by AIPW."""
+    apart: Floats | float = 0.0
+    """How much higher these shares are, on labels without noise, by models of all others than by those of `part`."""
+    moves: Sequence[tuple[str, float, float]] = ()
+    suspect: Floats = field(init=False)
+    """How likely the rows' adverse labels are wrong, before the gap says how many are."""
+    figures: Figures = field(init=False)
 
 
-def _effective(weight: Floats) -> float:
-    """How many rows of equal weight say as much."""
-    return float(weight.sum() ** 2 / (weight**2).sum())
+def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any) -> tuple[list[Group], list[LeftOut]]:
+    """The groups that can be compared, and those that cannot."""
+    references = references_of(reference, attributes)
+    groups, left_out = list[Group](), list[LeftOut]()
+    for attribute in attributes:
+        name, values = attribute.name, attribute.values.astype(str)
+        found = sorted(set(map(str, values)))
+        if len(found) == 1:
+            raise SettingError(f"'{name}' has only one value, '{found[0]}': there is nobody to compare with.")
+        if all(len(set(favourable[values == value])) == 1 for value in found):
+            raise TableError(
+                f"'{name}' determines every label: it is the label, or made from it. Name another attribute."
+            )
+        compared_with = references.get(name)
+        for value in found:
+            rows, others = (
+                np.flatnonzero(of)
+                for of in (values == value, values != value if compared_with is None else values == compared_with)
+            )
+            why = None
+            if len(rows) < LEAST_ROWS:
+                why = LeftOut(name, value, "rows", len(rows))
+            elif len(others) < LEAST_ROWS:
+                why = LeftOut(name, value, "others", len(others))
+            elif len(set(favourable[others])) == 1:
+                why = LeftOut(name, value, "alike", len(others))
+            if value == compared_with:  # it is its own others here
+                if why:
+                    raise TableError(f"The reference group {name} = {value} cannot be used: {why.why(others='')}.")
+            elif why:
+                left_out.append(why)
+            else:  # a combination that is all of a group says what the group would
+                groups = [group for group in groups if not np.array_equal(group.rows, rows)]
+                groups.append(Group(name, value, rows, others, compared_with))
+    if not groups:
+        raise TableError(f"No group can be compared. {' '.join(each.sentence for each in left_out)}")
+    return groups, left_out
+
+
+def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
+    """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
+    compared with the combination of all attributes' references."""
+    known = {attribute.name: set(map(str, attribute.values)) for attribute in attributes}
+    if isinstance(given, Mapping):
+        pairs = [(str(name), str(group)) for name, group in given.items()]
+    else:
+        several = given if isinstance(given, (list, tuple, set)) else [] if given is None else [given]
+        pairs = []
+        for group in map(str, several):
+            names = [name for name, groups in known.items() if group in groups]
+            if len(names) > 1:
+                raise SettingError(
+                    f"reference: '{group}' is a group of {listed(names)}; say of which: "
+                    f"reference={{'{names[0]}': '{group}'}}."
+                )
+            if not names:
+                groups = sorted(set().union(*known.values()))
+                raise SettingError(
+                    f"reference: there is no group '{group}'. {nearest(group, groups, 'The groups are')}"
+                )
+            pairs.append((names[0], group))
+    found: dict[str, str] = {}
+    for name, group in pairs:
+        if name not in known:
+            attributes_are = nearest(name, known, "The attributes are")
+            raise SettingError(f"reference: there is no attribute '{name}'. {attributes_are}")
+        if group not in known[name]:
+            groups_are = nearest(group, sorted(known[name]), "The groups are")
+            raise SettingError(f"reference: '{name}' has no group '{group}'. {groups_are}")
+        if found.setdefault(name, group) != group:
+            raise SettingError(
+                f"reference names '{found[name]}' and '{group}', both groups of '{name}'; name one of them."
+            )
+    whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
+    if single and whole not in found and all(name in found for name in single):
+        joint = Sensitive.JOINT.join(found[name] for name in single)
+        found |= {whole: joint} if joint in known[whole] else {}
+    return found
+
+
+def table_order(X: pd.DataFrame) -> Rows:
+    """The order of a table whose rows are numbered, however it was split; draws go by it."""
+    numbered = X.index.is_unique and X.index.inferred_type == "integer"
+    return np.asarray(X.index.argsort() if numbered else np.arange(len(X)), np.int64)

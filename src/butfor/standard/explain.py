@@ -1,30 +1,53 @@
-"""What explains a gap: how the difference moves when a column is left out.
+"""What is behind a gap: how it moves when a column is left out, and slices of the group's rows where it is larger.
 
 Moves do not add up and depend on the columns that remain. Explained is not justified: a column may itself come from
 unequal treatment.
+
+A slice is the rows with one value of one column, or a quarter of a number. Once a group falls short, every large slice
+of it does. So a slice is called only by its excess: its difference less what the group's own shortfall would be there
+if the group lost the same share r of its favourable labels everywhere. Labels drawn with that share say how large the
+largest excess of all slices is by chance.
 """
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
-from dataclasses import dataclass
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
-from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, thin
-from butfor.standard.logistic import design_of, fit_logistic, levers
+from butfor.columns import DATES, is_numeric, numbers_in
+from butfor.data.sensitive import AS_THEY_ARE, Bands
+from butfor.encode import MISSING
+from butfor.errors import plural
+from butfor.names import PLAIN, Names
+from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, dense, thin
+from butfor.standard.logistic import design_of, fit_logistic, gram, levers
 from butfor.standard.model import Columns, Standard, TwoModels
+from butfor.standard.null import LEAST_ROWS, WIDER, Figures, Means
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
 MOST_COLUMNS = 60
 """Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
 at a time: each costs two fits."""
-
 MISSING_APART = 0.05
 """A column that lacks values in a group more often, or less, by this share of its rows is mentioned."""
+MOST_VALUES = 1000
+"""A column of text with more different values makes no slices."""
+MOST_KEPT = 50
+"""Slices of a group in a record."""
+CHANCE = 0.05
+"""How often any slice is called where the group falls short by the same share everywhere."""
+CERTAIN = 0.02
+"""Probabilities stay this far from 0 and 1 where slices are put in order."""
+LOST = np.linspace(0, 0.95, 39)
+"""Shares r that are tried there."""
 
 
 @dataclass(frozen=True)
@@ -40,23 +63,6 @@ class ColumnMove:
     """Its standard error: both fits share their rows."""
 
 
-def column_sets(encoded: TwoModels) -> Sequence[Columns]:
-    """Each column, then every block of columns that are strongly correlated."""
-    names: list[Hashable] = list(encoded.columns)
-    about = np.empty(encoded.inputs.shape[1], int)
-    for place, columns in enumerate(encoded.columns.values()):
-        about[columns] = place
-    rows, means = encoded.inputs.shape[0], np.asarray(encoded.inputs.mean(axis=0))
-    products = design_of(encoded.inputs).gram(np.ones(rows))[1:, 1:] / rows - np.outer(means, means)
-    spread = np.sqrt(np.maximum(np.diag(products), 1e-12))
-    first, second = np.nonzero(np.abs(products) > CORRELATED * np.outer(spread, spread))
-    linked = np.zeros((len(names), len(names)), bool)
-    linked[about[first], about[second]] = True
-    blocks, block = connected_components(linked, directed=False)
-    together = [[names[k] for k in np.flatnonzero(block == b)] for b in range(blocks)]
-    return [[name] for name in names] + [columns for columns in together if len(columns) > 1]
-
-
 def column_moves(
     group: Rows,
     others: Rows,
@@ -66,41 +72,48 @@ def column_moves(
     weight: Floats | None,
     clusters: Rows | None,
 ) -> list[tuple[str, float, float]]:
-    """Per set of columns: its name, how the difference moves without it, and the standard error of that move, by the
-    logistic regression. Of a large table, by a part of its rows."""
+    """Per column, then per block of columns that are strongly correlated: its name, how the difference moves without
+    it, and the standard error of that move, by the logistic regression. Of a large table, by a part of its rows."""
     group, others = group[thin(len(group), MOST_LEARNED)], others[thin(len(others), MOST_LEARNED)]
     own, theirs = (None, None) if weight is None else (weight[group], weight[others])
-
-    def linear(columns: Columns, whole: Floats | None = None) -> tuple[Floats, Floats, Floats]:
-        """The logistic regression without some columns, started from the whole one: coefficients, levers, residuals."""
-        gone = encoded.inputs_of(columns)
-        design = design_of(encoded.inputs, others, gone)
-        start = whole if whole is None or design.width == len(whole) else whole[np.append(True, ~gone)]
-        fitted = fit_logistic(design, labels[None, others], theirs, start)[0]
-        asked = design_of(encoded.inputs, group, gone)
-        return fitted, *levers(design, labels[others], asked, theirs, own, fitted)
-
-    fitted, lever, residual = linear([])
-    if len(encoded.columns) > MOST_COLUMNS:
-        terms = fitted[1:] * (encoded.inputs[group].mean(axis=0) - encoded.inputs[others].mean(axis=0))
+    asked, learned = dense(encoded.inputs[group]), dense(encoded.inputs[others])
+    whole = fit_logistic(design_of(learned), labels[None, others], theirs)[0]
+    names = list(encoded.columns)
+    sets: list[Columns] = [[], *([name] for name in names)]  # first none, so that moves compare models of the same rows
+    if len(names) > MOST_COLUMNS:
+        terms = whole[1:] * (asked.mean(axis=0) - learned.mean(axis=0))
         apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
         largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
-        sets: Sequence[Columns] = [[name] for name in encoded.columns if name in largest]
+        sets = [columns for columns in sets if set(columns) <= largest]
     else:
-        sets = column_sets(encoded)
-    sets = [[], *sets]  # first none, so that moves compare models of the same rows
+        about = np.empty(asked.shape[1], int)
+        for place, inputs in enumerate(encoded.columns.values()):
+            about[inputs] = place
+        rows, means = encoded.inputs.shape[0], np.asarray(encoded.inputs.mean(axis=0))
+        products = gram(design_of(encoded.inputs), np.ones(rows))[1:, 1:] / rows - np.outer(means, means)
+        spread = np.sqrt(np.maximum(np.diag(products), 1e-12))
+        first, second = np.nonzero(np.abs(products) > CORRELATED * np.outer(spread, spread))
+        linked = np.zeros((len(names), len(names)), bool)
+        linked[about[first], about[second]] = True
+        blocks, block = connected_components(linked, directed=False)
+        together = [[names[k] for k in np.flatnonzero(block == b)] for b in range(blocks)]
+        sets += [columns for columns in together if len(columns) > 1]
+    lever, residual = levers(design_of(learned), labels[others], design_of(asked), theirs, own, whole)
     coefficients, errors = [], []
     for columns in sets:
-        without, moved, _ = linear(columns, fitted)
-        paired = (moved - lever) * residual
+        stays = ~encoded.inputs_of(columns)
+        design, start = design_of(learned[:, stays]), whole[np.append(True, stays)]
+        fitted = fit_logistic(design, labels[None, others], theirs, start)[0]
+        moved, _ = levers(design, labels[others], design_of(asked[:, stays]), theirs, own, fitted)
+        paired = (moved - lever) * residual  # both fits share their rows
         if clusters is not None:
             paired = np.bincount(clusters[others], paired).astype(np.float64)
-        coefficients.append(without)
+        coefficients.append(fitted)
         errors.append(float(np.sqrt((paired**2).sum())))
-    whole, *left = standard.predict_without(sets, coefficients, others, group, labels[others], theirs)
-    moves = [float(np.average(each - whole, weights=own)) for each in left]
-    names = [" + ".join(map(str, columns)) for columns in sets[1:]]
-    return list(zip(names, moves, errors[1:], strict=True))
+    recorded, *left = standard.predict_without(sets, coefficients, others, group, labels[others], theirs)
+    moves = [float(np.average(each - recorded, weights=own)) for each in left]
+    named = [" + ".join(map(str, columns)) for columns in sets[1:]]
+    return list(zip(named, moves, errors[1:], strict=True))
 
 
 def strongest(moves: Sequence[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
@@ -124,3 +137,171 @@ def missing_values(inputs: pd.DataFrame, group: Rows, others: Rows) -> tuple[str
                 f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
             )
     return tuple(said)
+
+
+@dataclass(frozen=True)
+class Slice:
+    """The rows of a group with one value of a column. `difference` is as a group's, and so is its interval from `low`
+    to `high`; `elsewhere` that of the group's other rows. `excess`: the difference less what the group's shortfall
+    would make here, `z` that in standard errors. `share`: of the labels that the group lacks, how many are here; None
+    where it lacks none."""
+
+    attribute: str
+    group: str
+    column: str
+    value: str
+    rows: int
+    recorded: float
+    expected: float
+    difference: float
+    low: float
+    high: float
+    elsewhere: float
+    excess: float
+    z: float
+    share: float | None
+    called: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{self.column} = {self.value}"
+
+    @property
+    def more(self) -> float:
+        """How much larger its gap is than elsewhere or, if fewer labels are expected to be favourable here, than the
+        group's own gap would make it."""
+        return max(self.difference - self.elsewhere, self.excess)
+
+    @property
+    def stands_out(self) -> bool:
+        """Whether it is called and says something: that its gap is larger by a point or more."""
+        return self.called and round(100 * self.more) >= 1
+
+    def sentence(self, names: Names = PLAIN) -> str:
+        """ "Where purpose = education, the gap of sex = f is 21 points, 14 more than elsewhere; over half of …" """
+        share, gap = self.share or 0, plural(100 * self.difference, "point")
+        part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
+        than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
+        return (
+            f"Where {names.column(self.column)} = {self.value}, the gap of "
+            f"{names.group(self.attribute, self.group)} is {gap}, "
+            f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
+        )
+
+
+def kept(slices: Iterable[Slice]) -> tuple[Slice, ...]:
+    """Those that a record keeps: the first of each group."""
+    seen, found = Counter[tuple[str, str]](), list[Slice]()
+    for one in slices:
+        seen[one.attribute, one.group] += 1
+        if seen[one.attribute, one.group] <= MOST_KEPT:
+            found.append(one)
+    return tuple(found)
+
+
+class Slicing(NamedTuple):
+    """Column and value of each slice of a table; per row and column the slice it is in, `len(names)` where it is in
+    none; and the columns that have too many values."""
+
+    names: list[tuple[str, str]]
+    places: NDArray[np.int32]
+    skipped: tuple[str, ...]
+
+    @classmethod
+    def of(cls, table: pd.DataFrame) -> Slicing:
+        names, skipped, found = list[tuple[str, str]](), list[str](), []
+        for column, values in table.items():
+            if is_numeric(values) and values.nunique() > AS_THEY_ARE:  # of dates and numbers with many, the quarter
+                ordered = np.sort(numbers_in(values.dropna()))
+                cuts = np.quantile(ordered, [0.25, 0.5, 0.75], method="higher")
+                cuts = np.maximum(cuts, ordered[ordered > ordered[0]][0])  # where most are alike, those stay apart
+                cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
+                values = Bands(tuple(cuts.tolist()), column in table.attrs.get(DATES, ())).of(values).fillna(MISSING)
+            else:
+                values = values.astype(object).where(values.notna(), MISSING).map(str)
+            codes, distinct = pd.factorize(values, sort=True)
+            if len(distinct) > MOST_VALUES:
+                skipped.append(str(column))
+                continue
+            large = np.bincount(codes, minlength=len(distinct)) >= LEAST_ROWS
+            place = np.where(large, len(names) + np.cumsum(large) - 1, -1).astype(np.int32)
+            found.append(place[codes])
+            names += [(str(column), str(distinct[int(code)])) for code in np.flatnonzero(large)]
+        places = np.column_stack(found) if found else np.empty((len(table), 0), np.int32)
+        places[places == -1] = len(names)
+        return cls(names, places, tuple(skipped))
+
+
+class Found(NamedTuple):
+    """The slices of one group, none called yet; `first`: higher where the group more likely falls short; and the
+    largest z of each drawn table."""
+
+    slices: list[Slice]
+    first: Floats
+    largest: Floats
+
+
+def slices_of(
+    attribute: str,
+    group: str,
+    means: Means,
+    figures: Figures,
+    probabilities: Floats,
+    favourable: Mask,
+    uniforms: Iterable[Floats],
+) -> Found:
+    """Of one group, by the figures of all its rows and of each of its slices. `probabilities` and `favourable` are of
+    its rows, and `uniforms`, some `[tables × its rows]` at a time, draw their labels."""
+    gap, all_expected = figures.difference[0], figures.recorded[0] + figures.difference[0]
+    parts = slice(2, 2 + len(means.names))
+    differences, recorded = figures.difference[parts], figures.recorded[parts]
+    expected, (low, high) = recorded + differences, figures.ends[:, parts]
+    weight = means.weight / means.weight.sum()
+    mass = means.sums(weight)[2:]
+    usual = gap / max(all_expected, 1e-9)
+    excess = differences - usual * expected
+    likely = np.clip(probabilities * (1 - usual), 0, 1)
+    by_group, by_slice = [], []
+    for some in uniforms:
+        noise = (some < likely) - likely
+        by_group.append(noise @ weight)
+        by_slice.append(means.sums(noise * weight)[:, 2:] / mass)
+    together = figures.draws[0] - np.concatenate(by_group)
+    drawn = figures.draws[parts].T - np.concatenate(by_slice)
+    drawn = drawn - np.outer(together, expected / max(all_expected, 1e-9))
+    drawn = WIDER * (drawn - drawn.mean(axis=0))
+    error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
+    columns = {
+        "rows": means.sums(np.ones(len(weight)))[2:].astype(int),
+        "recorded": recorded,
+        "expected": expected,
+        "difference": differences,
+        "low": low,
+        "high": high,
+        "elsewhere": (gap - mass * differences) / (1 - mass),
+        "excess": excess,
+        "z": excess / error,
+        "share": np.clip(mass * differences / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
+    }
+    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+    slices = [Slice(attribute, group, *name, *row) for name, row in zip(means.names, rows, strict=True)]
+    # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between a
+    # share r lost in this slice alone and none lost, at the best r.
+    p = np.clip(probabilities - figures.centre[0], CERTAIN, 1 - CERTAIN)
+    alone = np.zeros(len(mass))
+    for lost in LOST:
+        ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
+        alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[2:])
+    return Found(slices, np.sqrt(2 * alone) + excess / error, (drawn / error).max(axis=1, initial=-np.inf))
+
+
+def in_order(groups: Iterable[Found]) -> tuple[Slice, ...]:
+    """The slices of all groups, those first where a group most likely falls short. Called are those of groups that
+    fall short whose excess is larger than the largest of all such slices by chance."""
+    found = list(groups)
+    short = [each for each in found if each.slices and each.slices[0].share is not None]
+    largest = np.max([each.largest for each in short], axis=0) if short else np.empty(0)
+    at_least = float(np.quantile(largest, 1 - CHANCE, method="higher")) if len(largest) else np.inf
+    slices = [replace(s, called=s.share is not None and s.z > at_least) for each in found for s in each.slices]
+    order = np.argsort(-np.concatenate([[], *(each.first for each in found)]), kind="stable")
+    return tuple(slices[k] for k in order)

@@ -10,7 +10,7 @@ from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pandas as pd
@@ -20,10 +20,9 @@ from butfor.errors import SettingError, listed, plural
 from butfor.files import save
 from butfor.names import ALTERNATIVES, PLAIN, Names
 from butfor.pages import pages
-from butfor.standard.explain import ColumnMove
+from butfor.standard.explain import MOST_VALUES, ColumnMove, Slice, kept
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
-from butfor.standard.members import NOT_COMPARED
-from butfor.standard.slices import LEAST_ROWS, MOST_VALUES, Slice, kept
+from butfor.standard.null import LEAST_ROWS
 from butfor.standard.wrong import with_sum
 from butfor.words import NOTHING, Interval, interval_in_words, number, often, p_in_words, points, share
 
@@ -45,6 +44,29 @@ OWN_ERROR, SMALLEST = 0.004, 0.008
 be told from that (`python -m benchmarks.coverage --rows 50000 --share 0.03`)."""
 MOST_NAMED = 4
 """The most groups in a list."""
+
+
+@dataclass(frozen=True)
+class LeftOut:
+    """A group that is not compared. `reason`: "rows", it has too few; "others", those it would be compared with have
+    too few; "alike", those all have one label. `rows`: how many there are, of the group or of the others."""
+
+    attribute: str
+    group: str
+    reason: Literal["rows", "others", "alike"]
+    rows: int
+
+    @property
+    def sentence(self) -> str:
+        """ "sex = x is not compared: 27 rows, and a comparison needs 30." """
+        return f"{self.attribute} = {self.group} is not compared: {self.why()}."
+
+    def why(self, others: str = "the other groups together have ", needs: bool = True) -> str:
+        """ "27 rows, and a comparison needs 30"."""
+        whose = "" if self.reason == "rows" else others
+        if self.reason == "alike":
+            return f"{whose}the same label everywhere"
+        return f"{whose}{self.rows} rows" + (f", and a comparison needs {LEAST_ROWS}" if needs else "")
 
 
 @dataclass(frozen=True)
@@ -231,7 +253,7 @@ class Compared:
     """The adverse labels, and the favourable ones."""
     model: str
     draws: int
-    left_out: tuple[str, ...]
+    left_out: tuple[LeftOut, ...]
     comparisons: tuple[GroupStandard, ...]
     moves: tuple[ColumnMove, ...] = ()
     clusters: int | None = None
@@ -276,29 +298,24 @@ class Compared:
     @property
     def not_compared(self) -> str:
         """ "Not compared: race = a (27 rows), race = b (23 rows); at least 30 are needed."; empty if all groups are."""
-        left_out = [sentence.removesuffix(".").partition(NOT_COMPARED)[::2] for sentence in self.left_out]
-        said = [
-            f"{self.names.group(*name.split(' = ', 1))} ({why.partition(', and a comparison')[0]})"
-            for name, why in left_out
-        ]
-        few = f"; at least {LEAST_ROWS} are needed" if any(" rows" in why for _, why in left_out) else ""
-        return f"Not compared: {_and_more(said)}{few}." if said else ""
+        said = [f"{self.names.group(each.attribute, each.group)} ({each.why(needs=False)})" for each in self.left_out]
+        few = any(each.reason != "alike" for each in self.left_out)
+        return f"Not compared: {_and_more(said)}{f'; at least {LEAST_ROWS} are needed' if few else ''}." if said else ""
 
     @property
     def notable(self) -> list[GroupStandard]:
         """The groups with a sentence of their own: those that fall short, disputed ones, favoured ones, those that lack
         labels with p near 0.05 or with a slice that stands out; without draws all."""
-        short, disputed, favoured, near, unknown = list[list[GroupStandard]]([] for _ in range(5))
-        for c in self.comparisons:
-            if c.p_adjusted is None:
-                unknown.append(c)
-            elif c.differs:
-                (short if c.short else favoured).append(c)
-            elif c.disputed:
-                disputed.append(c)
-            elif c.missing and (c.p_adjusted < NEAR or self.where(c)):
-                near.append(c)
-        return [*short, *disputed, *favoured, *near[:MOST_NAMED], *unknown]
+        called = [c for c in self.comparisons if c.differs]
+        by_chance = [c for c in self.comparisons if c.missing and c.p_adjusted is not None and not c.beyond_chance]
+        near = [c for c in by_chance if (c.p_adjusted or 0) < NEAR or self.where(c)]
+        return [
+            *(c for c in called if c.short),
+            *(c for c in self.comparisons if c.disputed),
+            *(c for c in called if not c.short),
+            *near[:MOST_NAMED],
+            *(c for c in self.comparisons if c.p_adjusted is None),
+        ]
 
     @property
     def detailed(self) -> list[GroupStandard]:
@@ -313,20 +330,19 @@ class Compared:
     @property
     def may_be_chance(self) -> str:
         """The other groups that lack labels, whose gaps are not more than chance: a review may find some there."""
-        known = [c for c in self.comparisons if c.missing and c.p_adjusted is not None and not c.beyond_chance]
-        rest = [c for c in known if c.attribute == self.attribute and c not in self.notable]
         gaps = [
-            f"{self.name_of(c)} ({often(c.difference)}, adjusted p {p_in_words(c.p_adjusted or 1, c.draws)}; if real, "
+            f"{self.name_of(c)} ({often(c.difference)}, adjusted p {p_in_words(c.p_adjusted, c.draws)}; if real, "
             f"about {plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
-            for c in sorted(rest, key=lambda c: c.p_adjusted or 0)
+            for c in sorted(self.comparisons, key=lambda c: c.p_adjusted or 0)
+            if c.p_adjusted is not None and c.missing and not c.beyond_chance
+            if c.attribute == self.attribute and c not in self.notable
         ]
         return f"May be chance: {_and_more(gaps)}." if gaps else ""
 
     def said(self) -> list[tuple[str, list[str]]]:
         """Each paragraph with what is behind it: the answer, who was not compared, a sentence on each group that
         matters and on where its gap is."""
-        said: list[tuple[str, list[str]]] = [(self.answer, [])]
-        said.append(("" if self.not_compared in self.answer else self.not_compared, []))
+        said = [(self.answer, list[str]()), ("" if self.not_compared in self.answer else self.not_compared, [])]
         for c in self.notable:
             sentences = [s for s in (c.sentence(self.sides[1], self.names), *self.where(c)) if s != self.answer]
             said.append((" ".join(sentences), c.details(self.names) if c in self.detailed else []))
@@ -380,16 +396,16 @@ class Standards(Compared):
     def by_group(self) -> pd.DataFrame:
         """One row per group: rows, recorded and expected share, difference, its interval, p-values (below what draws
         can show by the normal approximation), labels lacked, raw gap and what explains it, robustness value."""
-        names = [
-            *("attribute", "group", "rows", "recorded", "expected", "difference", "low", "high", "p", "p_adjusted"),
-            *("missing", "raw_gap", "explained", "robustness_value", "strongest_column", "times_strongest"),
-        ]
-        ends = [c.interval or (np.nan, np.nan) for c in self.comparisons]
-        rows = [
-            vars(c) | {"low": low, "high": high, "missing": c.missing, "times_strongest": c.times_strongest}
-            for c, (low, high) in zip(self.comparisons, ends, strict=True)
-        ]
-        return pd.DataFrame(rows, columns=names).set_index(["attribute", "group"])
+        names = (
+            "attribute group rows recorded expected difference low high p p_adjusted missing raw_gap explained "
+            "robustness_value strongest_column times_strongest"
+        )
+        rows = []
+        for c in self.comparisons:
+            low, high = c.interval or (np.nan, np.nan)
+            more = {"low": low, "high": high, "missing": c.missing, "times_strongest": c.times_strongest}
+            rows.append(vars(c) | more)
+        return pd.DataFrame(rows, columns=names.split()).set_index(["attribute", "group"])
 
     @cached_property
     def columns(self) -> pd.DataFrame:
@@ -422,10 +438,11 @@ class Standards(Compared):
         """How likely each label is wrong `[rows]`: above 0 only for adverse labels of groups that fall short; no number
         where the row's group was not compared. See `WRONG`. Folds go by position, so that another order of the rows
         moves these probabilities slightly."""
-        found = np.where(np.isnan(self.doubt), np.nan, 0.0)
+        found = np.full(len(self.doubt), np.nan)
         for c in self.comparisons:
             if c.attribute == self.attribute:
-                found = np.where(self.groups.astype(str) == c.group, self.wrong_at(c.group, c.difference), found)
+                inside = self.groups.astype(str) == c.group
+                found[inside] = self.wrong_at(c.group, c.difference)[inside]
         return found
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
@@ -447,24 +464,24 @@ class Standards(Compared):
         wrong first, then by doubt."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
         columns = {"label": names, "group": self.groups, "doubt": self.doubt, "wrong": self.wrong}
-        frame = pd.DataFrame(columns, index=self.index)
-        rank = pd.array([pd.NA] * len(frame), dtype="Int64")
         order = np.lexsort((-self.doubt, -self.wrong))
         order = order[~np.isnan(self.doubt[order])]
+        rank = pd.array([pd.NA] * len(names), dtype="Int64")
         rank[order] = range(1, len(order) + 1)
-        return frame.assign(rank=rank)
+        return pd.DataFrame(columns | {"rank": rank}, index=self.index)
 
     def notes(self) -> list[str]:
         """What to know when reading it."""
         said = [*self.proxies, ASSUMPTION]
-        own = (
-            "Every row counts as a decision of its own. If several are about one person or household, name the column "
-            "that joins them (--cluster; in Python cluster=)."
-        )
-        together = (
-            f"The rows form {self.clusters} clusters; labels of one cluster may be alike, which widens intervals."
-        )
-        said.append(own if self.clusters is None else together)
+        if self.clusters is None:
+            said.append(
+                "Every row counts as a decision of its own. If several are about one person or household, name the "
+                "column that joins them (--cluster; in Python cluster=)."
+            )
+        else:
+            said.append(
+                f"The rows form {self.clusters} clusters; labels of one cluster may be alike, which widens intervals."
+            )
         if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
             said.append(
                 "On this many rows the method's own error is larger than chance: a gap below "
@@ -498,18 +515,16 @@ class Standards(Compared):
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
         names = ("attribute", "adverse", "favourable", "sides", "model", "draws", "clusters")
-        words = {"names": self.names.to_dict()} if self.names.to_dict() else {}
-        return (
-            {name: getattr(self, name) for name in names}
-            | words
-            | {
-                "left_out": list(self.left_out),
-                "groups": [asdict(c) for c in self.comparisons],
-                "columns": [asdict(m) for m in self.moves],
-                "slices": [asdict(s) for s in kept(self.parts)],
-                "notes": self.notes(),
-            }
-        )
+        content = {name: getattr(self, name) for name in names}
+        if words := self.names.to_dict():
+            content["names"] = words
+        return content | {
+            "left_out": [asdict(each) for each in self.left_out],
+            "groups": [asdict(c) for c in self.comparisons],
+            "columns": [asdict(m) for m in self.moves],
+            "slices": [asdict(s) for s in kept(self.parts)],
+            "notes": self.notes(),
+        }
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""

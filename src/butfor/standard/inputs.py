@@ -3,15 +3,11 @@ entry per column, not one per value."""
 
 from __future__ import annotations
 
-from collections.abc import Hashable
 from typing import Any, TypeAlias
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
-from scipy.sparse import csr_array, hstack, vstack
-
-from butfor.encode import TableEncoder
+from scipy.sparse import csr_array, hstack
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -24,20 +20,6 @@ LARGE, SAMPLE = 200_000, 100_000
 MOST_LEARNED = 10_000
 """Of a large table, models of drawn labels, of the propensity and without a column learn from at most so many rows."""
 ROWS_AT_ONCE = 20_000
-MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
-"""Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
-
-
-def encode(X: pd.DataFrame) -> tuple[Inputs, dict[Hashable, slice]]:
-    """The table one-hot with scaled numbers, and the inputs that each of its columns became."""
-    encoder = TableEncoder("onehot", dtype="float64").fit(X)
-    if encoder.n_features_out_ > MANY_INPUTS:
-        encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(X)
-    columns = {column: block.columns for column, block in encoder.blocks_.items()}
-    if len(X) <= LARGE:
-        return encoder.transform(X), columns
-    parts = (X.iloc[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(X), ROWS_AT_ONCE))
-    return vstack([csr_array(encoder.transform(part)) for part in parts], format="csr"), columns
 
 
 def dense(inputs: Inputs) -> Any:
@@ -45,11 +27,11 @@ def dense(inputs: Inputs) -> Any:
     return inputs if isinstance(inputs, np.ndarray) else inputs.toarray()
 
 
-def beside(inputs: Inputs, extra: Floats) -> Inputs:
-    """The inputs with more columns after them."""
-    if isinstance(inputs, np.ndarray):
-        return np.column_stack([inputs, extra])
-    return csr_array(hstack([inputs, csr_array(extra)], format="csr"))
+def beside(*parts: Inputs) -> Inputs:
+    """Inputs and further columns, sparse if one of them is."""
+    if all(isinstance(part, np.ndarray) for part in parts):
+        return np.column_stack(parts)
+    return csr_array(hstack([csr_array(part) for part in parts], format="csr"))
 
 
 def thin(rows: int, most: int) -> Rows:

@@ -12,17 +12,21 @@ from typing import Any, TypeAlias
 
 import numpy as np
 import pandas as pd
+from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
 from butfor import stopping
+from butfor.encode import TableEncoder
 from butfor.errors import LearnerError, SettingError
 from butfor.standard import inputs as large_tables
 from butfor.standard.boosting import Boosting, Questions, fit_boosting
-from butfor.standard.inputs import Floats, Inputs, Mask, Rows, beside, dense, encode, thin
+from butfor.standard.inputs import ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, beside, dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 
 Columns = Sequence[Hashable]
+MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
+"""Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -39,20 +43,33 @@ class TwoModels:
 
     @classmethod
     def of(cls, X: pd.DataFrame) -> TwoModels:
-        inputs, columns = encode(X)
-        return cls(inputs, Questions.of(inputs), columns)
+        encoder = TableEncoder("onehot", dtype="float64").fit(X)
+        if encoder.n_features_out_ > MANY_INPUTS:
+            encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(X)
+        if len(X) <= large_tables.LARGE:
+            inputs = encoder.transform(X)
+        else:
+            parts = (X.iloc[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(X), ROWS_AT_ONCE))
+            inputs = vstack([csr_array(encoder.transform(part)) for part in parts], format="csr")
+        return cls(inputs, Questions.of(inputs), {name: block.columns for name, block in encoder.blocks_.items()})
 
     def with_inputs(self, extra: Floats) -> TwoModels:
         """The table with more inputs, after its own."""
-        questions = self.questions.and_(Questions.of(extra), self.inputs.shape[1])
+        ours, more = self.questions, Questions.of(extra)
+        about = np.append(ours.about, more.about + self.inputs.shape[1])
+        questions = Questions(about, np.append(ours.cuts, more.cuts))
         return replace(self, inputs=beside(self.inputs, extra), questions=questions)
+
+    def inputs_of(self, columns: Columns) -> Mask:
+        found = np.zeros(self.inputs.shape[1], bool)
+        for column in columns:
+            found[self.columns[column]] = True
+        return found
 
     def fit(self, learn: Rows, labels: Floats, weight: Floats | None) -> Callable[[Inputs], Floats]:
         """What gives rows with all inputs their probabilities `[tables × rows]`; `labels [tables × learned rows]`."""
-        fitted, boosted = (
-            fit_logistic(design_of(self.inputs, learn), labels, weight),
-            self._boost(learn, labels, weight),
-        )
+        fitted = fit_logistic(design_of(self.inputs[learn]), labels, weight)
+        boosted = self._boost(learn, labels, weight)
         return lambda rows: 0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows)
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
@@ -71,7 +88,7 @@ class TwoModels:
         found = np.empty(len(rows))
         for fold in range(count):
             inside, known = folds == fold, learn[outside[fold]]
-            fitted = fit_logistic(design_of(self.inputs, rows[known]), labels[None, known], weight[outside[fold]])
+            fitted = fit_logistic(design_of(self.inputs[rows[known]]), labels[None, known], weight[outside[fold]])
             asked = self.inputs[rows[inside]]
             found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
         return found
@@ -88,11 +105,10 @@ class TwoModels:
         """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`;
         `coefficients`: of the logistic regression without each set."""
         gone = np.array([self.inputs_of(columns) for columns in sets])
-        asked, tables = self.inputs[ask], np.broadcast_to(labels, (len(gone), len(labels)))
+        asked, tables = dense(self.inputs[ask]), np.broadcast_to(labels, (len(gone), len(labels)))
         found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
-        for each, inputs, fitted in zip(found, gone, coefficients, strict=True):
-            kept = asked if len(fitted) > asked.shape[1] else np.ascontiguousarray(asked[:, ~inputs])
-            each += 0.5 * predict_logistic(kept, fitted[None])[0]
+        for p, out, fitted in zip(found, gone, coefficients, strict=True):
+            p += 0.5 * predict_logistic(np.ascontiguousarray(asked[:, ~out]), fitted[None])[0]
         return found
 
     def _boost(self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None) -> Boosting:
@@ -100,12 +116,6 @@ class TwoModels:
             some = thin(len(learn), large_tables.SAMPLE)
             learn, labels, weight = learn[some], labels[:, some], None if weight is None else weight[some]
         return fit_boosting(self.questions, self.inputs[learn], labels, weight, barred)
-
-    def inputs_of(self, columns: Columns) -> Mask:
-        found = np.zeros(self.inputs.shape[1], bool)
-        for column in columns:
-            found[self.columns[column]] = True
-        return found
 
 
 class OwnModel:
@@ -124,7 +134,7 @@ class OwnModel:
         self.name = type(self.step[1] if self.step else given).__name__
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
-        return np.array([self._fit(self.rows, learn, ask, each, weight) for each in labels])
+        return np.array([self._fit(self.rows, learn, ask, table, weight) for table in labels])
 
     def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
         found = np.empty(len(rows))
@@ -161,11 +171,9 @@ class OwnModel:
         if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
         learned, asked = (rows.iloc[k] if self.step else dense(rows[k]) for k in (learn, ask))
-        weighted = (
-            {} if weight is None else {f"{self.step[0]}__sample_weight" if self.step else "sample_weight": weight}
-        )
+        weight_name = f"{self.step[0]}__sample_weight" if self.step else "sample_weight"
         try:
-            fitted = clone(self.given).fit(learned, labels > 0.5, **weighted)
+            fitted = clone(self.given).fit(learned, labels > 0.5, **({} if weight is None else {weight_name: weight}))
             found = np.asarray(fitted.predict_proba(asked)[:, 1], dtype=np.float64)
         except MemoryError:
             raise

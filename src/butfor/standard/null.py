@@ -1,4 +1,4 @@
-"""One standard for everybody, and tables whose labels are drawn by it.
+"""One standard for everybody, tables whose labels are drawn by it, and what they say about a group's difference.
 
 A model of all rows knows the protected attribute. Asked about everybody with every value of the attribute, and averaged
 over these, it gives people with the same columns the same probability in every group. On tables drawn by it no group is
@@ -8,17 +8,21 @@ method's own error.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
+from scipy import stats
 from scipy.optimize import brentq
+from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, beside, thin
+from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Mask, Rows, beside, thin
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import folds_of
+from butfor.words import Interval
 
 MEMBERSHIP = 2.0
 """Size of a membership input: as large as a column's spread of two standard deviations, so that it is shrunk little."""
@@ -27,6 +31,18 @@ PAIRS = 2000
 MOST_CORRELATED = 0.95
 UNIFORMS = 4_000_000
 """Random numbers that are held at a time, of large tables."""
+WIDER = 1.05
+"""Errors over drawn tables lack the error of the centre itself: true errors are this much larger
+(`python -m benchmarks.coverage --double`)."""
+FEW = 10
+"""Labels of either kind: with fewer expected, intervals are quantiles of what was drawn, not normal."""
+REDRAWS = 40
+"""Of a group's labels per drawn table, where quantiles are taken."""
+LEAST_ROWS = 30
+"""A smaller group, slice, or rest, says too little."""
+LEVEL = 0.95
+APART = 2.58
+"""Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +52,8 @@ class CommonStandard:
 
     everybody: Floats
     own: Floats
-    clusters: NDArray[np.int64] | None = None
+    random_state: int = 0
+    clusters: Rows | None = None
     correlation: float = 0.0
     """Of the labels' latent scores within a cluster."""
 
@@ -44,34 +61,38 @@ class CommonStandard:
     def of(
         cls,
         encoded: TwoModels,
-        attributes: list[NDArray[np.int64]],
+        attributes: list[Rows],
         labels: Floats,
         weight: Floats | None,
-        clusters: NDArray[np.int64] | None,
+        clusters: Rows | None,
+        random_state: int = 0,
     ) -> CommonStandard:
         """`attributes`: the rows' codes by each attribute; the last one, all of them together, is averaged out."""
-        whole, rows = attributes[-1], np.arange(len(labels))
-        shares = np.bincount(whole, weight) / (len(whole) if weight is None else weight.sum())
-        first = [int(np.flatnonzero(whole == code)[0]) for code in range(len(shares))]
+        whole, n = attributes[-1], len(labels)
+        shares = np.bincount(whole, weight) / (n if weight is None else weight.sum())
         members = np.column_stack([MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes])
         model = encoded.with_inputs(members)
-        predict = model.fit(rows, labels[None], weight)
-        found = [predict(some) for some in _everybody(encoded.inputs, members, first)]
-        own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, len(rows))
-        everybody = shares @ np.array(by_value)
+        predict = model.fit(np.arange(n), labels[None], weight)
+        # All rows as they are, then once with each value of the attribute, that of its first row; some at a time.
+        first = np.append(0, [np.flatnonzero(whole == code)[0] for code in range(len(shares))])
+        found = []
+        for begin in range(0, len(first) * n, ROWS_AT_ONCE):
+            time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, len(first) * n)), n)
+            found.append(predict(beside(encoded.inputs[row], members[np.where(time == 0, row, first[time])])))
+        own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, n)
         correlation = 0.0
         if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
-            folds = folds_of(len(rows), clusters, 0)
-            learn = thin(len(rows), 2 * MOST_LEARNED)
+            learn = thin(n, 2 * MOST_LEARNED)
             known = None if weight is None else weight[learn]
-            unseen = model.cross_predict(rows, labels, folds, learn, known)
+            unseen = model.cross_predict(np.arange(n), labels, folds_of(n, clusters, 0), learn, known)
             correlation = _latent_correlation(labels, unseen, clusters)
-        return cls(everybody, own, clusters, correlation)
+        return cls(shares @ np.array(by_value), own, random_state, clusters, correlation)
 
-    def uniforms(self, seed: tuple[int, ...]) -> Floats:
-        """A number from 0 to 1 per row, those of a cluster alike: a label is favourable where it is below the row's
-        probability."""
-        rng = np.random.default_rng(seed)
+    def uniforms(self, table: int) -> Floats:
+        """Of a drawn table, a number from 0 to 1 per row, those of a cluster alike: a label is favourable where it is
+        below the row's probability."""
+        # Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would follow.
+        rng = np.random.default_rng((self.random_state, 1 + table))
         if self.clusters is None or not self.correlation:
             return rng.random(len(self.everybody))
         shared = rng.standard_normal(int(self.clusters.max()) + 1)[self.clusters]
@@ -79,34 +100,18 @@ class CommonStandard:
         found: Floats = ndtr(np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart)
         return found
 
-    def uniforms_of(self, rows: Rows, random_state: int, tables: int) -> Iterator[Floats]:
+    def uniforms_of(self, rows: Rows, tables: int) -> Iterator[Floats]:
         """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at a time."""
         size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else max(1, tables)
-        seeds = seeds_of(random_state, tables)
         for begin in range(0, tables, size):
-            yield np.array([self.uniforms(seed)[rows] for seed in seeds[begin : begin + size]])
+            yield np.array([self.uniforms(table)[rows] for table in range(begin, min(begin + size, tables))])
 
-    def labels(self, seeds: list[tuple[int, int]]) -> Mask:
+    def labels(self, tables: Iterable[int]) -> Mask:
         """Of drawn tables `[tables × rows]`."""
-        return np.array([self.uniforms(seed) < self.everybody for seed in seeds])
+        return np.array([self.uniforms(table) < self.everybody for table in tables])
 
 
-def seeds_of(random_state: int, tables: int) -> list[tuple[int, int]]:
-    """Of drawn tables. Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would
-    follow."""
-    return [(random_state, 1 + k) for k in range(tables)]
-
-
-def _everybody(inputs: Inputs, members: Floats, first: list[int]) -> Iterator[Inputs]:
-    """All rows as they are, then once with each value of the attribute, that of the rows `first`; some at a time."""
-    rows = len(members)
-    for begin in range(0, (1 + len(first)) * rows, ROWS_AT_ONCE):
-        time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, (1 + len(first)) * rows)), rows)
-        theirs = np.append(0, first)[time]
-        yield beside(inputs[row], members[np.where(time == 0, row, theirs)])
-
-
-def _latent_correlation(labels: Floats, expected: Floats, clusters: NDArray[np.int64]) -> float:
+def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> float:
     """The correlation of latent normal scores within clusters under which labels agree as often as the recorded ones
     do, given what is expected of each row."""
     order = np.argsort(clusters, kind="stable")
@@ -131,3 +136,161 @@ def _latent_correlation(labels: Floats, expected: Floats, clusters: NDArray[np.i
     if observed <= 0:
         return 0.0
     return MOST_CORRELATED if excess(MOST_CORRELATED) < 0 else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
+
+
+@dataclass(frozen=True, eq=False)
+class Means:
+    """Means over a group's rows: all of them, the comparable ones, and those of each slice that has enough of them and
+    leaves out enough. `names`: column and value of the slices; `places [rows × some]`: the means that a row counts
+    in."""
+
+    names: list[tuple[str, str]]
+    places: NDArray[np.int32]
+    weight: Floats
+
+    @classmethod
+    def of(cls, names: list[tuple[str, str]], slices: NDArray[np.int32], comparable: Mask, weight: Floats) -> Means:
+        """`slices [rows × columns]`: by number, `len(names)` for none."""
+        rows = len(slices)
+        count = np.bincount(slices.ravel(), minlength=len(names) + 1)[:-1]
+        stay = (count >= LEAST_ROWS) & (rows - count >= LEAST_ROWS)
+        nowhere = 2 + int(stay.sum())
+        to = np.append(np.where(stay, 1 + np.cumsum(stay), nowhere), nowhere).astype(np.int32)
+        if not (weight * comparable).any():
+            comparable = np.ones(rows, bool)
+        ahead = np.column_stack([np.zeros(rows), np.where(comparable, 1, nowhere)]).astype(np.int32)
+        return cls([names[k] for k in np.flatnonzero(stay)], np.column_stack([ahead, to[slices]]), weight)
+
+    @cached_property
+    def scale(self) -> Floats:
+        """One over the weight of each mean's rows, and 0 for what counts nowhere."""
+        return np.append(1 / self.sums(self.weight), 0.0)
+
+    def of_tables(self, values: Floats, power: int = 1) -> Floats:
+        """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
+        weights = self.scale[self.places] * self.weight[:, None]
+        return self.sums(values, weights**power if power > 1 else weights).T
+
+    def sums(self, values: Floats, factors: Floats | None = None) -> Floats:
+        """Sums of factor times value `[means]` or `[tables × means]`, of values `[rows]` or `[tables × rows]`."""
+        rows, each = self.places.shape
+        factors = np.ones(rows * each) if factors is None else factors.ravel()
+        ends = np.arange(0, each * rows + 1, each)
+        inside = csr_array((factors, self.places.ravel(), ends), shape=(rows, 3 + len(self.names)))
+        found: Floats = (inside.T @ values.T)[:-1].T
+        return found
+
+
+@dataclass(frozen=True, eq=False)
+class Figures:
+    """A group's shares of the favourable label `[shares]`: that of all its rows, of the comparable ones, of each slice,
+    and by AIPW."""
+
+    recorded: Floats
+    """What the rows have."""
+    centre: Floats
+    """What the method finds where nobody is held to another standard."""
+    difference: Floats
+    error: Floats
+    """Its standard error; no number without draws."""
+    ends: Floats
+    """Of its interval, low and high `[2 × shares]`; no number without draws."""
+    draws: Floats
+    """The expected share in each drawn table `[shares × tables]`."""
+    null: Floats
+    """Differences of all rows in drawn tables, as far as they are from their centre `[tables]`."""
+    label_draws: Floats
+    """Deviations of all rows' recorded share, were labels drawn again: with the tables' own random numbers, or several
+    times each `[tables × times]`."""
+
+    @classmethod
+    def of(
+        cls,
+        means: Means,
+        rows: Rows,
+        expected: Floats,
+        draws: Floats,
+        common: CommonStandard,
+        labels: Floats,
+        place: int,
+    ) -> Figures:
+        """Of a group's `rows`: what the others' standard gives them, `expected [shares]` and in drawn tables,
+        `draws [shares × tables]`. `labels [all rows]`; `place` is the group's, for random numbers."""
+        tables = draws.shape[1]
+        of_share = np.append(np.arange(2 + len(means.names)), 0)  # AIPW is about all of the group's rows
+        everybody, own = common.everybody[rows], common.own[rows]
+        recorded, one_standard, again = means.of_tables(np.array([labels[rows], everybody, own])).T
+        few = min(len(rows) * float(again[0]), len(rows) - len(rows) * float(again[0])) < FEW
+        clustered = bool(common.correlation)
+        times = REDRAWS if few and not clustered else 1
+        drawn, redrawn = [np.empty((len(recorded), 0))], [np.empty((len(recorded), 0))]
+        for uniforms in common.uniforms_of(rows, tables):
+            drawn.append(means.of_tables((uniforms < everybody).astype(float)))
+            if times == 1:
+                redrawn.append(means.of_tables((uniforms < own).astype(float)))
+        if times > 1:
+            uniforms = np.random.default_rng([common.random_state, 7, place]).random((tables * times, len(rows)))
+            redrawn.append(means.of_tables((uniforms < own).astype(float)))
+        label_draws = (np.concatenate(redrawn, axis=1) - again[:, None]).reshape(len(recorded), tables, times)[of_share]
+        centre = draws.mean(axis=1) - one_standard[of_share] if tables else np.zeros(len(of_share))
+        difference = expected - recorded[of_share] - centre
+        error, ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
+        if tables > 1:
+            if clustered:
+                error = WIDER * np.std(draws - label_draws[:, :, 0], axis=1, ddof=1)
+            else:
+                label_variance = means.of_tables(own * (1 - own), power=2)[of_share]
+                error = WIDER * np.sqrt(draws.var(axis=1, ddof=1) + label_variance)
+            if few:
+                off = WIDER * ((draws - draws.mean(axis=1, keepdims=True))[:, :, None] - label_draws)
+                low, high = np.quantile(off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+            else:
+                high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * error
+                low = -high
+            ends = np.array([difference - high, difference - low])
+        null = WIDER * (draws[0] - np.concatenate(drawn, axis=1)[0] - centre[0])
+        return cls(recorded[of_share], centre, difference, error, ends, draws, null, label_draws[0])
+
+    def interval(self, share: int) -> Interval | None:
+        low, high = self.ends[:, share].tolist()
+        return None if np.isnan(low) else (low, high)
+
+    def disagree(self, first: int, second: int) -> bool:
+        """Whether two opinions differ by more than they do on drawn tables: they share their data."""
+        if self.draws.shape[1] < 2:
+            return False
+        spread = WIDER * float(np.std(self.draws[first] - self.draws[second], ddof=1))
+        return bool(abs(self.difference[first] - self.difference[second]) > APART * max(spread, 1e-12))
+
+
+def at_once(groups: Sequence[Figures]) -> Sequence[tuple[float, float, Interval] | tuple[None, None, None]]:
+    """What all groups together say about each: p, how often tables drawn by one standard show a difference of its own
+    as large, in either direction; p adjusted, how often any group of theirs shows one as large in standard deviations;
+    and bounds that hold for all groups at once in 95 of 100 tables."""
+    if groups[0].draws.shape[1] < 2:
+        return [(None, None, None)] * len(groups)
+    spread = np.array([max(float(group.null.std(ddof=1)), 1e-12) for group in groups])
+    drawn = np.abs(np.array([group.null for group in groups])) / spread[:, None]
+    seen = np.array([abs(group.difference[0]) for group in groups]) / spread
+    largest = drawn.max(axis=0)
+    # Bounds are as many standard errors away from the difference as the group furthest off is where labels are drawn
+    # again, and no group's own interval is wider.
+    off = [(group.draws[0] - group.draws[0].mean())[:, None] - group.label_draws for group in groups]
+    apart = np.broadcast_arrays(*(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off))
+    multiplier = float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
+    least, found = 1 / (1 + len(largest)), []
+    for group, own, z in zip(groups, drawn, seen, strict=True):
+        tail = float(2 * stats.norm.sf(z))
+        # By the draws or, below the smallest that they can show, by the normal tail.
+        p, adjusted = (
+            float((1 + as_large.sum()) * least) if as_large.any() else min(least, tail)
+            for as_large, tail in ((own >= z, tail), (largest >= z, 1 - (1 - tail) ** len(groups)))
+        )
+        difference, margin, (low, high) = (
+            float(group.difference[0]),
+            multiplier * float(group.error[0]),
+            group.ends[:, 0],
+        )
+        bounds = min(float(low), difference - margin), max(float(high), difference + margin)
+        found.append((p, max(p, adjusted), bounds))
+    return found

@@ -7,14 +7,12 @@ Overlap and the robustness value come from the same quantities.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-from numpy.typing import NDArray
 from scipy.optimize import brentq
 
-from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, thin
+from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, thin
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 
@@ -29,7 +27,7 @@ POOR_SHARE, POOR_OTHERS = 0.9, 50
 """Overlap is poor where fewer of the rows are comparable, or where the others count for fewer."""
 
 
-def folds_of(rows: int, clusters: NDArray[np.int64] | None, seed: int) -> Rows:
+def folds_of(rows: int, clusters: Rows | None, seed: int) -> Rows:
     """Each row's fold; rows of a cluster share one."""
     rng = np.random.default_rng([seed, 5])
     if clusters is None:
@@ -38,37 +36,30 @@ def folds_of(rows: int, clusters: NDArray[np.int64] | None, seed: int) -> Rows:
 
 
 class Part(NamedTuple):
-    """Some of a group's others, by position among them, and how likely each was to be taken."""
+    """Some of a group's others, by position among them, and how likely each was to be taken; None: for sure."""
 
     rows: Rows | slice
-    taken: Floats | float
-
-    def weight(self, weight: Floats | None, learn: Rows) -> Floats | None:
-        """Of the learned rows: those taken rarely stand for more."""
-        if isinstance(self.taken, float):
-            return None if weight is None else weight[learn]
-        return (1.0 if weight is None else weight[learn]) / self.taken
-
-    def labels(self, labels: NDArray[Any], expected: Floats) -> Floats:
-        """Labels `[tables × learned rows]`; the noise of those that stand for more is smaller, so that models move as
-        far as by all rows."""
-        found = labels.astype(np.float64)
-        return found if isinstance(self.taken, float) else expected + np.sqrt(self.taken) * (found - expected)
+    taken: Floats | None
 
 
-EVERYBODY = Part(slice(None), 1.0)
+EVERYBODY = Part(slice(None), None)
 
 
-@dataclass(frozen=True, eq=False)
 class Opinion:
     """What AIPW needs to know of a group and its others, for any labels."""
 
-    group: Rows
-    others: Rows
-    folds: Rows
-    """Of the group's rows, then of the others'."""
-    propensity: Floats
-    weight: Floats | None
+    def __init__(self, group: Rows, others: Rows, folds: Rows, propensity: Floats, weight: Floats | None) -> None:
+        """`folds` and `propensity`: of the group's rows, then of the others'; `weight`: of all rows of the table."""
+        self.group, self.others, self.folds, self.propensity = group, others, folds, propensity
+        rows, size = np.concatenate([group, others]), len(group)
+        self.weights = np.ones(len(rows)) if weight is None else weight[rows]
+        own, theirs, p = self.weights[:size].sum(), self.weights[size:].sum(), propensity[:size]
+        self.comparable = p / own <= COMPARABLE * (p / own + (1 - p) / theirs)
+        """Which of the group's rows have comparable people among the others."""
+        self.odds = propensity[size:] / (1 - propensity[size:]) * self.weights[size:]
+        """How much each of the others counts."""
+        self.effective_others = float(self.odds.sum() ** 2 / (self.odds**2).sum())
+        self.poor = bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
 
     @classmethod
     def of(cls, encoded: TwoModels, group: Rows, others: Rows, folds: Rows, weight: Floats | None) -> Opinion:
@@ -81,50 +72,6 @@ class Opinion:
         count = count if weight is None else count * weight[rows[learn]]
         propensity = encoded.cross_predict(rows, member, folds[rows], learn, count)
         return cls(group, others, folds[rows], np.minimum(propensity, LARGEST_PROPENSITY), weight)
-
-    @property
-    def comparable(self) -> Mask:
-        """Which of the group's rows have comparable people among the others."""
-        own, others = self._weights(self.group).sum(), self._weights(self.others).sum()
-        propensity = self.propensity[: len(self.group)]
-        return propensity / own <= COMPARABLE * (propensity / own + (1 - propensity) / others)
-
-    @property
-    def odds(self) -> Floats:
-        """How much each of the others counts, times its weight."""
-        propensity = self.propensity[len(self.group) :]
-        return propensity / (1 - propensity) * self._weights(self.others)
-
-    @property
-    def effective_others(self) -> float:
-        return float(self.odds.sum() ** 2 / (self.odds**2).sum())
-
-    @property
-    def poor(self) -> bool:
-        return bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
-
-    def outcomes(self, encoded: TwoModels, labels: Floats, part: Part) -> Floats:
-        """The standard of a part of the others, cross-fitted: probabilities `[tables × (group, then this part)]`;
-        `labels [tables × part]`."""
-        rows, size = np.concatenate([self.group, self.others[part.rows]]), len(self.group)
-        folds, weight = (
-            np.concatenate([self.folds[:size], self.folds[size:][part.rows]]),
-            part.weight(self.weight, rows[size:]),
-        )
-        found = np.empty((len(labels), len(rows)))
-        for fold in range(FOLDS):
-            inside = folds == fold
-            learn = ~inside[size:]
-            known = None if weight is None else weight[learn]
-            fitted = fit_logistic(design_of(encoded.inputs, rows[size:][learn]), labels[:, learn], known)
-            found[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
-        return found
-
-    def expected(self, outcomes: Floats, labels: Floats, part: Part) -> Floats:
-        """The group's share by the standard of a part of the others `[tables]`; labels `[tables × part]`."""
-        weights, size = self._weights(self.group), len(self.group)
-        residual = (labels - outcomes[:, size:]) @ (self.odds[part.rows] / part.taken)
-        return (outcomes[:, :size] @ weights + residual) / weights.sum()
 
     def part(self, clusters: Rows | None) -> Part:
         """Which of the others models of drawn labels learn from: of many, a part, and rows that resemble the group more
@@ -144,11 +91,30 @@ class Opinion:
         inside = np.flatnonzero(np.isin(codes, some))
         return Part(inside, taken[codes[inside]])
 
+    def shares(
+        self, encoded: TwoModels, labels: Floats, weight: Floats | None = None, part: Part = EVERYBODY
+    ) -> tuple[Floats, Floats]:
+        """The group's share by the standard of a part of the others `[tables]`, and the probabilities behind it,
+        cross-fitted, `[tables × (group, then this part)]`; `labels [tables × part]`, `weight [part]`."""
+        size, learn = len(self.group), self.others[part.rows]
+        rows, folds = np.concatenate([self.group, learn]), self.folds
+        folds = np.concatenate([folds[:size], folds[size:][part.rows]])
+        outcomes = np.empty((len(labels), len(rows)))
+        for fold in range(FOLDS):
+            inside = folds == fold
+            known = ~inside[size:]
+            by = None if weight is None else weight[known]
+            fitted = fit_logistic(design_of(encoded.inputs[learn[known]]), labels[:, known], by)
+            outcomes[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
+        odds, own = self.odds[part.rows], self.weights[:size]
+        residual = (labels - outcomes[:, size:]) @ (odds if part.taken is None else odds / part.taken)
+        return (outcomes[:, :size] @ own + residual) / own.sum(), outcomes
+
     def robustness_value(self, difference: float, outcomes: Floats, own: Floats, labels: Floats) -> float:
         """The share of the remaining variation of label and of group membership that a missing column would have to
         explain, of both as much, to make the difference nothing (Chernozhukov and others 2022, for the effect on the
         treated). `outcomes [rows of group and others]`, `own` and `labels [all rows]`."""
-        size, weights = len(self.group), self._weights(np.concatenate([self.group, self.others]))
+        size, weights = len(self.group), self.weights
         predicted = np.concatenate([own[self.group], outcomes[size:]])
         residual = np.concatenate([labels[self.group], labels[self.others]]) - predicted
         share = weights[:size].sum() / weights.sum()
@@ -158,6 +124,3 @@ class Opinion:
         representer = 1 / share + (weights[size:] @ odds**2) / weights.sum() / share**2
         ratio = difference**2 / (label_variance * representer)
         return float((np.sqrt(ratio**2 + 4 * ratio) - ratio) / 2)
-
-    def _weights(self, rows: Rows) -> Floats:
-        return np.ones(len(rows)) if self.weight is None else self.weight[rows]

@@ -15,8 +15,8 @@ from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 
 from butfor import stopping
-from butfor.standard.inputs import MOST_LEARNED, Floats, Inputs, Mask, Rows, thin
-from butfor.standard.logistic import Dense, design_of, fit_logistic
+from butfor.standard.inputs import MOST_LEARNED, Floats, Inputs, Mask, Rows, beside, thin
+from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import Standard
 
 WRONG = (
@@ -47,9 +47,15 @@ def suspects(
     """How likely the label of each of the group's rows is wrong if it is adverse `[rows of the group]`; their level
     follows from the group's shortfall (`with_sum`). `probabilities`: theirs by the others' standard; `inputs`,
     `labels`, `folds` and `weight` of all rows."""
-    p = _as_others_read(standard, others, probabilities, labels, folds, weight)
-    known = None if weight is None else weight[group] / weight[group].mean()
-    r = _lost(p, labels[group] > 0.5, inputs, group, folds[group], known)
+    # The probabilities, calibrated on labels of others that the standard has not seen; of many others, on a part.
+    others = others[thin(len(others), 2 * MOST_LEARNED)]
+    if len(set(folds[others])) > 1:
+        known = None if weight is None else weight[others]
+        unseen = standard.cross_predict(others, labels[others], folds[others], np.arange(len(others)), known)
+        level, slope = fit_logistic(design_of(_logits(unseen)[:, None]), labels[None, others], known)[0]
+        probabilities = expit(level + slope * _logits(probabilities))
+    p = np.clip(probabilities, LEAST, 1 - LEAST)
+    r = _lost(p, labels[group] > 0.5, inputs[group], folds[group], None if weight is None else weight[group])
     found: Floats = p * r / (1 - p + p * r)
     return found
 
@@ -74,59 +80,42 @@ def _logits(p: Floats, least: float = LEAST) -> Floats:
     return found
 
 
-def _as_others_read(
-    standard: Standard, others: Rows, probabilities: Floats, labels: Floats, folds: Rows, weight: Floats | None
-) -> Floats:
-    """The probabilities, calibrated on labels of others that the standard has not seen; of many others, on a part."""
-    others = others[thin(len(others), 2 * MOST_LEARNED)]
-    known = None if weight is None else weight[others]
-    if len(set(folds[others])) < 2:
-        return np.clip(probabilities, LEAST, 1 - LEAST)
-    unseen = standard.cross_predict(others, labels[others], folds[others], np.arange(len(others)), known)
-    level, slope = fit_logistic(design_of(_logits(unseen)[:, None]), labels[None, others], known)[0]
-    found: Floats = expit(level + slope * _logits(probabilities))
-    return np.clip(found, LEAST, 1 - LEAST)
-
-
-def _lost(p: Floats, favourable: Mask, inputs: Inputs, rows: Rows, folds: Rows, weight: Floats | None) -> Floats:
-    """r: the share of favourable labels that became adverse, among rows like each `[rows]`. The mean over penalties,
-    weighted by the likelihood of the labels that a fit has not seen."""
+def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floats | None) -> Floats:
+    """r: the share of favourable labels that became adverse, among rows like each `[rows]`: by logistic regressions of
+    the others' standard and the columns, less their means, on labels that are favourable with probability p · (1 − r).
+    The mean over penalties, weighted by the likelihood of the labels that a fit has not seen."""
+    weight = np.ones(len(p)) if weight is None else weight / weight.mean()
     by_standard = _logits(p)
     by_standard = (by_standard - by_standard.mean()) / max(float(by_standard.std()), 0.1)
-    design = design_of(inputs, rows, further=by_standard, centred=True)
+    means = np.append([0.0, 0.0], np.asarray(inputs.mean(axis=0)))
+    if isinstance(inputs, np.ndarray):
+        inputs, means = inputs - means[2:], np.zeros_like(means)
+    design = beside(np.column_stack([np.ones(len(p)), by_standard]), inputs)  # sparse, it is less its means below
     towards = np.append(USUAL, np.zeros(1 + inputs.shape[1]))
     found = np.empty((len(PENALTIES), len(p)))
+
+    def loss(
+        beta: Floats, rows: Inputs, p: Floats, favourable: Mask, weight: Floats, penalty: Floats
+    ) -> tuple[float, Floats]:
+        """The penalised negative log-likelihood, and its gradient."""
+        stopping.check()
+        r = expit(rows @ beta - means @ beta)
+        chance = p * (1 - r)
+        likelihood = np.log(np.where(favourable, np.maximum(chance, 1e-300), 1 - chance)) * weight
+        slope = np.where(favourable, r, -p * r * (1 - r) / (1 - chance)) * weight
+        off = beta - towards
+        return float(0.5 * penalty @ off**2 - likelihood.sum()), slope @ rows - slope.sum() * means + penalty * off
+
     for fold in np.unique(folds):
         inside, start = folds == fold, towards
-        learned = None if weight is None else weight[~inside]
-        own, others = design.rows(inside), design.rows(~inside)
+        learned = design[~inside], p[~inside], favourable[~inside], weight[~inside]
         for lost, on_columns in zip(found, PENALTIES, strict=True):
             penalty = np.append([AROUND, ON_STANDARD], np.full(inputs.shape[1], on_columns))
-            start = _fit(others, p[~inside], favourable[~inside], learned, penalty, towards, start)
-            lost[inside] = expit(own.logits(start))
-        del own, others  # before the next fold's are made
+            options = {"maxiter": STEPS}
+            start = minimize(loss, start, (*learned, penalty), jac=True, method="L-BFGS-B", options=options).x
+            lost[inside] = expit(design[inside] @ start - means @ start)
     chance = np.clip(p * (1 - found), 1e-9, 1 - 1e-9)
-    unseen = np.log(np.where(favourable, chance, 1 - chance)) @ (np.ones(len(p)) if weight is None else weight)
+    unseen = np.log(np.where(favourable, chance, 1 - chance)) @ weight
     counts = np.exp(unseen - unseen.max())
     mean: Floats = counts @ found / counts.sum()
     return mean
-
-
-def _fit(
-    design: Dense, p: Floats, favourable: Mask, weight: Floats | None, penalty: Floats, towards: Floats, start: Floats
-) -> Floats:
-    """Coefficients of r by penalised maximum likelihood: a label is favourable with probability p · (1 − r)."""
-
-    def loss(beta: Floats) -> tuple[float, Floats]:
-        stopping.check()
-        r = expit(design.logits(beta))
-        chance = p * (1 - r)
-        likelihood = np.log(np.where(favourable, np.maximum(chance, 1e-300), 1 - chance))
-        slope = np.where(favourable, r, -p * r * (1 - r) / (1 - chance))
-        if weight is not None:
-            likelihood, slope = likelihood * weight, slope * weight
-        off = beta - towards
-        return float(0.5 * penalty @ off**2 - likelihood.sum()), design.sums(slope) + penalty * off
-
-    found: Floats = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": STEPS}).x
-    return found
