@@ -53,21 +53,19 @@ def log_odds(probability: Any, least: float = CLIP) -> Any:
 
 def parse_threshold(given: Any) -> tuple[float | None, float | None]:
     """A user's threshold, a number, its text, or "top 20%": the probability, or the share of people who get a place."""
-    top = re.fullmatch(r"\s*top\s+([0-9.]+)\s*%\s*", given, re.IGNORECASE) if isinstance(given, str) else None
-    number = math.nan
+    number, top = math.nan, None
     if isinstance(given, (str, int, float, np.integer, np.floating)) and not isinstance(given, (bool, np.bool_)):
+        top = re.fullmatch(r"\s*top\s+([0-9.]+)\s*%\s*", str(given), re.IGNORECASE)
         with suppress(ValueError):
             number = float(top[1] if top else given)
-    if top:
-        if not 0 < number < 100:
-            raise SettingError(f"threshold={given!r}: the share of people must be above 0 % and below 100 %.")
-        return None, number / 100
+    if top and not 0 < number < 100:
+        raise SettingError(f"threshold={given!r}: the share of people must be above 0 % and below 100 %.")
     if not math.isfinite(number):
         raise SettingError(f"threshold={given!r} is not a threshold: {EXAMPLES}.")
-    if not 0 < number < 1:
+    if not top and not 0 < number < 1:
         hint = f" For the best {number:g} % of people write 'top {number:g}%'." if 1 < number < 100 else ""
         raise SettingError(f"threshold={number:g} is not a usable probability: {EXAMPLES}.{hint}")
-    return number, None
+    return (None, number / 100) if top else (number, None)
 
 
 def places_of(share: float, given: str, pool: pd.DataFrame | None) -> int:
@@ -116,14 +114,10 @@ class Decision:
     # --- more than two classes: which sides, and what a flip gives ---
 
     @classmethod
-    def away_from(cls, decided: int, new: int, classes: int, rows: int) -> Decision:
-        """Any other decision; flips give the label `new`."""
-        return cls(towards=np.arange(classes) != decided, new=np.full(rows, new), decided=decided)
-
-    @classmethod
-    def only(cls, decided: int, new: int, classes: int, rows: int) -> Decision:
-        """Only the decision `new`; flips give its label."""
-        return cls(towards=np.arange(classes) == new, new=np.full(rows, new), decided=decided)
+    def away_from(cls, decided: int, new: int, classes: int, rows: int, only: bool = False) -> Decision:
+        """Any other decision or `only` the decision `new`; flips give the label `new`."""
+        sides = np.arange(classes)
+        return cls(towards=sides == new if only else sides != decided, new=np.full(rows, new), decided=decided)
 
     @classmethod
     def between(cls, towards: NDArray[np.bool_], codes: NDArray[np.int64], scores: NDArray[Any]) -> Decision:
@@ -138,11 +132,6 @@ class Decision:
     def has_cut(self) -> bool:
         """Whether a cut other than the model's own one half decides."""
         return self.at is not None or self.pool is not None
-
-    @property
-    def moves(self) -> bool:
-        """Whether each model has its own cut, because places are limited."""
-        return self.pool is not None
 
     @property
     def sign(self) -> int:

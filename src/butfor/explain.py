@@ -189,10 +189,10 @@ def _pairs(
     pairs = []
     for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
         at = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
-        make = Decision.only if asked[at[0]] else Decision.away_from
+        decision = Decision.away_from(*pair, len(table.classes), table.n, only=bool(asked[at[0]]))
         allowed = psi.of_people(at)
         allowed = replace(allowed, masks=allowed.masks & (table.codes != pair[1]))
-        pairs.append((at, people.of(at).with_decision(make(*pair, len(table.classes), table.n)), allowed))
+        pairs.append((at, people.of(at).with_decision(decision), allowed))
     return pairs
 
 

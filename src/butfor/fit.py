@@ -188,7 +188,7 @@ class Fitted:
         if not decision.has_cut:
             by_half = own.has_probabilities and not own.has_threshold
             return facts if by_half else replace(facts, given=None)
-        at_cut = decision.score(ensemble.at_cut_of(self.model), self.favourable)
+        at_cut = decision.score(self.model.at_cut, self.favourable)
         if pool is not None:
             accepted = int((decides_one(self.model.logits(pool)) == self.favourable).sum())
             facts = replace(facts, pool=len(pool), accepted=accepted)

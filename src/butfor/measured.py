@@ -15,7 +15,6 @@ from butfor._version import __version__
 from butfor.columns import DATES, date_of
 from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
-from butfor.models.ensemble import at_cut_of
 from butfor.models.learner import FlipSet
 from butfor.names import ALTERNATIVES
 from butfor.prove import Bracket
@@ -115,7 +114,7 @@ def persons_of(
             more["at_least"], more["proof"] = _at_least(fitted, part, search)
             more["without_flips"] = None if k in part.fresh else part.without_flips.get(k)
         if decision.has_cut:
-            more["score"], more["cut"] = scores(float(people.logits[k]), at_cut_of(people.model))
+            more["score"], more["cut"] = scores(float(people.logits[k]), people.model.at_cut)
         if table.multiclass and decision.new is not None:
             more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
         if flips and search:

@@ -46,7 +46,8 @@ def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """A bracket per person of the situation, for the labels that `psi` allows; None if there is no proof for the model
     or for these labels."""
     model, table = situation.model, situation.table
-    if not provable(model) or table.decision.moves or (table.decision.has_cut and model.part_votes is not None):
+    decision = table.decision
+    if not provable(model) or decision.pool is not None or (decision.has_cut and model.part_votes is not None):
         return None  # also none for a cut that moves with the flips, or one through a share of the parts' votes
     if model.flip_effects is None and model.neighbours is None:
         return _parts(situation, psi)

@@ -283,7 +283,7 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
         ),
         rates=tried.rates(everyone.logits),
         accuracy=tried.accuracy(everyone.decisions),
-        limited=table.decision.moves,
+        limited=table.decision.pool is not None,
     )
 
 

@@ -1,4 +1,4 @@
-"""A cluster, by real processes on this machine: the same answers as without one, whoever dies on the way."""
+"""Workers, by real processes on this machine: the same answers as without, whoever dies on the way; none is left."""
 
 import json
 import os
@@ -103,7 +103,9 @@ def pids(name) -> list[int]:
 
 
 @pytest.mark.system
-def test_a_worker_killed_on_the_way_is_replaced_and_the_file_is_that_of_one_machine(name, alone):
+def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_ends_in_a_sentence(
+    name, alone, tmp_path, monkeypatch, dask_cluster
+):
     killed = []
 
     def kill():
@@ -115,6 +117,10 @@ def test_a_worker_killed_on_the_way_is_replaced_and_the_file_is_that_of_one_mach
     assert told(population) == alone
     assert any("flip_set" in person for person in alone["people"])
     assert killed[0] not in pids(name)
+    monkeypatch.setattr("butfor.models.engines.MOST_DEATHS", 1)
+    monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
+    with pytest.raises(EngineError, match="took several workers down"):
+        bound(open_cluster(name), tmp_path / "log", seconds=-1)([Training((), k) for k in range(4)])
 
 
 class Slow(DecisionTreeClassifier):
@@ -155,14 +161,6 @@ def test_only_what_a_dead_worker_held_is_trained_again(name, tmp_path):
     by_process = log.read_text().split()
     assert str(os.getpid()) not in by_process
     assert 80 <= len(by_process) <= 80 + 4 * max(len(chunk) for chunk, _ in chunks)
-
-
-@pytest.mark.system
-def test_what_takes_its_workers_down_ends_in_a_sentence(name, tmp_path, monkeypatch, dask_cluster):
-    monkeypatch.setattr("butfor.models.engines.MOST_DEATHS", 1)
-    monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
-    with pytest.raises(EngineError, match="took several workers down"):
-        bound(open_cluster(name), tmp_path / "log", seconds=-1)([Training((), k) for k in range(4)])
 
 
 @pytest.mark.system
@@ -239,3 +237,89 @@ def test_without_dask_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(EngineError, match=r'pip install "butfor\[dask\]"'):
         open_cluster("tcp://127.0.0.1:9")
+
+
+# --- processes of this machine --------------------------------------------------------------------------
+
+TRAININGS = """
+import butfor, numpy as np
+from sklearn.tree import DecisionTreeClassifier
+from butfor.models.engines import OwnFit
+from butfor.models.learners import as_learner
+from butfor.models.learner import Training
+
+class Slow(DecisionTreeClassifier):
+    def fit(self, X, y):
+        import time
+        time.sleep(0.2)
+        return super().fit(X, y)
+
+data = butfor.load_dataset("salary")
+table = butfor.Table(data.X_train, data.y_train)
+bound = OwnFit(2).bind(as_learner(Slow(random_state=0)), table, data.X_test)
+bound([Training((), seed) for seed in range(9)], lambda count: print(count, flush=True))
+bound([Training((), seed) for seed in range(100_000)])
+"""
+
+
+@pytest.mark.system
+def test_workers_end_with_an_audit_that_is_killed():
+    psutil = pytest.importorskip("psutil")
+    command = [sys.executable, "-W", "ignore", "-c", TRAININGS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as audit:
+        try:
+            assert audit.stdout is not None
+            for _ in range(3):
+                assert audit.stdout.readline().strip()
+            children = psutil.Process(audit.pid).children()
+            workers = [child for child in children if "popen_loky" in " ".join(child.cmdline())]
+            assert len(workers) >= 2
+        finally:
+            audit.kill()
+    # They look every second, when the machine lets them.
+    wait_until(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in workers), 60)
+
+
+HERE = """
+import os, sys
+import joblib, numpy as np, pandas as pd
+import butfor
+
+def elsewhere():
+    return os.getcwd()
+
+if __name__ == "__main__":
+    assert set(joblib.Parallel(2)(joblib.delayed(elsewhere)() for _ in range(4))) == {os.getcwd()}
+    sys.path.insert(0, sys.argv[1])
+    from own_model import Halves
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
+    y, groups = pd.Series((X["a"] > 0).astype(int)), np.array(["p", "q"] * 30)
+    audit = butfor.LabelAudit(
+        Halves(), budget=1, strategy="exhaustive", phi="everyone", psi="everything", members=1, fresh_seeds=0, n_jobs=2
+    ).fit(X, y, sensitive_features=groups)
+    print([v.status for v in audit.explain_all(X[:3], sensitive_features=groups[:3])])
+"""
+
+OWN_MODEL = """
+import time
+from sklearn.naive_bayes import GaussianNB
+
+WAIT = 0.1
+
+class Halves(GaussianNB):
+    def fit(self, X, y, sample_weight=None):
+        time.sleep(WAIT)
+        return super().fit(X, y)
+"""
+
+
+@pytest.mark.system
+def test_workers_that_started_elsewhere_get_the_module_of_the_users_model(tmp_path):
+    """Processes begin in another folder, before the one with the model's module is known."""
+    for name, text in {"own/own_model.py": OWN_MODEL, "work/here.py": HERE}.items():
+        (tmp_path / name).parent.mkdir()
+        (tmp_path / name).write_text(text)
+    command = [sys.executable, "-W", "ignore", "here.py", str(tmp_path / "own")]
+    done = subprocess.run(command, cwd=tmp_path / "work", capture_output=True, text=True, timeout=300)
+    assert done.stdout.strip() == "['found', 'proven_none', 'proven_none']", done.stderr[-800:]

@@ -15,7 +15,7 @@ from butfor.models.learner import Training, flip_direction
 from butfor.models.network import FusedEngine, MLPLearner
 from butfor.rank import as_ranking, checked_scores
 from butfor.rank.mix import RankingMix
-from butfor.rank.ranking import percentile, trimmed_mean
+from butfor.rank.ranking import percentile
 from butfor.result.run import SeedRanges
 from butfor.search import MARGIN, solid
 from conftest import fitted
@@ -119,25 +119,6 @@ def test_scores_count_away_from_the_ensembles_decision(german):
     assert not as_ranking("distance").averages(model)
 
 
-def test_scores_at_nobodys_flips_are_the_ranking_itself(german):
-    audit, data, _ = german
-    people, gradient = data.X_test.iloc[:3], as_ranking("gradient")
-    at = gradient.score_at(audit.model_, audit.table_, people, [()] * 3)
-    first = checked_scores(gradient, audit.model_, audit.table_, people)
-    for one, other in zip(at, first, strict=True):
-        assert np.corrcoef(np.argsort(np.argsort(one)), np.argsort(np.argsort(other)))[0, 1] > 0.95
-    away_from = gradient.score_at(audit.model_, audit.table_, people, [(1, 2, 3)] * 3)
-    assert not np.allclose(at, away_from)
-
-
-def test_wild_scores_are_left_out_of_the_mean():
-    scores = np.random.default_rng(3).normal(size=(16, 5))
-    scores[[2, 7], 1] = 1e9, -1e9
-    assert trimmed_mean(scores) == pytest.approx(np.sort(scores, axis=0)[2:14].mean(axis=0))
-    for few in (3, 4):
-        assert trimmed_mean(scores[:few]) == pytest.approx(np.median(scores[:few], axis=0))
-
-
 def equal_but_for_ties(scores, expected):
     """Sweeps differ in their last bits from call to call, so a few rows that nearly tie may change places."""
     assert np.isclose(scores, expected, rtol=1e-6).mean() > 0.99
@@ -153,21 +134,6 @@ def test_the_published_score_counts_half_beside_an_ensembles_gradient(german):
     alone = RankingMix.of(model.members[0])
     both = [percentile(part.score(model.members[0], table, people)) for part in alone.parts.values()]
     assert alone.score(model.members[0], table, people) == pytest.approx(np.mean(both, axis=0))
-
-
-@pytest.mark.parametrize("fewer", [False, True])
-def test_the_second_ranking_of_few_members_leans_on_the_first(german, monkeypatch, fewer):
-    audit, data, _ = german
-    people, model, table, flips = data.X_test.iloc[:2], audit.model_, audit.table_, [(1, 2, 3), (4, 5)]
-    leaders = RankingMix.of(model)
-    first, published = (percentile(checked_scores(part, model, table, people)) for part in leaders.parts.values())
-    if fewer:
-        monkeypatch.setattr("butfor.rank.named.LARGE", 100)
-        monkeypatch.setattr("butfor.rank.named.CPU_MEMBERS", 2)
-        monkeypatch.setattr(leaders.first, "member_limit", 4)
-    second = percentile(leaders.first.score_at(model, table, people, flips))
-    expected = (second + first) / 2 if fewer else second
-    equal_but_for_ties(leaders.score_at(model, table, people, flips), expected + published / 4)
 
 
 @pytest.mark.parametrize(

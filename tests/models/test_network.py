@@ -13,7 +13,6 @@ from benchmarks.work import encoded, packed
 from butfor import MLP, stopping
 from butfor.errors import SettingError, TableError
 from butfor.models import network
-from butfor.models.network import local_linear_model
 from butfor.nets import definition
 from butfor.nets import train_one as train
 from butfor.nets.recipe import Recipe, Rows
@@ -68,15 +67,6 @@ WRONG = [
 def test_what_cannot_be_learned_is_refused(settings, given, said):
     with pytest.raises((SettingError, TableError), match=said):
         MLP(**settings).fit(**{"X": X, "y": Y} | given)
-
-
-@pytest.mark.parametrize("name", ["salary", "german", "adult"])
-def test_the_local_linear_model_is_the_relu_network(name):
-    rows, X = rows_of(name)
-    network = train(Recipe(batch_size=None, max_epochs=40), rows)
-    theta, bias = local_linear_model(network, X)
-    logits = network.logits(X)
-    assert np.abs((theta * X).sum(axis=1) + bias - logits).max() <= 1e-5 * max(1, np.abs(logits).max())
 
 
 def test_stops_reach_the_engine(monkeypatch):

@@ -205,7 +205,7 @@ def test_the_margin_is_above_zero_exactly_where_the_decision_is_another():
     decided = scores.argmax(axis=1)
     sides = Decision.between(np.array([False, True, False, True, False]), rng.integers(0, 5, 300), scores)
     assert np.array_equal(Decision.away_from(2, 4, 5, 1).margins(scores.ravel()) > 0, decided != 2)
-    assert np.array_equal(Decision.only(2, 4, 5, 1).margins(scores.ravel()) > 0, decided == 4)
+    assert np.array_equal(Decision.away_from(2, 4, 5, 1, only=True).margins(scores.ravel()) > 0, decided == 4)
     assert np.array_equal(sides.margins(scores.ravel()) > 0, np.isin(decided, [1, 3]))
     assert np.allclose((sides.contrast(scores) * scores).sum(1), sides.margins(scores.ravel()))
 

@@ -36,7 +36,7 @@ from butfor import stopping
 from butfor.errors import EngineError, LearnerError, SettingError, TableError, nearest
 from butfor.machine import available_cores, check_n_jobs, in_worker, installed, load, single_threaded
 from butfor.models.ensemble import Ensemble, EnsembleModel, single_learner
-from butfor.models.learner import PIECE, Advance, Bound, Engine, Floats, Learner, Model, Table, Training
+from butfor.models.learner import PIECE, Advance, Bound, Engine, Learner, Model, Table, Training
 
 KINDS = {"fused": "mlp", "stacked": "mlp", "linear": "sklearn", "boosting": "sklearn"}
 """The kind of learner that an engine trains; "joblib" trains all."""
@@ -81,12 +81,12 @@ def choose_engine(
     GPU if torch sees one. A device means the fastest engine there; a cluster is started once. If "auto" falls back to
     the network's own `fit`, `note` says so."""
     check_engine(engine, n_jobs)
+    if not isinstance(engine, str):
+        return engine
     learner = single_learner(learner)
-    if not isinstance(engine, str) or is_cluster(engine):
-        return engine_named(engine, n_jobs=n_jobs) if isinstance(engine, str) else engine
     if engine in KINDS and learner.kind != KINDS[engine]:
         raise SettingError(f"Engine '{engine}' does not train {learner.name}; use engine 'auto' or 'joblib'.")
-    if engine in NAMES[1:]:
+    if engine in NAMES[1:] or is_cluster(engine):
         return engine_named(engine, n_jobs=n_jobs)
     if learner.kind != "mlp":
         if engine not in ("auto", "cpu"):
@@ -250,27 +250,22 @@ class OnWorkers(Bound):
         return self.workers.send(*self.given)
 
 
-def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
-    """Trains with the learner's own `fit`; answers about the people, NaN if the training diverged or failed."""
+def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
+    """Trains with the learner's own `fit`. Gives answers about the people, NaN if the training diverged or failed; if
+    nobody is asked about, the model itself, packed for the journey."""
     table, people = data
 
-    def answer(training: Training) -> Floats:
+    def answer(training: Training) -> Any:
+        flips, seed = training
         try:
-            return np.asarray(table.answers(_fit(learner, training, table), people), np.float32)
+            model = (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
+            return learner.pack(model) if people is None else np.asarray(table.answers(model, people), np.float32)
         except (LearnerError, TableError):  # such as one class alone
+            if people is None:
+                raise
             return np.full(len(people) * table.outputs, np.nan, np.float32)
 
     return lambda trainings: [answer(training) for training in trainings], 1
-
-
-def packed_models(learner: Learner, table: Table) -> Any:
-    """Models without flips, one per seed, packed for the journey."""
-    return lambda seeds: [learner.pack(_fit(learner, Training((), seed), table)) for seed in seeds], 1
-
-
-def _fit(learner: Learner, training: Training, table: Table) -> Model:
-    flips, seed = training
-    return (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
 
 
 def fit_ensemble(
@@ -278,9 +273,9 @@ def fit_ensemble(
 ) -> EnsembleModel:
     """The ensemble without flips, given its first member."""
     learner = ensemble.learner
-    bound = OnWorkers(trains, packed_models, learner, table, learner.work(table))
-    others = bound.in_order(ensemble.seeds[1:], advance)
-    return EnsembleModel((first, *(learner.unpack(packed, table) for packed in others)))
+    bound = OnWorkers(trains, own_fit, learner, (table, None), learner.work(table))
+    packed = bound.in_order([Training((), seed) for seed in ensemble.seeds[1:]], advance)
+    return EnsembleModel((first, *(learner.unpack(each, table) for each in packed)))
 
 
 # --- workers --------------------------------------------------------------------------------------------

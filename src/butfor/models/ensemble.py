@@ -181,11 +181,6 @@ def unaudited(model: Model) -> Model:
     return model.model if isinstance(model, Audited) else model
 
 
-def at_cut_of(model: Model) -> float:
-    """A model's answer at its cut, 0 without one."""
-    return model.at_cut if isinstance(model, Audited) else 0.0
-
-
 def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:
     """The ensemble's answers from its members', `[members × …]`; NaN if one diverged."""
     return np.asarray(np.mean(members, axis=0, dtype=np.float64), np.float32)

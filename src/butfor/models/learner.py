@@ -220,6 +220,8 @@ class Model:
         The fitted `TableEncoder` in front of the model."""
 
     exact = False
+    at_cut = 0.0
+    """Its answer at its cut, if it has one."""
     flip_effects: Any = None
     leaves: Any = None
     neighbours: Any = None

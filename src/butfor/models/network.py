@@ -318,25 +318,18 @@ class NetworkModel(Model):
         return self.rows.X, self.encoded(people)
 
     def _pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]]:
-        encoded = self.encoded(people)
-        theta, bias = local_linear_model(self.network, encoded, contrast)
-        return named_pulls(self.table_encoder.by_column(theta * encoded), bias, list(people.columns))
-
-
-def local_linear_model(
-    network: Network, X: Floats, contrast: Floats | None = None
-) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
-    neurons and multiply the layers. θ `[rows × inputs]` and bias `[rows]`, with θ·x + bias the logit of each row of
-    `X`; with several outputs, their sum weighted by `contrast [rows × outputs]`."""
-    counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
-    theta = counted @ network.weights[-1].astype(np.float64)
-    bias = counted @ network.biases[-1].astype(np.float64)
-    for W, b, h in reversed(list(zip(network.weights, network.biases, network.layers(X)[:-1], strict=False))):
-        theta *= h > 0
-        bias += theta @ b.astype(np.float64)
-        theta = theta @ W.astype(np.float64)
-    return theta, bias
+        """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
+        neurons and multiply the layers. Then θ·x + bias is the logit of a row or, with several outputs, their sum
+        weighted by `contrast [people × outputs]`."""
+        X, network = self.encoded(people), self.network
+        counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
+        theta = counted @ network.weights[-1].astype(np.float64)
+        bias = counted @ network.biases[-1].astype(np.float64)
+        for W, b, h in reversed(list(zip(network.weights, network.biases, network.layers(X)[:-1], strict=False))):
+            theta *= h > 0
+            bias += theta @ b.astype(np.float64)
+            theta = theta @ W.astype(np.float64)
+        return named_pulls(self.table_encoder.by_column(theta * X), bias, list(people.columns))
 
 
 class NetworkEngine(Engine):

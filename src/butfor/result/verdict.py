@@ -363,7 +363,7 @@ class Verdict:
         if self.decision is not None and self.new_label is not None:
             names = self.run.label_names
             pair = names.index(self.decision), names.index(self.new_label)
-            table = table.with_decision(Decision.only(*pair, len(names), table.n))
+            table = table.with_decision(Decision.away_from(*pair, len(names), table.n, only=True))
         X, y = table.with_flips(self.positions)
         return X.copy(), y
 
