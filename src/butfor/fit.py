@@ -186,8 +186,7 @@ class Fitted:
             recorded=float((self.table.codes == self.favourable).mean()),
         )
         if not decision.has_cut:
-            by_half = own.has_probabilities and not own.has_threshold
-            return facts if by_half else replace(facts, given=None)
+            return facts if own.has_probabilities else replace(facts, given=None)
         at_cut = decision.score(self.model.at_cut, self.favourable)
         if pool is not None:
             accepted = int((decides_one(self.model.logits(pool)) == self.favourable).sum())

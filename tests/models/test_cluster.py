@@ -145,25 +145,6 @@ def bound(engine, log: Path, **given):
 
 
 @pytest.mark.system
-def test_only_what_a_dead_worker_held_is_trained_again(name, tmp_path):
-    trainings, log = [Training((k,), k) for k in range(80)], tmp_path / "trainings"
-    expected = bound(OwnFit(1), tmp_path / "here")(trainings)
-    train = bound(open_cluster(name), log)
-    assert train.by_definition
-    train(trainings[:8])  # one was started a moment ago
-    log.unlink()
-    dies = When(30, lambda: os.kill(pids(name)[0], signal.SIGKILL))
-    chunks = list(train.pieces(trainings, dies.advance))
-    for chunk, logits in chunks:
-        np.testing.assert_array_equal(logits, expected[chunk.start : chunk.stop])
-    assert sorted(k for chunk, _ in chunks for k in chunk) == list(range(80))
-    assert dies.do is None
-    by_process = log.read_text().split()
-    assert str(os.getpid()) not in by_process
-    assert 80 <= len(by_process) <= 80 + 4 * max(len(chunk) for chunk, _ in chunks)
-
-
-@pytest.mark.system
 def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cluster, tmp_path):
     engine = open_cluster(dask_cluster.scheduler_address)
     train = bound(engine, tmp_path / "log", seconds=20)

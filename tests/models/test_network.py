@@ -1,10 +1,5 @@
 """The network: the classifier around it, the local linear model; errors and stops of `butfor.nets` become ours."""
 
-import os
-import subprocess
-import sys
-from pathlib import Path
-
 import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
@@ -13,7 +8,6 @@ from benchmarks.work import encoded, packed
 from butfor import MLP, stopping
 from butfor.errors import SettingError, TableError
 from butfor.models import network
-from butfor.nets import definition
 from butfor.nets import train_one as train
 from butfor.nets.recipe import Recipe, Rows
 
@@ -75,30 +69,3 @@ def test_stops_reach_the_engine(monkeypatch):
     rows = network.Rows(X, Y, X, Y)
     network.FusedEngine(1).fit_many(MLP(max_epochs=2).recipe(), rows, [()], X)
     assert asked
-
-
-def test_the_networks_stand_on_their_own(tmp_path):
-    """Copied elsewhere under another name, with nothing of butfor beside them, they train."""
-    source = Path(definition.__file__).parent
-    (tmp_path / "lifted").mkdir()
-    for file in source.iterdir():
-        if file.is_file():
-            (tmp_path / "lifted" / file.name).write_bytes(file.read_bytes())
-    script = """
-import sys
-import numpy as np
-import lifted
-assert "torch" not in sys.modules
-from lifted.sweeps import Sweep
-X = np.random.default_rng(0).normal(size=(40, 3)).astype(np.float32)
-rows, recipe = lifted.Rows(X, X[:, 0] > 0, X, X[:, 0] > 0), lifted.Recipe((4,), "tanh", max_epochs=3)
-one = lifted.train_one(recipe, rows, (3,)).logits(X)
-many = lifted.train_many(recipe, rows, [(3,), ()], [0, 0], X, stacked=True)
-assert many.shape == (2, 40) and np.allclose(one, many[0], atol=1e-5), (one, many)
-[swept] = lifted.label_gradient(recipe, rows, [Sweep(0, (3,), np.arange(5))], X)
-assert np.allclose(swept.logits, one[:5], atol=1e-5) and np.abs(swept.gradient).max() > 0
-assert not [name for name in sys.modules if name.split(".")[0] == "butfor"]
-"""
-    environment = os.environ | {"PYTHONPATH": "."}
-    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, env=environment)
-    assert done.returncode == 0, done.stderr

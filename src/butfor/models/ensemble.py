@@ -79,7 +79,7 @@ def member_seeds(learner: Learner) -> tuple[int | None, ...]:
 def ledger_gaps(learner: Learner) -> list[str]:
     """The parts that its record does not identify, so that a ledger cannot rely on it. The record of a user's own
     learner is its author's responsibility."""
-    return learner.record_gaps() if single_learner(learner).rebuildable else []
+    return learner.record_gaps() if single_learner(learner).kind else []
 
 
 class EnsembleModel(Model):

@@ -258,10 +258,6 @@ class Learner:
     reproducible = False
     """Whether it is known to train the same model twice and another one under another seed, without a trial."""
     has_probabilities = True
-    has_threshold = False
-    """Whether it has its own threshold, fixed or tuned."""
-    rebuildable = False
-    """Whether its `record` names all its parts, but for `record_gaps`."""
     split: Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]] | None = None
     """Of a learner that stops early: from labels by number, positions of training rows and of validation rows."""
 
@@ -294,7 +290,7 @@ class Learner:
 
     def record_gaps(self) -> list[str]:
         """The parts that its record cannot restore, in words."""
-        return [f"model: {self.name} is a learner of the user's own"]
+        return [] if self.kind else [f"model: {self.name} is a learner of the user's own"]
 
     def own_cut(self, table: Table) -> Decision | None:
         """Its own threshold, if it is fixed and not one half."""

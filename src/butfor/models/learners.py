@@ -181,9 +181,10 @@ def decision_of(
     probability, share = parse_threshold(threshold)
     given = probability if share is None else f"top {100 * share:g}%"
     named = f"threshold={given!r}"
+    own = learner.own_cut(table)
     if probability == USUAL:
-        return learner.own_cut(table) or Decision()
-    if learner.has_threshold:
+        return own or Decision()
+    if own is not None:
         raise SettingError(f"{named}: the model has its own threshold; leave out one of them.")
     if table.multiclass:
         raise SettingError(

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from copy import copy
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -204,7 +205,7 @@ class MLPLearner(Learner):
 
     kind = "mlp"
     name = "MLP"
-    seeded = reproducible = rebuildable = True
+    seeded = reproducible = True
 
     def __init__(self, model: MLP, encoder: Any = None) -> None:
         if encoder is not None and not isinstance(encoder, TableEncoder):
@@ -242,15 +243,12 @@ class MLPLearner(Learner):
     def own_seed(self) -> int:
         return self.recipe.seed
 
-    def record_gaps(self) -> list[str]:
-        return []
-
     def usual_members(self, rows: int, seconds: float) -> int:
         return MEMBERS if rows <= LARGE else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
-        other = object.__new__(MLPLearner)
-        other.__dict__.update(self.__dict__, recipe=replace(self.recipe, seed=seed))
+        other = copy(self)
+        other.recipe = replace(self.recipe, seed=seed)
         return other
 
     def record(self) -> dict[str, Any]:

@@ -67,7 +67,6 @@ class SklearnLearner(Learner):
     table has columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
-    rebuildable = True
 
     def __init__(self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None) -> None:
         check_classifier(estimator)
@@ -85,7 +84,6 @@ class SklearnLearner(Learner):
         self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
         self._cache = TableCache()
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
-        self.has_threshold = self._threshold is not None
 
     @property
     def name(self) -> str:
