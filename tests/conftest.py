@@ -150,7 +150,7 @@ def changed(verdict, **changes):
         counted = base is not None and changes.get("fresh", verdict.fresh) is None
         changes["without_flips"] = round(base * seeds) if counted else None
         settings["fresh_seeds"] = seeds
-    return Verdict(replace(verdict.measured, **changes), replace(run, **settings), verdict.training)
+    return Verdict(replace(verdict.measured, **changes), replace(run, **settings), verdict.fitted)
 
 
 @pytest.fixture(scope="module")

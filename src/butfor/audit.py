@@ -321,7 +321,7 @@ class LabelAudit(BaseEstimator):
         frame = as_person(person, self._require_fit().table.X)
         beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
         (verdict,) = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
-        return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.training)
+        return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.fitted)
 
     def explain_all(
         self,
@@ -507,14 +507,22 @@ class LabelAudit(BaseEstimator):
         >>> len(review.labels)
         10
         """
-        from butfor.review.tasks import review_tasks
+        from butfor.review.tasks import make_review
 
-        compared = self._compared()
-        self._review = review_tasks(
-            self.fitted_,
-            labels_to_review(self.fitted_, compared),
+        compared, fitted = self._compared(), self.fitted_
+        if population is not None and population.run.data.sha256 != fitted.data_hash:
+            raise SettingError(
+                "The population belongs to another table: give the one that explain_all of this audit returned."
+            )
+        self._review = make_review(
+            fitted.table,
+            fitted.sensitive,
+            fitted.label_names,
+            fitted.adverse_names,
+            labels_to_review(fitted, compared),
             compared.comparisons,
             population,
+            answered=fitted.answered,
             labels=labels,
             hide=hide,
             file_column=file_column,

@@ -169,7 +169,7 @@ def explain_all(
             one_standard=tuple(changed),
         )
         persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}
-        verdicts = [Verdict(persons[case], run, table) for case in cases]
+        verdicts = [Verdict(persons[case], run, fitted) for case in cases]
         return Population(verdicts, run, labels), standards
 
 

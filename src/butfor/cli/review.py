@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from json import dumps
 from pathlib import Path
 from typing import Any
@@ -33,28 +34,30 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     from butfor.models.learners import model_named
     from butfor.result.population import Population
     from butfor.result.record import opened
-    from butfor.review.rebuild import with_moved_files
     from butfor.review.replay import replay_all
 
     record = opened(file, allow_changes=True)
     given = None if model is None else model_named(model)
     audit = Population.from_json(record)
-    people = audit.with_run(data=with_moved_files(audit.run, **places).data)
+    data = audit.run.data
+    for name, place in places.items():
+        if place is not None and (data.label is None or (name != "data" and getattr(data, name) is None)):
+            raise SettingError(f"The record names no such file; leave out --{name} {place}.")
+    moved: dict[str, Any] = {
+        "table" if name == "data" else name: place for name, place in places.items() if place is not None
+    }
+    people = audit.with_run(data=replace(data, **moved))
     if not people:
         say("This record has no verdicts to retrain; replay the audit.json of the first round.")
     outcomes = []
-    with as_recorded("The record cannot be replayed"):
-        for outcome in replay_all(people, model=given, fresh=fresh_seeds, worlds=True):
-            outcomes.append(outcome)
-            if outcome.found is not False or not outcome.agrees:
-                say(outcome.sentence)
-    for found, what, remark in (
-        (True, "counterfactual datasets", ""),
-        (False, "other verdicts", "; no search was repeated"),
-    ):
-        agree = [outcome.agrees for outcome in outcomes if outcome.found is found]
-        if agree:
-            say(f"{sum(agree)} of {len(agree)} {what} agree{remark}.")
+    for outcome in replay_all(people, model=given, fresh=fresh_seeds, worlds=True):
+        outcomes.append(outcome)
+        if outcome.found is not False or not outcome.agrees:
+            say(outcome.sentence)
+    for found, of_what in ((True, "counterfactual datasets"), (False, "other verdicts; no search was repeated")):
+        if agree := [outcome.agrees for outcome in outcomes if outcome.found is found]:
+            what, _, remark = of_what.partition(";")
+            say(f"{sum(agree)} of {len(agree)} {what} agree{remark and ';'}{remark}.")
     say(record.sentence)
     return 0 if all(outcomes) and record.unchanged else 1
 
@@ -106,11 +109,9 @@ def review(
     from butfor.progress import ConsoleProgress
     from butfor.result.population import Population
     from butfor.result.reviewed import worth_a_review
-    from butfor.review.answers import key_for, read_answers, read_key
+    from butfor.review.answers import read_answers, read_key
     from butfor.review.close import close_review
-    from butfor.review.rebuild import load_rows
-    from butfor.review.reviewer import write_review
-    from butfor.review.tasks import review_of
+    from butfor.review.tasks import review_of, write_review
 
     audit = Population.from_json(file)
     if key is not None and key.resolve() == file.resolve():
@@ -138,24 +139,24 @@ def review(
     if about_tasks := [name for name, value in choice.items() if value]:
         name = opt.dashed(about_tasks[0])
         raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
-    training, data = load_rows(audit.run)
-    outcome = read_answers(answers, read_key(key or key_for(answers), audit))
-    evidence = outcome.evidence
-    if out is None or (evidence.shows_nothing and not anyway):
-        for line in evidence.lines:
+    outcome = read_answers(answers, read_key(key, answers, audit))
+    nothing = outcome.evidence.shows_nothing
+    if out is None or (nothing and not anyway):
+        for line in outcome.evidence.lines:
             say_wrapped(line)
-        if evidence.shows_nothing:
+        if nothing:
             say("Nothing was corrected or written; --anyway does it.")
             return 1
         say("Add --out FOLDER to correct the labels and retrain the model.")
         return 0
     check_folder(out, overwrite)
-    given = None if model is None else model_named(model)
-    after, written = close_review(audit, outcome, training, data, out, given, ConsoleProgress())
-    for line in after.run.reviewed.lines if after.run.reviewed else ():
+    with as_recorded("The record's labels cannot be corrected"):
+        given = None if model is None else model_named(model)
+        reviewed, left, written = close_review(audit, outcome, out, given, ConsoleProgress())
+    for line in reviewed.lines:
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
-    if worth_a_review(after.labels):
+    if worth_a_review(left):
         say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
     return 0
 

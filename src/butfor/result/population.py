@@ -94,7 +94,7 @@ class Population(Sequence[Verdict]):
     def with_run(self, **changes: Any) -> Population:
         """The same verdicts with other fields of the run."""
         run = replace(self.run, **changes)
-        return Population([Verdict(v.measured, run, v.training) for v in self.verdicts], run, self.labels)
+        return Population([Verdict(v.measured, run, v.fitted) for v in self.verdicts], run, self.labels)
 
     @property
     def one_shot(self) -> int:

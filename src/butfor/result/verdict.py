@@ -160,12 +160,12 @@ class Verdict:
     close_call: bool | None
     """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
 
-    def __init__(self, measured: Person, run: Run, training: Table | None = None) -> None:
+    def __init__(self, measured: Person, run: Run, fitted: Any = None) -> None:
         self.measured = measured
         self.run = run
         """The settings of the audit, shared by all its verdicts."""
-        self.training = training
-        """The training rows; None if the verdict was read from a file."""
+        self.fitted = fitted
+        """The audit, `Fitted`; None if the verdict was read from a file."""
         m, flips, fresh = measured, measured.flip_set, measured.fresh
         self.found, self.at_most, self.positions = bool(flips), len(flips) or None, tuple(f.position for f in flips)
         none = m.at_least is not None and m.at_least > min(run.budget, m.flippable)
@@ -206,7 +206,7 @@ class Verdict:
         return hash((self.case, self.row, self.logit))
 
     def __getstate__(self) -> dict[str, Any]:
-        return self.__dict__ | {"training": None}
+        return self.__dict__ | {"fitted": None}
 
     def label_after(self, label: str) -> str:
         """The label after a flip."""
@@ -354,12 +354,12 @@ class Verdict:
     def dataset(self, training: Table | None = None) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole table and its labels with the flips. A verdict that was read from a file needs the
         training rows."""
-        table = training or self.training
-        if table is None:
+        if training is None and self.fitted is None:
             raise SettingError(
                 "This verdict was read from a file, which does not hold the training rows: give them, "
                 "verdict.dataset(butfor.Table(X, y))."
             )
+        table: Table = training or self.fitted.table
         if self.decision is not None and self.new_label is not None:
             names = self.run.label_names
             pair = names.index(self.decision), names.index(self.new_label)

@@ -16,17 +16,14 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
-from butfor.data.labels import EQUALS, label_number
+from butfor.data.labels import EQUALS
 from butfor.errors import ReplayError, SettingError, TableError, listed, plural
 from butfor.files import harmless, text_of
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum
 from butfor.result.reviewed import Evidence
-from butfor.review.reviewer import key_of
-from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
+from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task, key_of
 
-SEPARATORS = ",;\t"
-"""Separators of spreadsheets' CSV files."""
 LONGEST = 40
 """The most characters of an id or an answer in a message."""
 FAR = 3
@@ -60,39 +57,41 @@ class Outcome:
     @property
     def evidence(self) -> Evidence:
         """What the answers show. An answer counts as a change if it is on the other side: favourable or adverse."""
-        tasks, adverse = self.key.tasks, self.key.adverse
+        tasks, adverse, everybody = self.key.tasks, self.key.adverse, self.reviewers
 
-        def counts(some: Iterable[Task], *reviewers: Answers) -> tuple[int, int]:
+        def counts(some: Iterable[Task], reviewers: Sequence[Answers] = everybody) -> tuple[int, int]:
             """Of the tasks about which no reviewer is unsure, how many all of them change; and how many these are."""
             given = [(task.label in adverse, [answers[task.id] for answers in reviewers]) for task in some]
             judged = [(was, answers) for was, answers in given if CANNOT_TELL not in answers]
             return sum(all((a in adverse) != was for a in answers) for was, answers in judged), len(judged)
 
-        sure = {task.position: task for task in tasks if counts([task], *self.reviewers)[1]}
+        sure = {task.position: task for task in tasks if counts([task])[1]}
         judged = [task for task in sure.values() if task.kind == REVIEWED]
         pairs = [(task, sure[task.control]) for task in judged if task.control in sure]
-        alone = [task for task in judged if task.control not in sure]
         wrong = np.array([task.wrong or 0.0 for task in judged])
         usual = ERRS + (1 - 2 * ERRS) * wrong  # how likely a careful reviewer changes each label
-        several = len(self.reviewers) > 1
+        agreed = kappa = None
+        if len(everybody) > 1:
+            agreed = sum(len({answers[task.id] for answers in everybody}) == 1 for task in tasks), len(tasks)
+            kappa = cohens_kappa(everybody)
         return Evidence(
             group=self.key.group,
             others=self.key.others,
             strata=tuple(
                 (
-                    counts([label for label, _ in pairs if label.favoured == side], *self.reviewers),
-                    counts([control for _, control in pairs if control.favoured == side], *self.reviewers),
+                    counts([label for label, _ in pairs if label.favoured == side]),
+                    counts([control for _, control in pairs if control.favoured == side]),
                 )
                 for side in (False, True)
             ),
-            alone=counts(alone, *self.reviewers),
-            errors=tuple(counts([t for t in tasks if t.kind == CLEAR], answers) for answers in self.reviewers),
+            alone=counts([task for task in judged if task.control not in sure]),
+            errors=tuple(counts([task for task in tasks if task.kind == CLEAR], [answers]) for answers in everybody),
             tasks=len(tasks),
             unsure=sum(self.answer(task) == CANNOT_TELL for task in tasks),
             expected=float(wrong.sum()),
             most=float(usual.sum() + FAR * math.sqrt(usual @ (1 - usual))),
-            agreed=(sum(len({a[t.id] for a in self.reviewers}) == 1 for t in tasks), len(tasks)) if several else None,
-            kappa=cohens_kappa(self.reviewers) if several else None,
+            agreed=agreed,
+            kappa=kappa,
             file_column=self.key.file_column,
         )
 
@@ -100,10 +99,10 @@ class Outcome:
 def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
     """Agreement beyond chance, as the mean over pairs of reviewers; "cannot tell" counts as an answer. None if
     everybody always gives the same answer, so that chance would agree too."""
-    given = [[answers[task] for task in reviewers[0]] for answers in reviewers]
-    if any(len({*one, *other}) == 1 for one, other in combinations(given, 2)):
+    pairs = list(combinations([[answers[task] for task in reviewers[0]] for answers in reviewers], 2))
+    if any(len({*one, *other}) == 1 for one, other in pairs):
         return None
-    return float(np.mean([cohen_kappa_score(one, other) for one, other in combinations(given, 2)]))
+    return float(np.mean([cohen_kappa_score(one, other) for one, other in pairs]))
 
 
 def check_answers(
@@ -143,36 +142,24 @@ def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
 
 def _checked(given: Given, key: Key, path: str) -> Answers:
     """The answers; an error if one is missing, belongs to no task or is no label."""
-    tasks, names = {task.id: task for task in key.tasks}, key.label_names
-    known = [*names, *(name.rpartition(EQUALS)[2] for name in names)]
-    harmlessly = {str(harmless(name)): name for name in names}  # as our CSV files spell labels
-    spelled = {text.strip(): name for text, name in harmlessly.items()} | harmlessly
-    answers: dict[str, str] = {}
-    seen: dict[str, str] = {}
-    for where, task, label in given:
+    tasks, answers, seen = [task.id for task in key.tasks], dict[str, str](), dict[str, str]()
+    for where, task, text in given:
         if task not in tasks:
-            review = key.tasks[0].id.partition("-")[0]
             raise TableError(
-                f"{path}, {where}: this review has no task '{task[:LONGEST]}'; its ids begin with {review}. Use the "
-                "answers that were given for this review."
+                f"{path}, {where}: this review has no task '{task[:LONGEST]}'; its ids begin with "
+                f"{tasks[0].partition('-')[0]}. Use the answers that were given for this review."
             )
         if task in seen:
             raise TableError(f"{path}, {where}: task {task} has an answer already, in {seen[task]}; keep one of them.")
         seen[task] = where
-        label = label if label in spelled else label.strip()  # some tables' labels end in a space
-        if label.casefold() == CANNOT_TELL and label not in spelled:
-            answers[task] = CANNOT_TELL
-        elif label:
-            alike = {name for name in known if name.casefold() == label.casefold()}
-            if len(alike) == 1 and label not in known:  # capitals do not matter if one label is meant
-                label = alike.pop()
-            try:
-                answers[task] = names[label_number(spelled.get(label, label), names)]
-            except SettingError:
+        if text.strip():
+            label = _meant(text, key.label_names)
+            if label is None:
                 raise TableError(
-                    f"{path}, {where} (task {task}): '{label[:LONGEST]}' is not a label; write {listed(names, 50)} or "
-                    f"'{CANNOT_TELL}'."
-                ) from None
+                    f"{path}, {where} (task {task}): '{text.strip()[:LONGEST]}' is not a label; write "
+                    f"{listed(key.label_names, 50)} or '{CANNOT_TELL}'."
+                )
+            answers[task] = label
     if missing := [task for task in tasks if task not in answers]:
         where = f" ({seen[missing[0]]})" if missing[0] in seen else ""
         of = f"of {plural(len(tasks), 'task')}"
@@ -183,15 +170,34 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
     return answers
 
 
+def _meant(text: str, names: Sequence[str]) -> str | None:
+    """The label that an answer means: as the table spells it (some end in a space), as our CSV files do, without spaces
+    around it, without its column ("no" of "deny = no"), or in other capitals. None if that is no label, or several."""
+    alone = text.strip()
+    for answer, spelled in (
+        (text, str),
+        (text, harmless),
+        (alone, str.strip),
+        (alone, lambda name: name.rpartition(EQUALS)[2]),
+        (alone.casefold(), str.casefold),
+        (alone.casefold(), lambda name: name.rpartition(EQUALS)[2].casefold()),
+    ):
+        if labels := [name for name in (*names, CANNOT_TELL) if spelled(name) == answer]:
+            return labels[0] if len(labels) == 1 else None
+    return None
+
+
 def _of_csv(text: str, path: Path) -> Given:
-    """Line, id and label of every row; separated by comma, semicolon or tab."""
+    """Line, id and label of every row; separated by comma, semicolon or tab, as spreadsheets do."""
+
+    def header(separator: str) -> list[str]:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
+
     try:
-        headers = {sep: next(csv.reader(io.StringIO(text, newline=""), delimiter=sep), []) for sep in SEPARATORS}
-        separator = max(SEPARATORS, key=lambda sep: (len({ID, LABEL} & set(headers[sep])), len(headers[sep])))
+        separator = next((each for each in ",;\t" if {ID, LABEL} <= set(header(each))), ",")
         for name in (ID, LABEL):
-            count = headers[separator].count(name)
-            if count != 1:
-                has = "no column" if not count else f"{count} columns"
+            if (count := header(separator).count(name)) != 1:
+                has = f"{count} columns" if count else "no column"
                 raise TableError(f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and keep its header.")
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
@@ -209,13 +215,11 @@ def _of_label_studio(text: str, path: Path) -> Given:
         for k, entry in enumerate(json.loads(text)):
             chosen = set[str]()
             for annotation in entry["annotations"]:
-                if not annotation.get("was_cancelled"):
-                    choices = list[Any]()
-                    for result in annotation["result"]:
-                        choices = choices + result["value"].get("choices", [])  # not +=, which takes a text apart
-                    if len(choices) > 1:
-                        raise ValueError(f"one answer has {len(choices)} choices")
-                    chosen |= set(map(str, choices))
+                results = [] if annotation.get("was_cancelled") else annotation["result"]
+                choices = [each for result in results for each in result["value"].get("choices", [])]
+                if len(choices) > 1:
+                    raise ValueError(f"one answer has {len(choices)} choices")
+                chosen |= set(map(str, choices))
             unsure = CANNOT_TELL if entry["annotations"] else ""
             yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop() if len(chosen) == 1 else unsure
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
@@ -227,17 +231,14 @@ def _of_label_studio(text: str, path: Path) -> Given:
 # --- the key ------------------------------------------------------------------------------------------
 
 
-def key_for(answers: Sequence[Path]) -> Path:
-    """The default key of answers: that of the folder they are in, or one beside them."""
-    folders = [path.resolve().parent for path in answers]
-    places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
-    return next((place for place in places if place.exists()), places[0])
-
-
-def read_key(path: Path, audit: Population) -> Key:
-    """The key of a review; an error if it does not belong to this audit, or was changed."""
+def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> Key:
+    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to this
+    audit, or was changed."""
     import msgspec
 
+    folders = [file.resolve().parent for file in answers]
+    places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
+    path = path or next((place for place in places if place.exists()), places[0])
     text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
     try:
         record = msgspec.json.decode(text)
@@ -246,8 +247,6 @@ def read_key(path: Path, audit: Population) -> Key:
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
     if key.audit_sha256 != checksum(audit.to_dict()):
         raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
-    code, ids = key.code, {task.id for task in key.tasks}
-    whole = record.get(CHECKSUM) == checksum(record) and all(number.startswith(f"{code}-") for number in ids)
-    if not (whole and len(ids) == len(key.tasks) > 0):
+    if record.get(CHECKSUM) != checksum(record):
         raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
     return key

@@ -16,27 +16,21 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.data import Dataset
 from butfor.data.labels import EQUALS
 from butfor.errors import TableError
 from butfor.files import as_csv, save_all
 from butfor.fit import Fitted, with_labels
 from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
-from butfor.models.learner import Table
 from butfor.names import ALTERNATIVES
 from butfor.progress import Progress
 from butfor.result.population import Population
-from butfor.result.reviewed import Reviewed
+from butfor.result.reviewed import Reviewed, TrainingLabel
 from butfor.result.run import figures_of
 from butfor.review.answers import Outcome
-from butfor.review.rebuild import fitted_again
+from butfor.review.replay import fitted_again, load_rows
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.worlds import FlipTrial
-
-COLUMNS = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
-"""Of corrections.csv."""
-CORRECTED = "a review that corrected its labels"
 
 
 def after_review(
@@ -51,27 +45,34 @@ def after_review(
 ) -> tuple[Reviewed, Fitted, Standards | None]:
     """What a review changes for the people X, and the audit of the corrected table with its comparison of groups.
     `before`: the comparison before the review, if known."""
+
+    def compared(audit: Fitted) -> Standards | None:
+        try:
+            return audit.compare() if audit.adverse is not None else None
+        except TableError:  # a group became too small, or never was large enough
+            return None
+
     progress = progress or Progress()
     if before is None:
-        known = _standards(fitted)
+        known = compared(fitted)
         before = known.comparisons if known else ()
-    made = sorted((task.position, label) for task, label in outcome.corrections)
-    labels = {position: fitted.label_names.index(label) for position, label in made}
+    labels = {task.position: fitted.label_names.index(label) for task, label in outcome.corrections}
+    labels = dict(sorted(labels.items()))
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
         progress.phase("the corrected labels", fitted.members + 2 * len(fitted.seeds))
         flipped = trial.flip(tuple(labels))
-    again = with_labels(fitted, list(labels), list(labels.values()), CORRECTED, progress)
+    again = with_labels(fitted, list(labels), list(labels.values()), "a review that corrected its labels", progress)
     again = replace(again, answered=fitted.answered | {task.position for task in outcome.key.tasks})
-    standards = _standards(again)
-    now = [fitted.label_names[again.table.codes[at]] for at in again.corrected]
+    standards = compared(again)
+    now = tuple(fitted.label_names[again.table.codes[position]] for position in again.corrected)
     reviewed = Reviewed(
         attribute=fitted.sensitive.name,
         favourable=ALTERNATIVES.join(fitted.sides[fitted.favourable]),
         answered=tuple(sorted(again.answered)),
         corrected=again.corrected,
         evidence=outcome.evidence,
-        corrected_to=tuple(now) if fitted.table.multiclass else (),
+        corrected_to=now if fitted.table.multiclass else (),
         before=tuple(before),
         after=standards.comparisons if standards else (),
         **flipped,
@@ -79,39 +80,26 @@ def after_review(
     return reviewed, again, standards
 
 
-def _standards(fitted: Fitted) -> Standards | None:
-    """The comparison of groups; None if they cannot be compared."""
-    try:
-        return fitted.compare() if fitted.adverse is not None else None
-    except TableError:
-        return None
-
-
 def close_review(
-    audit: Population,
-    outcome: Outcome,
-    training: Table,
-    data: Dataset,
-    folder: Path,
-    model: Any = None,
-    progress: Progress | None = None,
-) -> tuple[Population, list[str]]:
+    audit: Population, outcome: Outcome, folder: Path, model: Any = None, progress: Progress | None = None
+) -> tuple[Reviewed, tuple[TrainingLabel, ...], list[str]]:
     """Correct the training rows of an audit's record, decide about its test rows again, and write all files or none.
-    Returns the record of the corrected table, without people but with `reviewed`, and the files' names."""
+    Returns what changes, the labels left to review and the files' names."""
     from butfor.report.page import review_page  # imports jinja2
 
-    run, groups = audit.run, data.groups["test"] if data.groups else None
+    training, data = load_rows(audit.run)
+    fitted = fitted_again(audit.run, training, data, model, progress=progress, phi="everyone", psi="everything")
     reviewed, after, standards = after_review(
-        fitted_again(run, training, data, model, progress=progress),
+        fitted,
         outcome,
         data.X_test,
         data.y_test,
-        sensitive_features=groups,
+        sensitive_features=data.groups["test"] if data.groups else None,
         before=audit.standards or None,
         progress=progress,
     )
     run = replace(
-        run,
+        audit.run,
         reviewed=reviewed,
         standard=figures_of(standards) if standards else None,
         standard_notes=tuple(standards.notes()) if standards else (),
@@ -119,21 +107,22 @@ def close_review(
     )
     compared = standards or after.compare(draws=0)
     population = Population([], run, labels=labels_to_review(after, compared))
+
     # Sentences say "deny = no"; the column holds "no".
-    label = run.data.label or "label"
-    values = {name: name.removeprefix(f"{label}{EQUALS}") for name in after.label_names}
+    column = run.data.label or "label"
+    values = {name: name.removeprefix(f"{column}{EQUALS}") for name in after.label_names}
     corrected = [values[after.label_names[code]] for code in after.table.codes]
     rows = [
-        [t.row, t.position, t.kind, values[t.label], values[label], t.doubt, t.wrong, t.people]
+        (t.row, t.position, t.kind, values[t.label], values[label], t.doubt, t.wrong, t.people)
         for t, label in outcome.corrections
     ]
-    corrections = pd.DataFrame(rows, columns=COLUMNS)
+    columns = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
     texts = {
         "review.html": review_page(population),
         "review.json": population.to_json(),
-        "corrected.csv": as_csv(pd.DataFrame({label: corrected}, index=after.table.X.index.rename("row"))),
-        "corrections.csv": as_csv(corrections.set_index("row")),
+        "corrected.csv": as_csv(pd.DataFrame({column: corrected}, index=after.table.X.index.rename("row"))),
+        "corrections.csv": as_csv(pd.DataFrame(rows, columns=columns).set_index("row")),
         "labels.csv": as_csv(labels_frame(after, compared, {}).rename_axis("row")),
     }
     save_all({folder / name: text for name, text in texts.items()})
-    return population, list(texts)
+    return reviewed, population.labels, list(texts)

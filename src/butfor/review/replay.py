@@ -7,36 +7,41 @@ seed or decision in twenty may differ.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from butfor.columns import DATES, days_in
+from butfor.columns import DATES
 from butfor.data import Dataset
-from butfor.errors import ReplayError, as_recorded, plural
+from butfor.data.table import load_table
+from butfor.decide import USUAL
+from butfor.errors import ReplayError, as_recorded, listed, plural
 from butfor.explain import explain_all, flippable_labels
-from butfor.fit import Fitted, with_params
+from butfor.fit import Fitted, fit, with_labels, with_params
 from butfor.machine import single_threaded
 from butfor.measured import run_of
+from butfor.models.ensemble import member_seeds, single_learner
+from butfor.models.learner import Table, set_rows_aside
+from butfor.models.learners import learner_for_replay, learner_of
 from butfor.progress import Progress
+from butfor.provenance import data_hash
 from butfor.result.record import brief, builtins_of, plain
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
-from butfor.review.rebuild import GROUPS, fitted_again, load_rows, lost_of
+from butfor.result.worlds import OneStandard
 from butfor.search import recorded
-from butfor.words import told_apart
 from butfor.worlds import FlipTrial, in_worlds
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
 EXACT, CLOSE, SHARE = 1e-9, 0.01, 0.05
 """How far numbers may be apart, relative where they are above 1: values, logits, and mean rates over worlds."""
-AFTER = ("counterfactual_prediction", "counterfactual_logit", "counterfactual_score", "counterfactual_cut")
-NEAR = dict.fromkeys(("logit", "score", "cut", *AFTER[1:], "decision"), CLOSE)
-COMPARED = ("prediction", AFTER[0], *(field.name for field in fields(Person)))
+AFTER = ("prediction", "logit", "score", "cut")
+NEAR = dict.fromkeys((*AFTER, *(f"counterfactual_{name}" for name in AFTER), "decision"), CLOSE)
 OF_RUN = (
     *("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind"),
     *("budget", "members", "seeded", "decision"),
@@ -46,12 +51,7 @@ SEARCHED = {
     *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case"),
 }
 """Fields that only a search knows, or that depend on each seed alone."""
-LOST = {
-    "phi": {"eligible", "left_out"},
-    "psi": {"flippable", "at_least", "proof"},
-}
-LOST[GROUPS] = LOST["phi"] | LOST["psi"] | {"group", "switch_changes", "doubt", *OF_RUN[1:5]}
-"""Fields that depend on what a record may not be able to restore."""
+BY_ITSELF = "replay the Verdict that explain returned, or butfor.replay(record, audit=…)"
 
 
 @dataclass(frozen=True)
@@ -108,96 +108,77 @@ def replay_all(
     of each group."""
     if not verdicts:
         return
-    run, training, data, lost = verdicts[0].run, verdicts[0].training, None, set[str]()
-    if audit is not None:
-        fitted: Fitted = audit.fitted_
-    else:
-        if training is None:
+    with as_recorded("The record cannot be replayed"):
+        run, asked = verdicts[0].run, None
+        if audit is not None:
+            fitted: Fitted = audit.fitted_
+        elif verdicts[0].fitted is not None:
+            fitted = with_labels(verdicts[0].fitted, (), (), "", Progress())
+        else:
+            if beside := sorted({"phi", "psi"} & run.lost):
+                raise ReplayError(f"The record cannot restore {listed(beside)}, which is code of yours: {BY_ITSELF}.")
             training, data = load_rows(run)
-        lost = lost_of(run, data)
-        fitted = fitted_again(run, training, data, model, fresh_seeds=run.fresh_seeds if fresh else 0, engine="joblib")
-    asked = data if run.command else None  # the command asks about the table's test rows
-    skip = SEARCHED.union(*(names for what, names in LOST.items() if what in lost))
-    skip |= set() if fresh else {"fresh", "without_flips"}
-    now = run_of(fitted)
-    asked_about = {"people", "favoured"} | (set() if now.decision and now.decision.pool else {"pool", "accepted"})
-    differs_in_run = list(_unlike("run", _facts(run, OF_RUN), _facts(now, OF_RUN), NEAR, skip | asked_about))
-    doubted = "doubt" not in skip and any(flip.doubt is not None for v in verdicts for flip in v.flip_set)
-    standards = fitted.compare(draws=0) if doubted else None
-    for start in range(0, len(verdicts), BLOCK):
-        block = verdicts[start : start + BLOCK]
-        people, labels, groups = _people(block, fitted, asked, lost)
-        with as_recorded("run.learner cannot be asked again"):
+            fitted = fitted_again(run, training, data, model)
+            asked = data if run.command else None  # the command asks about the table's test rows
+        fitted = with_params(fitted, engine="joblib", fresh_seeds=run.fresh_seeds if fresh else 0)
+
+        skip = SEARCHED | (set() if fresh else {"fresh", "without_flips"})
+        asked_about = {"people", "favoured"} | (
+            set() if fitted.table.decision.pool is not None else {"pool", "accepted"}
+        )
+        then, now = ({name: builtins_of(getattr(each, name)) for name in OF_RUN} for each in (run, run_of(fitted)))
+        differs_in_run = list(_unlike("run", then, now, NEAR, skip | asked_about))
+        doubted = any(flip.doubt is not None for verdict in verdicts for flip in verdict.flip_set)
+        standards = fitted.compare(draws=0) if doubted else None
+        for start in range(0, len(verdicts), BLOCK):
+            block = verdicts[start : start + BLOCK]
+            people, labels, groups = _people(block, fitted, asked)
             sets = recorded({k: [tuple(sorted(v.positions))] for k, v in enumerate(block) if v.found})
-            again = explain_all(
-                with_params(fitted, strategy=sets),
+            again, _ = explain_all(
+                with_params(fitted, strategy=sets, rank=None),
                 people,
                 labels,
                 sensitive_features=groups,
                 towards=run.towards,
                 standards=standards,
-            )[0]
+            )
             allowed = flippable_labels(fitted, people, sensitive_features=groups)
             outcomes = []
-            for then, verdict, may in zip(block, again, allowed, strict=True):
-                differs = [*differs_in_run, *_verdict_differs(then, verdict, skip)]
-                if "flippable" not in skip:
-                    differs += [
-                        f"row at position {position} is flipped, but the rule ψ does not allow it"
-                        for position in then.positions
-                        if not may[position]
-                    ]
-                outcomes.append(_outcome(then, verdict, tuple(differs)))
-        yield from outcomes
-    if worlds and run.one_standard:
-        yield from _replay_worlds(fitted, run, asked)
-
-
-# --- asked again ----------------------------------------------------------------------------------------
+            for was, verdict, may in zip(block, again, allowed, strict=True):
+                forbidden = [
+                    f"row at position {position} is flipped, but the rule ψ does not allow it"
+                    for position in was.positions
+                    if not may[position]
+                ]
+                differs = (*differs_in_run, *_verdict_differs(was, verdict, skip), *forbidden)
+                outcomes.append(_outcome(was, verdict, differs))
+            yield from outcomes
+        if worlds and run.one_standard:
+            yield from _replay_worlds(fitted, run, asked)
 
 
 def _people(
-    verdicts: Sequence[Verdict], fitted: Fitted, asked: Dataset | None, lost: set[str]
+    verdicts: Sequence[Verdict], fitted: Fitted, asked: Dataset | None
 ) -> tuple[pd.DataFrame, pd.Series | None, Any]:
     """Recorded people as a table: rows of `asked`, else as recorded; their labels, if known, and their groups, if these
     stand beside it."""
-    labels = None
-    if asked is None:
-        rows = pd.concat([_as_recorded(verdict, fitted.table.X) for verdict in verdicts])
-    else:
-        cases, n = [int(verdict.case or 0) for verdict in verdicts], len(asked.X_test)
-        if max(cases) >= n:
-            raise ReplayError(f"Invalid record: case is {max(cases)}, but the table's test rows are 0 to {n - 1}.")
-        rows, labels = asked.X_test.iloc[cases], asked.y_test.iloc[cases]
-    if not fitted.sensitive.blind:
-        return rows, labels, None
-    if GROUPS in lost:
-        return rows, labels, np.zeros(len(rows))
-    if asked is not None and asked.groups is not None:
-        return rows, labels, asked.groups["test"].iloc[cases]
-    known = {str(plain(value)): value for value in fitted.sensitive.values}
-    return rows, labels, np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
-
-
-def _as_recorded(verdict: Verdict, table: pd.DataFrame) -> pd.DataFrame:
-    """The recorded person as a table of one row with the types of the training columns."""
-    columns = {}
+    blind, table = fitted.sensitive.blind, fitted.table.X
+    if asked is not None:
+        cases = [verdict.case for verdict in verdicts]
+        beside = asked.groups["test"].iloc[cases] if blind and asked.groups is not None else None
+        return asked.X_test.iloc[cases], asked.y_test.iloc[cases], beside
+    rows = pd.DataFrame([v.values for v in verdicts], [v.row for v in verdicts], dtype=object)
+    rows = rows[list(map(str, table.columns))].set_axis(table.columns, axis=1)
+    rows = rows.where(rows.notna(), np.nan)
     for name, column in table.items():
-        if str(name) not in verdict.values:
-            raise ReplayError(f"The record of {verdict.who} lacks column '{name}'.")
-        value: Any = verdict.values[str(name)]
-        if name in table.attrs.get(DATES, ()) and isinstance(value, str):
-            value = days_in(pd.Series([value], name=name))[0]
         if isinstance(column.dtype, pd.CategoricalDtype):
-            value = {str(category): category for category in column.cat.categories}.get(str(value), value)
-        cell = pd.Series([np.nan if value is None else value], index=[verdict.row])
-        try:
-            columns[name] = cell if value is None and column.dtype.kind in "iub" else cell.astype(column.dtype)
-        except (ValueError, TypeError, OverflowError):
-            raise ReplayError(
-                f"Invalid record: values.{name} is {brief(value)}, but the table's column holds {column.dtype}."
-            ) from None
-    return pd.DataFrame(columns, columns=table.columns)
+            rows[name] = rows[name].replace({str(category): category for category in column.cat.categories})
+        if name not in table.attrs.get(DATES, ()):  # those as text become days later, as everybody's do
+            whole = column.dtype.kind in "iub" and rows[name].isna().any()
+            rows[name] = rows[name].astype(np.float64 if whole else column.dtype)
+    known = {str(plain(value)): value for value in fitted.sensitive.values}
+    groups = np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
+    return rows, None, groups if blind else None
 
 
 def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[Replay]:
@@ -209,49 +190,43 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
     groups = None if asked.groups is None else asked.groups["test"]
     with single_threaded():
         tried = FlipTrial.about(fitted, asked.X_test, asked.y_test, groups, Progress())
-    doubts = fitted.compare(draws=0)
+    gaps = {(c.attribute, c.group): c for c in (run.standard.comparisons if run.standard else ())}
+    standards = replace(fitted.compare(draws=0), comparisons=tuple(gaps.values()))
+
+    def facts(one: OneStandard) -> dict[str, Any]:
+        """Single decisions may differ, so rates and accuracy are compared on average."""
+        return builtins_of(one) | {
+            "rates": {group: mean for group, (mean, *_) in one.rates_in_worlds.items()},
+            "accuracy": one.accuracy_in_worlds and one.accuracy_in_worlds[0],
+            "worlds": [builtins_of(replace(world, rates={}, accuracy=None)) for world in one.worlds],
+            "changed": {str(person.case): person.worlds for person in one.changed},
+        }
+
     for one in run.one_standard:
         about = f"one standard for {one.attribute} = {one.group}"
-        compared = run.standard.comparisons if run.standard else ()
-        gap = next((c for c in compared if (c.attribute, c.group) == (one.attribute, one.group)), None)
-        if gap is None:
-            raise ReplayError(
-                f"Invalid record: run.one_standard is about {brief(one.group)}, which run.standard does not compare."
-            )
-        with as_recorded(f"Invalid record: the worlds of {about} cannot be made again"), single_threaded():
-            now = in_worlds(replace(doubts, comparisons=compared), gap, tried, [world.seed for world in one.worlds])
-            # Single decisions may differ, so rates and accuracy are compared on average.
-            cases = dict.fromkeys((person.case for each in (one, now) for person in each.changed), 0)
-            was, real = (
-                _facts(each, ("labels", "asked", "people", "refused", "adverse_now", "worlds"))
-                | {"mean_rates": {group: mean for group, (mean, *_) in each.rates_in_worlds.items()}}
-                | {"mean_accuracy": each.accuracy_in_worlds and each.accuracy_in_worlds[0]}
-                | {"worlds_by_person": cases | {person.case: person.worlds for person in each.changed}}
-                for each in (one, now)
-            )
-            near = {"mean_rates": SHARE, "mean_accuracy": SHARE}
-            near |= {"turned": 1 + one.refused // 20, "worlds_by_person": 1 + len(now.worlds) // 20}
-            differs = tuple(_unlike("", was, real, near, {"rates", "accuracy"}))
+        with single_threaded():
+            now = in_worlds(standards, gaps[one.attribute, one.group], tried, [world.seed for world in one.worlds])
+        near = {"rates": SHARE, "accuracy": SHARE}
+        near |= {"turned": 1 + one.refused // 20, "changed": 1 + len(one.worlds) // 20}
+        differs = tuple(_unlike("", facts(one), facts(now), near))
         course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
         said = f"{about}: {'DISAGREE' if differs else 'agree'} ({course})"
         yield Replay(None, "; ".join([said, *differs]), differs=differs)
 
 
-# --- compared -------------------------------------------------------------------------------------------
-
-
-def _facts(thing: Any, names: Iterable[str]) -> dict[str, Any]:
-    return {name: builtins_of(getattr(thing, name)) for name in names}
+# --- compared -----------------------------------------------------------------------------------------
 
 
 def _unlike(
     path: str, recorded: Any, now: Any, near: Mapping[str, float], skip: Collection[str] = (), slack: float = EXACT
 ) -> Iterator[str]:
-    """The fields that differ, each with both values. `near`: how far the numbers of a field may be apart."""
+    """The fields that differ, each with both values. `near`: how far the numbers of a field may be apart; a number
+    that is missing counts as 0 if others may be apart."""
     if isinstance(recorded, dict) and isinstance(now, dict):
+        absent = 0 if slack >= 1 else None
         for name in (name for name in {**now, **recorded} if name not in skip):
-            here = f"{path}.{name}".lstrip(".")
-            yield from _unlike(here, recorded.get(name), now.get(name), near, skip, near.get(name, slack))
+            pair = recorded.get(name, absent), now.get(name, absent)
+            yield from _unlike(f"{path}.{name}".lstrip("."), *pair, near, skip, near.get(name, slack))
     elif isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
         for place, (was, real) in enumerate(zip(recorded, now, strict=True)):
             yield from _unlike(f"{path}[{place}]", was, real, near, skip, slack)
@@ -263,37 +238,118 @@ def _unlike(
 
 
 def _verdict_differs(recorded: Verdict, now: Verdict, skip: set[str]) -> Iterator[str]:
-    either = ("fresh", "without_flips", "recorded_label")
-    skip = skip | {name for name in either if None in (getattr(recorded, name), getattr(now, name))}
+    skip = skip | {
+        name
+        for name in ("fresh", "without_flips", "recorded_label")
+        if None in (getattr(recorded, name), getattr(now, name))
+    }
     if recorded.found and not now.found:
         yield "retraining with these flips does not change the decision"
-        skip |= {"flip_set", "fresh", "without_flips", "new_decision", *AFTER}
+        skip |= {"flip_set", "fresh", "without_flips", "new_decision", *(f"counterfactual_{name}" for name in AFTER)}
     if recorded.proof == ENUMERATION:  # only the search knows that it tried all sets
         skip |= {"at_least", "proof"}
     seeds = 1 + recorded.run.fresh_seeds // 20
     pulls = CLOSE * max([1.0, *map(abs, (now.pulls or {}).values())])
     near = NEAR | {"with_flips": seeds, "without_flips": seeds, "pulls": pulls}
-    yield from _unlike("", _facts(recorded, COMPARED), _facts(now, COMPARED), near, skip)
+    names = ("prediction", "counterfactual_prediction", *(field.name for field in fields(Person)))
+    then, again = ({name: builtins_of(getattr(verdict, name)) for name in names} for verdict in (recorded, now))
+    yield from _unlike("", then, again, near, skip)
 
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
     """The result in a sentence."""
-    run, after = now.run, now.counterfactual_logit
-    before = run.measured(now.logit) if now.score is None else told_apart(now.score, now.cut)[0]
-    course = f"'{now.prediction}' at {run.measure} {before}"
+    decision, after = repr(now.prediction), now.counterfactual_prediction
+    course = [decision if after is None else f"{decision} → {after!r}", now.course_in_words]
     if recorded.found:
-        known = after is not None or not run.cut_moves  # else each model tried had its own cut
-        after = now.closest_logit if after is None else after
-        reached = f" at {run.measured(after)}" if known and after is not None else ""
-        if now.counterfactual_score is not None:
-            reached = f" at {told_apart(now.counterfactual_score, now.counterfactual_cut)[0]}"
-        decision = now.counterfactual_prediction or now.prediction
-        course += f" → '{decision}'{reached} with {plural(len(recorded.flip_set), 'label')} flipped"
+        course.append(f"{plural(len(recorded.flip_set), 'label')} flipped")
     if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):
-        course += f"; proven: at least {plural(now.at_least, 'label')}"
+        course.append(f"proven: at least {plural(now.at_least, 'label')}")
     if now.fresh:
-        course += f"; in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds, "
-        course += f"{now.fresh.without_flips} without the flips"
+        seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
+        course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
     who = f"row {recorded.row}" if recorded.case is None else f"person {recorded.case}"
-    sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({course})", *differs])
-    return Replay(recorded.case, sentence, now.logit, after, differs, recorded.found)
+    sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
+    return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, differs, recorded.found)
+
+
+# --- from a record back to its audit ------------------------------------------------------------------
+
+
+def load_rows(run: Run) -> tuple[Table, Dataset]:
+    """The training rows, and the whole data set."""
+    if run.data.table is None:
+        raise ReplayError(
+            f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
+            f"('butfor replay --data'), or {BY_ITSELF}."
+        )
+    if beside := sorted({"sample_weight", "cluster"} & run.lost):
+        raise ReplayError(f"The record does not include {listed(beside)}: {BY_ITSELF}.")
+    data = load_table(run.data.table, **run.data.loading)
+    weight, cluster = (None if each is None else each["train"].to_numpy() for each in (data.weight, data.cluster))
+    training = Table(data.X_train, data.y_train, weight=weight, cluster=cluster)
+    if run.data.set_aside:
+        training = set_rows_aside(single_learner(learner_of(run.learner)), training)
+    elif run.data.validated:
+        training = replace(training, validation=(data.X_val, data.y_val))
+    if data_hash(training) != run.data.sha256:
+        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
+    if run.reviewed is not None:
+        with as_recorded("Invalid record: run.reviewed.corrected does not fit the table"):
+            labels = [run.label_names.index(name) for name in run.reviewed.corrected_to]
+            training = training.with_labels(run.reviewed.corrected, labels or None)
+    return training, data
+
+
+def protected(run: Run, X: pd.DataFrame, data: Dataset) -> Any:
+    """The protected columns of X or, if they stand beside it, their values."""
+    names = set(map(str, run.sensitive_columns))
+    if columns := [column for column in X.columns if str(column) in names]:
+        return columns
+    if data.groups is None:
+        raise ReplayError(f"The record does not include the protected attribute, given in Python: {BY_ITSELF}.")
+    return data.groups["train"].loc[X.index]
+
+
+def fitted_again(
+    run: Run, training: Table, data: Dataset, model: Any = None, *, progress: Progress | None = None, **rules: Any
+) -> Fitted:
+    """The audit of a run on the training rows, with the labels that a review corrected. `model` replaces one that the
+    record cannot restore, `rules` replace its φ and ψ."""
+    learner = learner_of(run.learner) if model is None else learner_for_replay(model, run.learner, run.random_state)
+    params: dict[str, Any] = {
+        "model": single_learner(learner),
+        "members": len(member_seeds(learner)),
+        "threshold": USUAL if run.threshold is None or run.threshold.given is None else run.threshold.given,
+        "budget": run.budget,
+        "phi": run.phi,
+        "psi": run.psi,
+        "fresh_seeds": run.fresh_seeds,
+        "random_state": run.random_state,
+        "engine": "auto",
+        "n_jobs": -1,
+        **dict.fromkeys(("encoder", "rank", "strategy", "ledger")),
+    }
+    X, y, weight, cluster = training.X, training.y, training.weight, training.cluster
+    if training.whole:
+        X, y, _, _, weight, cluster = training.whole
+    # The other rows took part in the comparison of groups if so many rows did, and compete for places.
+    labelled = run.data.labelled == training.n + len(data.X_val) + len(data.X_test)
+    fitted = fit(
+        SimpleNamespace(**params | rules),
+        X,
+        y,
+        sensitive_features=protected(run, X, data),
+        sensitive_bands=run.sensitive_bands or None,
+        sample_weight=weight,
+        cluster=cluster,
+        validation=None if training.whole else training.validation,
+        adverse=run.adverse or None,
+        reference=run.reference,
+        also_labelled=data.not_trained_on if labelled else (),
+        pool=None if run.threshold is None else data.X_test,
+        label_names=run.label_names,
+        progress=progress or Progress(),
+    )
+    if run.reviewed is None:
+        return fitted
+    return replace(fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected)

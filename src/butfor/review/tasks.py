@@ -1,9 +1,16 @@
-"""The tasks of a review: adverse labels of a group, their controls, and clear cases.
+"""The tasks of a review: adverse labels of a group, their controls, and clear cases; and the files for the reviewer.
 
 A label's control is an adverse label of another group that is as likely to be favourable. Likely by two models at once,
 so that a reviewer who only follows the columns changes both alike; both models are asked about rows that they have not
 learned from. Tasks show the row's values and nothing that tells one kind from another. The key does, and the reviewer
 must not see it.
+
+tasks/review.html          a page that asks one task at a time and saves the answers; it loads and sends nothing
+tasks/tasks.csv            one row per label, and an empty column to fill in
+tasks/tasks.json           the same for Label Studio, with
+tasks/label_config.xml     the project's labelling interface
+tasks/instructions.txt     what to do, in a few lines
+tasks.key.json             beside the folder: each task's row, recorded label and kind
 """
 
 from __future__ import annotations
@@ -13,9 +20,10 @@ import json
 from collections import Counter
 from collections.abc import Collection, Sequence
 from dataclasses import asdict, dataclass, replace
-from math import floor, isfinite, log10
 from numbers import Integral
+from pathlib import Path
 from typing import Any
+from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -26,15 +34,16 @@ from butfor.data.labels import EQUALS
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import read_file
 from butfor.errors import SettingError, TableError, nearest, plural
-from butfor.fit import Fitted
+from butfor.files import as_csv, harmless, save_all
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
-from butfor.report.text import short
+from butfor.provenance import data_hash
+from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
-from butfor.result.record import checksum, plain
+from butfor.result.record import checksum, plain, with_checksum
 from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review
-from butfor.review.rebuild import load_rows, protected
+from butfor.review.replay import load_rows, protected
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import Floats, Mask
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
@@ -63,75 +72,67 @@ MOST_NAMED, LONGEST = 5, 80
 
 @dataclass(frozen=True)
 class Task:
-    """One label to review, as in the key."""
+    """One label to review, as in the key. `id`: the review's code and a random number, "KTRBD-4821". `position` among
+    the training rows, and the `row`'s name in the index; for a CSV file its number, from 0. `label`: the recorded one.
+    `control`: the position of its control, if it has one. `favoured`: whether the standard of those whom the group is
+    compared with would make it favourable. `people`: how many people's flip sets include it. `doubt` and `wrong` as in
+    `TrainingLabel`, `wrong` of labels under review."""
 
     id: str
-    """The review's code and a random number: "KTRBD-4821"."""
     position: int
-    """Position among the training rows."""
     row: Any
-    """The row's name in the index; for a CSV file its number, from 0."""
     label: str
-    """The recorded one."""
     kind: str
     control: int | None = None
-    """The position of a label's control, if it has one."""
     favoured: bool = False
-    """Whether the standard of those whom the group is compared with would make it favourable."""
     people: int = 0
-    """The number of people whose flip set includes it."""
     doubt: float | None = None
     wrong: float | None = None
-    """Of a label under review: see `TrainingLabel`."""
 
 
 @dataclass(frozen=True)
 class Key:
-    """What the answers are read with."""
+    """What the answers are read with: the `group` under review ("sex = female"; of several, all), the `others` whose
+    labels are the controls, and the tasks in the order shown."""
 
     audit_sha256: str
     seed: int
     label_names: tuple[str, ...]
     adverse: tuple[str, ...]
     group: str
-    """The group under review, "sex = female"; of several, all."""
     others: str
-    """Whose labels are the controls."""
     file_column: str | None
     tasks: tuple[Task, ...]
-    """In the order shown."""
-
-    @property
-    def code(self) -> str:
-        """Five letters that identify a review by its audit, seed and tasks; the next round has another code."""
-        text = json.dumps(asdict(replace(self, tasks=tuple(replace(task, id="") for task in self.tasks))))
-        number = int.from_bytes(hashlib.sha256(text.encode()).digest()[:8], "big")
-        return "".join(CONSONANTS[number // len(CONSONANTS) ** k % len(CONSONANTS)] for k in range(5))
 
 
 @dataclass(frozen=True)
 class Review:
+    """`shown` is the table for the reviewer, one row per task, by id, and `question` what it asks. `labels` are those
+    under review, the most likely wrong first. `power`: how likely a reviewer who errs one time in ten shows something,
+    if as many labels are wrong as expected. `would_do`: the fewest labels with which that is likely; None if no number
+    of them makes it so."""
+
     key: Key
     shown: pd.DataFrame
-    """The table for the reviewer: one row per task, by id."""
     labels: tuple[TrainingLabel, ...]
-    """The labels under review, the most likely wrong first."""
     question: str
-    """The question to the reviewer, in the table's words."""
     power: float
-    """How likely a reviewer who errs one time in ten shows something, if as many labels are wrong as expected."""
     would_do: int | None
-    """The fewest labels with which that is likely; None if no number of them makes it so."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
         return self.key.tasks
 
     @property
+    def hopeless(self) -> bool:
+        """Whether no number of labels makes it likely that the review shows something."""
+        return self.power < LIKELY and self.would_do is None
+
+    @property
     def lines(self) -> list[str]:
         """What the tasks contain and what to expect, a sentence each; not for the reviewer."""
         kinds, name = Counter(task.kind for task in self.tasks), " or ".join(map(repr, self.key.adverse))
-        clear = Counter(task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR)
+        clear = {task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR}
         lines = [
             f"{plural(len(self.tasks), 'task')}, shuffled: {plural(kinds[REVIEWED], 'label')} {name} of "
             f"{self.key.group}, {plural(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
@@ -141,8 +142,7 @@ class Review:
             lines.append(
                 f"{alone} of the labels {'has' if alone == 1 else 'have'} no control: reviewed, but no evidence."
             )
-        absent = [word for word, adverse in (("an adverse", True), ("a favourable", False)) if not clear[adverse]]
-        if absent:
+        if absent := [word for word, side in (("an adverse", True), ("a favourable", False)) if side not in clear]:
             unknown = "" if clear else ", so the reviewer's error will not be known"
             lines.append(f"There are no clear cases with {' or '.join(absent)} label{unknown}.")
         prospect = f"If so, a reviewer who errs one time in ten will show it with probability {self.power:.2f}"
@@ -152,42 +152,11 @@ class Review:
             prospect += f"; with --labels {self.would_do} it is {LIKELY:.1f}"
         return [*lines, expectation(self.labels), f"{prospect}."]
 
-    @property
-    def hopeless(self) -> bool:
-        """Whether no number of labels makes it likely that the review shows something."""
-        return self.power < LIKELY and self.would_do is None
+
+# --- which labels, and which controls -----------------------------------------------------------------
 
 
-def review_tasks(
-    fitted: Fitted,
-    to_review: Sequence[TrainingLabel],
-    comparisons: Sequence[GroupStandard],
-    population: Population | None = None,
-    *,
-    file_column: Any = None,
-    **choice: Any,
-) -> Review:
-    """The tasks of an audit in Python."""
-    if population is not None and population.run.data.sha256 != fitted.data_hash:
-        raise SettingError(
-            "The population belongs to another table: give the one that explain_all of this audit returned."
-        )
-    return make_review(
-        fitted.table,
-        fitted.sensitive,
-        label_names=fitted.label_names,
-        adverse=fitted.adverse_names,
-        to_review=to_review,
-        comparisons=comparisons,
-        audit=fitted.data_hash if population is None else checksum(population.to_dict()),
-        flip_counts=population.flip_counts if population else Counter(),
-        answered=fitted.answered,
-        files=None if file_column is None else _files(fitted.table.X, file_column),
-        **choice,
-    )
-
-
-def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
+def review_of(population: Population, **choice: Any) -> Review:
     """The tasks of an audit, or of a corrected table, from its record."""
     if not population.labels:
         raise SettingError(
@@ -197,61 +166,46 @@ def review_of(population: Population, *, file_column: str | None = None, **choic
     run = population.run
     table, data = load_rows(run)
     X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
-    groups = protected(run, X, data)
-    if groups is None:
-        raise SettingError("The record does not include the protected attribute: make the tasks in Python.")
-    sensitive = Sensitive.of(groups, X, run.sensitive_bands or None)
-    files = None
-    if file_column is not None:
-        whole = table.X.rename_axis(run.data.identifier)
-        if file_column not in (*whole.columns, run.data.identifier) and run.data.label is not None:
-            whole = read_file(str(run.data.table))  # the column was not learned from
-            whole = whole if run.data.identifier is None else whole.set_index(run.data.identifier)
-        files = _files(whole, file_column).loc[table.X.index]
+    sensitive = Sensitive.of(protected(run, X, data), X, run.sensitive_bands or None)
+    rows, identifier = table.X, run.data.identifier
+    if choice.get("file_column") is not None and run.data.label is not None:  # perhaps not learned from
+        rows = read_file(str(run.data.table))
+        rows = (rows.set_index(identifier) if identifier else rows).loc[table.X.index].rename_axis(identifier)
     return make_review(
         table,
         replace(sensitive, values=sensitive.values[kept]),
-        label_names=run.label_names,
-        adverse=run.adverse,
-        to_review=population.labels,
-        comparisons=population.standards,
-        audit=checksum(population.to_dict()),
-        flip_counts=population.flip_counts,
+        run.label_names,
+        run.adverse,
+        population.labels,
+        population.standards,
+        population,
         answered=run.reviewed.answered if run.reviewed else (),
-        files=files,
+        rows=rows,
         **choice,
     )
-
-
-def _files(X: pd.DataFrame, column: Any) -> pd.Series:
-    """A column of the table, or the names of its rows, by which original files are found."""
-    if column not in X.columns and column != X.index.name:
-        known = [*X.columns, *filter(None, [X.index.name])]
-        raise TableError(f"file_column={column!r}: there is no such column. {nearest(column, known, 'The table has')}")
-    return X[column] if column in X.columns else X.index.to_series()
 
 
 def make_review(
     table: Table,
     sensitive: Sensitive,
-    *,
     label_names: tuple[str, ...],
     adverse: tuple[str, ...],
     to_review: Sequence[TrainingLabel],
     comparisons: Sequence[GroupStandard],
-    audit: str,
-    flip_counts: Counter[int],
-    answered: Collection[int],
-    files: pd.Series | None,
+    population: Population | None = None,
+    *,
+    answered: Collection[int] = (),
     labels: int | None = None,
     hide: Sequence[str] = (),
+    file_column: Any = None,
+    rows: pd.DataFrame | None = None,
     random_state: int = 0,
 ) -> Review:
     """The tasks: the first `labels` of those `to_review`, their controls, and clear cases.
 
-    `audit` is the audit's identity. `flip_counts`: per label, the people whose flip set includes it. `answered`:
-    positions of labels that were reviewed before. `files`: the name of each row's file, if reviewers look at it. `hide`
-    names columns not to show, besides the protected ones."""
+    `answered`: positions of labels that were reviewed before. `hide` names columns not to show, besides the protected
+    ones. `file_column`: the column of `rows`, or of the table, that names the original file, if reviewers look at
+    it."""
     attribute, groups = sensitive.name, sensitive.values.astype(str)
     if not adverse:
         raise SettingError(
@@ -261,13 +215,22 @@ def make_review(
     if CANNOT_TELL in label_names:
         raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
     hide = [hide] if isinstance(hide, str) else hide
-    if unknown := [name for name in hide if name not in map(str, table.X.columns)]:
-        known = nearest(unknown[0], table.X.columns, "The table has")
-        raise TableError(f"hide={unknown[0]!r}: there is no such column. {known}")
+    for name in hide:
+        if name not in map(str, table.X.columns):
+            known = nearest(name, table.X.columns, "The table has")
+            raise TableError(f"hide={name!r}: there is no such column. {known}")
     unseen = {*hide, *map(str, sensitive.columns)}
     shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
     if not shown.shape[1]:
         raise SettingError("hide leaves no column to show.")
+    files = None
+    if file_column is not None:
+        rows = table.X if rows is None else rows
+        rows = rows if rows.index.name in (None, *rows.columns) else rows.reset_index()
+        if file_column not in rows.columns:
+            known = nearest(file_column, rows.columns, "The table has")
+            raise TableError(f"file_column={file_column!r}: there is no such column. {known}")
+        files = rows[file_column]
     rng = np.random.default_rng(check_random_state(random_state))
 
     # Whose labels: of the groups that fall short, the most likely wrong first.
@@ -279,6 +242,7 @@ def make_review(
     if not isinstance(labels, Integral) or isinstance(labels, bool) or not 1 <= labels <= len(reviewable):
         left = " or ".join(f"{attribute} = {group}" for group in compared_with)
         raise SettingError(f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are left.")
+    chosen = {label.position: label for label in reviewable[: int(labels)]}
 
     # Their controls: of those whom the groups are compared with.
     references = set(compared_with.values()) - {""}
@@ -288,8 +252,7 @@ def make_review(
     free = ~np.isin(np.arange(table.n), list(answered))
     with single_threaded():
         likely, favoured = likelihoods(table.X.drop(columns=list(sensitive.columns)), favourable, others)
-    candidates, order = np.flatnonzero(others & ~favourable & free), [label.position for label in reviewable]
-    chosen = {label.position: label for label in reviewable[: int(labels)]}
+    candidates = np.flatnonzero(others & ~favourable & free)
     controls = matched(likely, list(chosen), candidates)
 
     # Clear cases of both labels, a quarter as many as these.
@@ -300,9 +263,30 @@ def make_review(
         undoubted = np.setdiff1d(np.flatnonzero(free & side & (doubt <= UNDOUBTED)), taken)
         clear += rng.permutation(undoubted)[:half].tolist()
 
-    # The tasks in shuffled order, and the key. Ids have four digits or more: they do not look like row numbers.
+    # The tasks in shuffled order. Ids have four digits or more: they do not look like row numbers. Their letters tell
+    # this review from others, such as the next round.
     kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL) | dict.fromkeys(clear, CLEAR)
     positions = rng.permutation(list(kinds)).tolist()
+    audit = data_hash(table) if population is None else checksum(population.to_dict())
+    digest = hashlib.sha256(json.dumps([audit, int(random_state), positions]).encode()).digest()
+    code = "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
+    numbers = 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
+    people = population.flip_counts if population else Counter[int]()
+    tasks = tuple(
+        Task(
+            id=f"{code}-{number}",
+            position=position,
+            row=plain(table.X.index[position]),
+            label=str(recorded[position]),
+            kind=kinds[position],
+            control=controls.get(position),
+            favoured=bool(favoured[position]),
+            people=people[position],
+            doubt=chosen[position].doubt if position in chosen else round(float(doubt[position]), 4),
+            wrong=chosen[position].wrong if position in chosen else None,
+        )
+        for position, number in zip(positions, numbers, strict=True)
+    )
     key = Key(
         audit_sha256=audit,
         seed=int(random_state),
@@ -311,38 +295,26 @@ def make_review(
         group=" or ".join(f"{attribute} = {group}" for group in compared_with),
         others=f"{attribute} = {min(references)}" if references else "other groups",
         file_column=None if files is None else str(files.name),
-        tasks=tuple(
-            Task(
-                id="",
-                position=position,
-                row=plain(table.X.index[position]),
-                label=str(recorded[position]),
-                kind=kinds[position],
-                control=controls.get(position),
-                favoured=bool(favoured[position]),
-                people=flip_counts[position],
-                doubt=chosen[position].doubt if position in chosen else round(float(doubt[position]), 4),
-                wrong=chosen[position].wrong if position in chosen else None,
-            )
-            for position in positions
-        ),
+        tasks=tasks,
     )
-    code, numbers = key.code, 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
-    ids = [f"{code}-{number}" for number in numbers]
-    key = replace(key, tasks=tuple(replace(task, id=name) for task, name in zip(key.tasks, ids, strict=True)))
 
-    # What the reviewer sees.
-    shown = shown.iloc[positions].apply(_rounded)
-    dates = [column for column in table.X.attrs.get(DATES, ()) if column in shown]
-    shown = shown.assign(**{column: shown[column].map(date_of, na_action="ignore") for column in dates})
+    # What the reviewer sees: dates as dates, and 0.30000000000000004 as 0.3, in seven digits or at least two decimals.
+    dates = table.X.attrs.get(DATES, ())
+    shown = shown.iloc[positions].copy()
+    for column in shown.columns:
+        if column in dates:
+            shown[column] = shown[column].map(date_of, na_action="ignore")
+        elif pd.api.types.is_float_dtype(shown[column].dtype):
+            shown[column] = shown[column].map(
+                lambda v: float(f"{v:.7g}") if abs(v) < 1e5 else round(float(v), 2), na_action="ignore"
+            )
     if files is not None and files.name not in shown:
         shown.insert(0, files.name, files.iloc[positions].to_numpy())
-    shown.index = pd.Index(ids, name=ID)
-    column = table.y.name if isinstance(table.y.name, str) else None
+    shown.index = pd.Index([task.id for task in tasks], name=ID)
 
     # How likely the review shows something, and with how many labels it would.
     def power(count: int) -> float:
-        pairs = matched(likely, order[:count], candidates)
+        pairs = matched(likely, [label.position for label in reviewable[:count]], candidates)
         ours = [label for label in reviewable[:count] if label.position in pairs]
         wrong = np.array([label.wrong or 0.0 for label in ours])
         own = favoured[[label.position for label in ours]]
@@ -352,7 +324,7 @@ def make_review(
     if likely_shown < LIKELY:
         steps = [count for count in (*range(20, 200, 20), *range(200, 1001, 100)) if count < len(reviewable)]
         would_do = next((count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None)
-    asked = question(column, label_names, adverse)
+    asked = question(table.y.name if isinstance(table.y.name, str) else None, label_names, adverse)
     return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do)
 
 
@@ -409,9 +381,10 @@ def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
 def question(column: str | None, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
     """The question in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column`: the label's, if it
     has a name. `adverse`: the labels that people would rather not have, if known."""
-    known = {label: "unfavourable" if label in adverse else "favourable" for label in labels if adverse}
-    values = [short(label.removeprefix(f"{column}{EQUALS}"), LONGEST) for label in labels]
-    told = [f"{value} ({known[label]})" if known else value for label, value in zip(labels, values, strict=True)]
+    told = []
+    for label in labels:
+        side = f" ({'unfavourable' if label in adverse else 'favourable'})" if adverse else ""
+        told.append(f"{short(label.removeprefix(f'{column}{EQUALS}'), LONGEST)}{side}")
     choice = (
         f"{', '.join(told[:-1])} or {told[-1]}?" if len(labels) <= MOST_NAMED else f"which of {len(labels)} labels?"
     )
@@ -419,10 +392,108 @@ def question(column: str | None, labels: Sequence[str], adverse: Collection[str]
     return f"{name}: {choice}" if name else choice[0].upper() + choice[1:]
 
 
-def _rounded(values: pd.Series) -> pd.Series:
-    """Floats to seven significant digits and at least two decimals: 0.30000000000000004 is shown as 0.3."""
+# --- the reviewer's files -----------------------------------------------------------------------------
 
-    def rounded(value: float) -> float:
-        return round(float(value), max(2, 6 - floor(log10(abs(value))))) if value and isfinite(value) else value
+SECRET = {"note": "Not for the reviewer: each task's training row, recorded label, and why it is asked."}
+INSTRUCTIONS = """\
+Which label is right for this person? {}
 
-    return values.map(rounded, na_action="ignore") if pd.api.types.is_float_dtype(values.dtype) else values
+Open review.html in a browser: it asks about one person at a time. When you are done, press "Save answers" and return
+the file answers.csv.
+
+Or fill in tasks.csv, one row per person. Write into its column 'label' the label that is right:
+
+    {}
+
+If you cannot tell, write 'cannot tell'. Do not change the column 'id': it names the review and the task.
+
+{} Take the tasks in any order.
+
+Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
+the answers as JSON.
+"""
+
+
+def key_of(folder: Path) -> Path:
+    """The default place of the key: beside the folder."""
+    return folder.with_name(f"{folder.name}.key.json")
+
+
+def write_review(
+    review: Review, folder: Path, key: Path | None = None, overwrite: bool = False
+) -> tuple[list[Path], Path]:
+    """Write the reviewer's files into `folder` and the key beside it, all or none. Returns the files and the key.
+    Existing files, which may be somebody's work, are replaced only with `overwrite`."""
+    folder = folder.resolve()
+    key = key_of(folder) if key is None else key.resolve()
+    if folder in key.parents:
+        raise SettingError(
+            f"--key {key} is in the reviewer's folder, and the reviewer must not see it; put it elsewhere."
+        )
+    names, shown = review.key.label_names, review.shown
+
+    # Columns of the table that have a name of ours are renamed, and an empty column is to be filled in.
+    taken = {c: f"{c} (of the table)" for c in shown.columns if str(c) in (ID, LABEL)}
+    studio = [
+        {"data": {ID: number, "row": {str(c): None if pd.isna(v) else plain(v) for c, v in row.items()}}}
+        for number, row in shown.astype(object).iterrows()
+    ]
+    view = ElementTree.Element("View")
+    ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {review.question}")
+    ElementTree.SubElement(view, "Table", name="row", value="$row")
+    choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
+    for name in (*names, CANNOT_TELL):
+        ElementTree.SubElement(choices, "Choice", value=name)
+    ElementTree.indent(view)
+    look = what_to_look_at(review.key.file_column)
+    texts = {
+        folder / "tasks.csv": as_csv(shown.rename(columns=taken).assign(**{LABEL: ""})),
+        folder / "tasks.json": json.dumps(studio, indent=1, ensure_ascii=False),
+        folder / "label_config.xml": ElementTree.tostring(view, encoding="unicode") + "\n",
+        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(names), look),
+        folder / "review.html": reviewer_page(shown, review.question, names, review.key.file_column),
+        key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False),
+    }
+    if not overwrite and (there := [path for path in texts if path.exists()]):
+        raise SettingError(
+            f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
+            "--overwrite."
+        )
+    save_all(texts)
+    return [path for path in texts if path != key], key
+
+
+def what_to_look_at(file_column: str | None) -> str:
+    """What reviewers judge by; the same on the page and in the instructions."""
+    if file_column is None:
+        return "Judge every person only by what is shown; do not look anybody up."
+    return (
+        f"Look up every person's original file: '{short(file_column, LONGEST)}' names it. Judge by that file. It may "
+        "tell the person's group, so this review is not blind to the group."
+    )
+
+
+def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], file_column: str | None = None) -> str:
+    """The page. `shown`: one row per task, by id."""
+    from butfor.report.page import own_parts, render
+
+    def text(value: Any) -> str | None:
+        if missing(value):
+            return None
+        if isinstance(value, float):
+            return plain_number(value).replace("−", "-")
+        return str(value).removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else str(value)
+
+    columns = [shown.iloc[:, k].astype(object) for k in range(shown.shape[1])]
+    data: dict[str, Any] = {
+        "question": asked,
+        "look": what_to_look_at(file_column),
+        "labels": list(labels),
+        "written": list(map(harmless, labels)),  # in a file that a spreadsheet may open
+        "unsure": CANNOT_TELL,
+        "columns": list(map(str, shown.columns)),
+        "tasks": [[str(id), *map(text, values)] for id, *values in zip(shown.index, *columns, strict=True)],
+    }
+    # Browsers store answers under this name, so that reviews do not mix.
+    data["review"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:32]
+    return render("reviewer.html", data=data, **own_parts("reviewer.css", "reviewer.js"))
