@@ -45,17 +45,13 @@ def test_drawn_labels_know_nothing_of_the_attribute_and_large_sets_are_sampled()
         assert Planted(name, "labeller", "recorded", 1).planted_slice is not None
 
 
-def test_models_of_clean_labels_and_of_corrected_ones_agree():
+def test_corrected_labels_give_the_clean_model_and_self_confidence_is_that_of_cleanlab():
     planted = Planted("student", "uniform", "recorded", 2)
     trainings = [planted.trainings("logistic", rows) for rows in ((), planted.training_rows)]
     before, corrected = planted.accepted("logistic", trainings)
     (clean,) = planted.accepted("logistic", trainings[:1], planted.clean)
     assert (corrected == clean).all()
     assert before.sum() < clean.sum()
-
-
-def test_self_confidence_is_that_of_cleanlab():
-    planted = Planted("student", "uniform", "recorded", 2)
     data = planted.table("logistic", planted.labels)
     rows = TableEncoder("onehot", dtype="float64").fit_transform(data.X)
     model = LogisticRegression(solver="newton-cholesky")
