@@ -29,6 +29,7 @@ from butfor.report import charts, page, people, public
 from butfor.report.groups import impacts
 from butfor.report.text import differs, plain_number, short, shown, without_middle
 from butfor.result.fresh import SOLID as HOLDS
+from butfor.result.fresh import FreshSeeds
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
 from conftest import changed
@@ -152,6 +153,8 @@ def test_a_page_about_nobody_says_so(audit, seeded):
     known = replace(audit.performance, accuracy=audit.performance.majority)
     poor = outline(Population(audit.verdicts, replace(audit.run, performance=known)).to_html()).text
     assert "no more accurate" in poor.partition("What to do next?")[0], "on the first screen"
+    diverged = FreshSeeds(3, 2, 1, 1, 0, ((None,) * 3, (None,) * 3))
+    assert "Solid" in changed(word_of(seeded, HOLDS), fresh=diverged).to_html(), "there is no chart, but a page"
     stopped = [changed(v, complete=False) for v in seeded]
     assert "stopped early" in outline(Population(stopped, replace(seeded.run, interrupted=True)).to_html()).text
 
@@ -301,13 +304,8 @@ def decided(audit: Population, counts: dict[str, tuple[int, int]], **run: object
 
 
 def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line(audit):
-    counts = {
-        "f · old": (40, 10),
-        "f · young": (50, 30),
-        "m · old": (60, 45),
-        "m · missing": (47, 40),
-        "x · old": (3, 3),
-    }
+    counts = {"f · old": (40, 10), "f · young": (50, 30), "m · old": (60, 45), "m · missing": (47, 40)}
+    counts["x · old"] = 3, 3
     several = {"attributes": ("sex", "age"), "groups": {g: tuple(g.split(" · ")) for g in counts}}
     found = {(i.attribute, i.group): i for i in impacts(decided(audit, counts, sensitive="sex × age", **several))}
     assert [each for each in found if each[0] == "sex"] == [("sex", "f"), ("sex", "m"), ("sex", "x")]
