@@ -28,8 +28,6 @@ TO_REVIEW = 100
 """The most labels to review by default."""
 LITTLE = 0.5
 """If fewer labels than this are likely to be wrong, a review has little to find."""
-CALIBRATED = "the sum of their probabilities of being wrong"
-NOT_CALIBRATED = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
 Counts = tuple[int, int]
 """A count, and out of how many."""
 
@@ -71,10 +69,13 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
     if not labels:
         return ""
     expected, n = expected_wrong(labels), len(labels)
+    how = "the sum of their probabilities of being wrong"
+    if labels[0].wrong is None:
+        how = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
     curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in (n // 4, n // 2) if k)
     return (
         f"About {plural(expected[-1], f'of these {n} labels is', f'of these {n} labels are')} likely to be wrong"
-        f"{f' ({curve})' if curve else ''}: {NOT_CALIBRATED if labels[0].wrong is None else CALIBRATED}."
+        f"{f' ({curve})' if curve else ''}: {how}."
     )
 
 

@@ -18,11 +18,6 @@ from butfor.words import share
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""
-UNTRIED = "No decision was tried under one standard."
-ON_ACCURACY = (
-    "It is measured against the recorded labels, also those that the worlds correct, so a lower figure does not mean a "
-    "worse model."
-)
 
 
 @dataclass(frozen=True)
@@ -191,7 +186,9 @@ class OneStandard:
             now, then = self.rates[self.group], self.rates_in_worlds[self.group]
             figures.append((f"Favourable decisions about {group}", now, then, ""))
         if self.accuracy is not None and self.accuracy_in_worlds is not None:
-            figures.append(("Accuracy", self.accuracy, self.accuracy_in_worlds, f" {ON_ACCURACY}"))
+            recorded = " It is measured against the recorded labels, also those that the worlds correct, so a lower "
+            recorded += "figure does not mean a worse model."
+            figures.append(("Accuracy", self.accuracy, self.accuracy_in_worlds, recorded))
         for what, now, (mean, low, high), note in figures:
             worlds = f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"
             lines.append(f"{what}: {share(now)} now, {worlds}.{note}")
@@ -213,7 +210,8 @@ class OneStandards(tuple[OneStandard, ...]):
     def of(cls, found: Sequence[OneStandard], no_gap: str) -> OneStandards:
         """`no_gap`: the sentence that no group falls short; empty if Ctrl-C ended the worlds of those that do."""
         groups = cls(found)
-        groups.why_empty = f"{no_gap or 'Stopped before the first world.'} {UNTRIED}"
+        why = no_gap or "Stopped before the first world."
+        groups.why_empty = f"{why} No decision was tried under one standard."
         return groups
 
     def __repr__(self) -> str:
