@@ -43,7 +43,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
-from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, Search, witness
+from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, Search, in_turn
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, StopFlag, listen
 from butfor.train import Trainer
@@ -259,7 +259,7 @@ def _explain(
             person = persons[number]
             beyond = bracket.at_least > min(budget, person.flippable)  # no set within the budget, or none at all
             if beyond or bracket.witness is not None:
-                searches[person] = witness(person, None if beyond else bracket.witness)
+                searches[person] = in_turn([bracket.witness] if bracket.witness and not beyond else [])
         for person in part.searched:
             if person not in searches and not person.flippable:
                 searches[person] = strategy.search(person)

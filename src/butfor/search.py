@@ -212,12 +212,9 @@ def algorithm1(person: Person) -> Search:
 def singles(person: Person) -> Search:
     """The protocol for small data: flip the t-th ranked label alone, t up to a tenth of the flippable ones; under a
     random order, a label drawn at each t."""
-    for t in range(min(person.flippable, max(1, person.flippable // 10))):
-        flips = flip_set([person.rng.choice(person.order) if person.random_order else person.order[t]])
-        gain = yield flips
-        if gain > 0 and (yield Confirm(flips)):
-            return flips
-    return None
+    rows = range(min(person.flippable, max(1, person.flippable // 10)))
+    drawn = (person.rng.choice(person.order) if person.random_order else person.order[t] for t in rows)
+    return (yield from in_turn(flip_set([row]) for row in drawn))
 
 
 def attempts(person: Person) -> Search:
@@ -258,10 +255,11 @@ def _one_by_one(person: Person, rows: NDArray[np.integer[Any]]) -> Search:
     return None
 
 
-def witness(person: Person, flips: FlipSet | None) -> Search:
-    """The set that is proven smallest; None if there is none."""
-    if flips and (yield flips) > 0 and (yield Confirm(flips)):
-        return flips
+def in_turn(sets: Iterable[FlipSet]) -> Search:
+    """Train these sets one after the other, until one is confirmed to change the decision."""
+    for flips in sets:
+        if (yield flips) > 0 and (yield Confirm(flips)):
+            return flips
     return None
 
 
@@ -644,31 +642,25 @@ def as_strategy(given: Any) -> Strategy:
     """A strategy by its name, or of a search of one's own: a generator function of a person."""
     if isinstance(given, Strategy):
         return given
+    if isinstance(given, str):
+        if given not in STRATEGIES:
+            raise SettingError(f"There is no strategy '{given}'. {nearest(given, STRATEGIES)}")
+        return STRATEGIES[given]
     function, parameters = (given.func, given.keywords) if isinstance(given, partial) else (given, {})
-    if inspect.isgeneratorfunction(function):
-        own = Strategy(str(getattr(function, "__name__", "own")), given, parameters, shares=True, own=True)
-        ours = next((each for each in STRATEGIES.values() if each.search is function), None)
-        return own if ours is None else replace(ours, search=given, parameters=parameters)
-    if not isinstance(given, str):
+    if not inspect.isgeneratorfunction(function):
         raise SettingError(
             f"strategy={given!r} is neither a name nor a search: give a generator function of a person, or one of "
             f"{', '.join(map(repr, STRATEGIES))}."
         )
-    if given not in STRATEGIES:
-        raise SettingError(f"There is no strategy '{given}'. {nearest(given, STRATEGIES)}")
-    return STRATEGIES[given]
+    for ours in STRATEGIES.values():
+        if ours.search is function:
+            return replace(ours, search=given, parameters=parameters)
+    return Strategy(str(getattr(function, "__name__", "own")), given, parameters, shares=True, own=True)
 
 
 def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:
     """A search that retrains, for each position among the people, these sets in turn until one changes the decision."""
-
-    def again(person: Person) -> Search:
-        for flips in sets.get(person.position, ()):
-            if (yield flips) > 0 and (yield Confirm(flips)):
-                return flips
-        return None
-
-    return Strategy("recorded", again)
+    return Strategy("recorded", lambda person: in_turn(sets.get(person.position, ())))
 
 
 def budget_in_labels(budget: float, n: int) -> int:
