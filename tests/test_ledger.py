@@ -18,6 +18,7 @@ from sklearn.linear_model import SGDClassifier
 import butfor
 from butfor import MLP, Table, TableEncoder
 from butfor import ledger as module
+from butfor.decide import Decision
 from butfor.errors import SettingError
 from butfor.ledger import TABLE, Ledger
 from butfor.models.engines import OwnFit
@@ -70,6 +71,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0]})
     table, elsewhere = Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))), FusedEngine(1)
     elsewhere.device = "cuda"
+    three = Table(pd.concat([X, X], ignore_index=True), pd.Series([0, 1, 2] * 2))
     same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": FusedEngine(1)}
     changes = (
         {},
@@ -79,10 +81,11 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
         {"people": X[:1] + 1},
         {"engine": OwnFit()},
         {"engine": elsewhere},
+        *({"table": three.with_decision(Decision.away_from(0, new, 3, 6))} for new in (1, 2)),
     )
     pages = {Ledger.page(**same | changed) for changed in changes}
     monkeypatch.setattr(module, "versions", lambda: {"torch": "another"})
-    assert len(pages | {Ledger.page(**same)}) == 8
+    assert len(pages | {Ledger.page(**same)}) == 10
 
 
 # --- files that are no ledgers, or damaged ----------------------------------------------------------------

@@ -138,17 +138,6 @@ def test_a_search_of_ones_own_stays_within_the_budget_and_psi(flips):
         audit([-0.1], greedy, psi=np.arange(40)[None] < 39)
 
 
-def test_what_the_models_own_fit_rejects_is_not_found_nor_shrunk_to():
-    def picky(trainer, flips):
-        """It wants three flips where the engine is content with two."""
-        for each in flips:
-            trainer.confirmed[each] = trainer.means[each] - (0.5 if len(each) < 3 else 0.0)
-
-    (person,), _, _ = audit([-0.1], "guided", confirm=picky)
-    assert len(person.found) == 3
-    assert person.complete
-
-
 def test_labels_that_come_close_are_trained_by_the_models_own_fit_before_none_is_said():
     """The engine is off by 0.01: what it puts within ten times of that is not ruled out by its word."""
     effects, fitted = np.tile(EFFECTS, (2, 1)), []

@@ -90,6 +90,8 @@ def test_published_searches_try_what_the_paper_says():
     assert sorted(sets_of("exhaustive", 30, 1)) == [(row,) for row in range(971, 1001)]
     with pytest.raises(SettingError, match="the budget is 2 labels"):
         sets_of("exhaustive", 30, 2)
+    assert [len(flips) for flips in sets_of("attempts", 2, 5)] == [1] * 10 + [2] * 10
+    assert sets_of("singles", 0, 1) == sets_of("algorithm1", 0, 3) == []
     attempts = sets_of("attempts", 500, 3)
     assert [len(flips) for flips in attempts] == [1] * 10 + [2] * 10 + [3] * 10
     for k, reach in ((1, 11), (2, 6), (3, 6)):  # the smallest a·k with more than ten choices of k rows
