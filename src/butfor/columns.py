@@ -85,17 +85,12 @@ def is_numeric(values: pd.Series) -> bool:
 
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     """The table with the training columns, in their order."""
-    refuse_missing_columns(frame, columns)
+    if missing := [c for c in columns if c not in frame.columns]:
+        raise TableError(f"Column {listed(missing)} is missing; the training table has it.")
     known = set(columns)
     if extra := [c for c in frame.columns if c not in known]:
         raise TableError(f"Column {listed(extra)} is not in the training table; drop it.")
     return frame if list(frame.columns) == columns else frame[columns]
-
-
-def refuse_missing_columns(frame: pd.DataFrame, columns: Iterable[Hashable]) -> None:
-    """Raise an error if a column of the training table is missing."""
-    if missing := [c for c in columns if c not in frame.columns]:
-        raise TableError(f"Column {listed(missing)} is missing; the training table has it.")
 
 
 def refuse_missing(frame: pd.DataFrame, remedy: str = "fill it in or drop the row") -> None:

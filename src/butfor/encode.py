@@ -61,7 +61,6 @@ class _Block:
     def codes_of(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Each value's code (NaN if it has none), and which values training did not contain."""
         codes = values.astype(object).map(self.codes or {}).to_numpy(dtype=np.float64, copy=True)
-        codes[values.isna()] = np.nan
         return codes, np.isnan(codes) & values.notna().to_numpy()
 
     def encode(self, values: pd.Series, unknown: str) -> NDArray[Any]:
@@ -189,21 +188,21 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         check_is_fitted(self)
         frame = same_columns(_as_frame(X), list(self.blocks_))
         coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
-        missing = {c: count for c, count in frame.isna().sum().items() if count}
-        unknown = {c: count for c, b in coded.items() if (count := int(b.codes_of(frame[c])[1].sum()))}
-        in_rows = [
-            ", ".join(f"'{c}' in {plural(n, 'row')}" for c, n in counts.items()) for counts in (missing, unknown)
-        ]
+        strange = {c: b.codes_of(frame[c])[1].sum() for c, b in coded.items()}
+        missing, unknown = (
+            ", ".join(f"'{c}' in {plural(count, 'row')}" for c, count in counts if count)
+            for counts in (frame.isna().sum().items(), strange.items())
+        )
         said = []
         if missing:
             said.append(
-                f"Missing values: {in_rows[0]}. A missing category counts as its own category, a missing number as the "
+                f"Missing values: {missing}. A missing category counts as its own category, a missing number as the "
                 "median of the training rows, marked as missing; if no training row misses one, there is no mark and "
                 "no such category."
             )
         if unknown:
             said.append(
-                f"Values that no training row has: {in_rows[1]}. They count as '{OTHER}' or as missing if the training "
+                f"Values that no training row has: {unknown}. They count as '{OTHER}' or as missing if the training "
                 "rows have these, otherwise as an unknown value."
             )
         for column, block in coded.items():

@@ -38,6 +38,7 @@ def test_bands_reach_up_to_the_next_cut_point_few_numbers_stay_and_several_attri
     few = X.assign(age=AGES % 10)
     assert groups(few) == set(range(10))
     assert groups(few, bands=[5]) == {"under 5", "5 and over"}
+    assert groups(X.assign(sex=X["sex"].where(X.index > 5).replace("m", "missing")), "sex") == {"f", "missing"}
     joined = groups(sensitive=["sex", "age"], bands=[40])
     assert joined == {f"{sex} · {band}" for sex in "fm" for band in ("under 40", "40 and over")}
 

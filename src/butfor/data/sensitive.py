@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import date_of, is_numeric, numbers_in, refuse_missing_columns
+from butfor.columns import date_of, is_numeric, numbers_in
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -116,7 +116,6 @@ class Sensitive:
     def of_people(self, people: pd.DataFrame, given: Any = None) -> NDArray[np.object_]:
         """The people's groups, from their columns or from values beside them."""
         if not self.blind:
-            refuse_missing_columns(people, self.columns)
             return groups_in(people[list(self.columns)], self.bands)[0]
         if given is None:
             raise SettingError(
