@@ -125,7 +125,7 @@ def load_table(
 
     # Which column is what.
     beside = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
-    for option, columns in (*((option, [c] if c else []) for option, c in beside.items()), ("--keep", keep)):
+    for option, columns in (*((option, [] if c is None else [c]) for option, c in beside.items()), ("--keep", keep)):
         _refuse_unknown(frame, option, columns)
     protected = _protected(frame, sensitive, drop, keep, note)
     if label in protected:
