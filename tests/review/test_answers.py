@@ -90,7 +90,7 @@ def test_answers_and_keys_that_cannot_be_used_get_one_sentence_and_change_nothin
         (['[{"data": {}}]'], studio),
         (["\udcff"], "it is not UTF-8 text"),
     ]
-    for choices, sentence in (("yes", studio), (["a", "b"], studio), ({"yes": 1}, "not a label"), ([3], "not a label")):
+    for choices, sentence in ((["a", "b"], studio), ({"yes": 1}, "not a label"), ([3], "not a label"), (7, studio)):
         contents.append(([json.dumps([{"data": {"id": task}, "annotations": [annotation(choices)]}])], sentence))
     refused = []
     for k, (lines, sentence) in enumerate(contents):
