@@ -1,2 +1,2 @@
-"""The report: one person (`summary`), many (`overview`, and their list in `people`), `groups`, `charts`, pages and
-their files (`page`), the version for the public (`public`)."""
+"""The report: what a page says about people (`people`) and `groups`, `charts`, pages and their files (`page`), and the
+version for the public (`public`)."""
