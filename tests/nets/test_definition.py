@@ -12,7 +12,7 @@ from torch import nn
 from benchmarks.work import encoded, network, packed
 from butfor.nets import Recipe, Rows, train_one
 from butfor.nets.recipe import one_thread
-from nets.test_engines import made
+from nets.test_trainings import made
 
 
 def plain(recipe: Recipe, rows: Rows, flips: tuple[int, ...]) -> tuple[torch.Tensor, int, int]:

@@ -15,7 +15,7 @@ from butfor.nets import Recipe, Rows, label_gradient, train_one
 from butfor.nets.definition import batch_orders, packed_start
 from butfor.nets.recipe import unpack
 from butfor.nets.sweeps import Sweep, sweep_many
-from nets.test_engines import made, on_cuda
+from nets.test_trainings import made, on_cuda
 
 pytestmark = pytest.mark.xdist_group("compiled")
 
