@@ -85,17 +85,16 @@ def best_engine(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
     return lambda trainings: list(train(trainings)), train.width
 
 
-_opened: dict[tuple[str, int | None], ClusterEngine] = {}
+_opened: dict[tuple[str, int | None], Any] = {}
 
 
 def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
     """The engine for `local:4`, four processes of this machine, or for the scheduler at `tcp://scheduler:8786`, which
     stays connected until this process ends."""
-    workers, found = local_workers(name), _opened.get((name, n_jobs))
-    if workers is not None:
-        return found or _opened.setdefault((name, n_jobs), ClusterEngine(n_jobs, Workers(workers, always=True)))
-    if found is not None and isinstance(found.workers, DaskWorkers) and found.workers.client.status == "running":
-        return found
+    if (processes := local_workers(name)) is not None:
+        return ClusterEngine(n_jobs, Workers(processes, always=True))
+    if (opened := _opened.get((name, n_jobs))) is not None and opened.workers.client.status == "running":
+        return opened
     try:
         import distributed
     except ImportError as error:
@@ -111,7 +110,7 @@ def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
             "one (dask scheduler) and give the address that it prints."
         ) from error
     atexit.register(client.close, timeout=2)
-    _opened[name, n_jobs] = engine = ClusterEngine(n_jobs, DaskWorkers(client))
+    engine = _opened[name, n_jobs] = ClusterEngine(n_jobs, DaskWorkers(client))
     return engine
 
 

@@ -3,7 +3,7 @@
 Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the gradient, and with the
 exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
 no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so its effects are exact. So are
-those of regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge, neighbours).
+those of regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge).
 
 With k classes the losses are those of the softmax, w has k rows, and H = C·Σ sᵢ(diag pᵢ − pᵢpᵢᵀ) ⊗ x̃ᵢx̃ᵢᵀ + I; a flip
 from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
