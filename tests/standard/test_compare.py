@@ -58,6 +58,12 @@ def compared(X, y, **how):
     return butfor.compare_standards(X, y, **how)
 
 
+def quickly(X, y, **how):
+    """The gaps and their draws alone, without the second opinion, columns and slices."""
+    how = {"draws": 20, "n_jobs": 1} | how
+    return compare(X, y, [Sensitive.of("group", X)], sides=(("no",), ("yes",)), explain=False, **how)
+
+
 def width(c):
     return c.interval[1] - c.interval[0]
 
@@ -82,9 +88,9 @@ def wronged():
 
 @pytest.fixture(scope="module")
 def fair():
-    """A table with one standard for all, and its comparison by ten draws."""
+    """A table with one standard for all, and its comparison by six draws."""
     X, y, _ = loans()
-    return X, y, compared(X, y, draws=10)
+    return X, y, compared(X, y, draws=6)
 
 
 # --- what it finds ------------------------------------------------------------------------------------
@@ -137,12 +143,12 @@ def test_frames_and_records_hold_what_objects_do(wronged):
 
 
 def test_false_alarms_on_tables_drawn_by_one_standard_are_rare():
-    called = [c.differs for seed in range(12) for c in compared(*shifted(500, seed), draws=19).comparisons]
+    called = [c.differs for seed in range(12) for c in quickly(*shifted(400, seed)).comparisons]
     assert sum(called) <= 2, "5 % of 24, which are nearly pairs"
 
 
 def test_groups_that_differ_in_their_columns_alone_do_not_differ():
-    for c in compared(*shifted(), draws=39).comparisons:
+    for c in compared(*shifted(), draws=21).comparisons:
         assert abs(c.raw_gap) > 0.1
         assert not c.differs
         assert c.interval[0] < 0 < c.interval[1]
@@ -240,22 +246,22 @@ def test_overlap_is_poor_where_groups_hardly_meet(fair):
 
 def test_it_is_deterministic_whatever_the_number_of_jobs(fair):
     X, y, found = fair
-    again = compared(X, y, draws=10, n_jobs=2)
+    again = compared(X, y, draws=6, n_jobs=2)
     assert again.to_dict() == found.to_dict()
     np.testing.assert_array_equal(again.wrong, found.wrong)
-    assert found.to_dict() != compared(X, y, draws=10, random_state=1).to_dict()
+    assert found.of_group("b").error != compared(X, y, draws=6, random_state=1).of_group("b").error
 
 
 def test_draws_do_not_follow_a_table_that_was_made_with_the_same_seed():
     """numpy's generator of (0, 0) is that of 0."""
-    zero, other = (compared(*shifted(3000, seed), draws=20).of_group("b") for seed in (0, 1))
+    zero, other = (quickly(*shifted(3000, seed)).of_group("b") for seed in (0, 1))
     assert zero.error < 1.5 * other.error
 
 
 def test_few_labels_of_one_kind_are_judged_by_quantiles():
     rng = np.random.default_rng(2)
     X = pd.DataFrame({"group": ["a"] * 500 + ["b"] * 40, "income": rng.normal(size=540)})
-    b = compared(X, rng.random(540) < 0.96, draws=60).of_group("b")
+    b = quickly(X, rng.random(540) < 0.96, draws=40).of_group("b")
     low, high = b.interval
     assert low < b.difference < high
     assert abs((high - b.difference) - (b.difference - low)) > 1e-3  # not symmetric, as a normal interval is
@@ -272,14 +278,14 @@ def test_an_estimator_that_warns_in_every_fit_warns_once_per_group(recwarn):
 
 
 def test_several_attributes_are_compared_alone_and_together():
-    X, y, _ = loans(600)
-    found = compared(X, y, sensitive_features=["group", "town"], draws=10)
+    X, y, _ = loans(400)
+    found = compared(X, y, sensitive_features=["group", "town"], draws=4)
     names = [c.name for c in found.comparisons]
     assert names[:4] == ["group = a", "group = b", "town = north", "town = south"]
     assert names[4:] == [f"group × town = {a} · {b}" for a in "ab" for b in ("north", "south")]
     assert all(c.p <= c.p_adjusted <= 1 for c in found.comparisons)
     assert np.isfinite(found.doubt).all()
-    beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]], draws=10)
+    beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]], draws=4)
     assert beside.to_dict() == found.to_dict()
     ages = X[["group"]].assign(age=np.arange(len(X)) % 50)
     banded = compared(X[["income", "debts"]], y, sensitive_features=ages, sensitive_bands={"age": [25]})
@@ -294,9 +300,8 @@ def test_more_than_two_labels_are_two_sides(fair):
     assert found.by_group.equals(compared(X, y).by_group)
     assert compared(X, three, adverse=["no", "partly"]).favourable == "yes"
     data = butfor.load_dataset("german")
-    for adverse in ("bad credit", 0):
-        known = compared(data.X_train, data.y_train, sensitive_features="sex", adverse=adverse)
-        assert known.favourable == "good credit"
+    known = compared(data.X_train, data.y_train, sensitive_features="sex", adverse="bad credit")
+    assert known.favourable == "good credit"
 
 
 def test_a_reference_group_is_what_others_are_compared_with():
@@ -310,7 +315,7 @@ def test_a_reference_group_is_what_others_are_compared_with():
         compared(X[kept], y[kept]).of_group("b").difference, abs=0.01
     )
     assert compared(X, y).of_group("b").difference < found.of_group("b").difference  # c is among the others of b
-    both = compared(X, y, sensitive_features=["group", "town"], reference=["a", "north"])
+    both = compared(X[:350], y[:350], sensitive_features=["group", "town"], reference=["a", "north"])
     assert {c.reference for c in both.comparisons} == {"a", "north", "a · north"}
 
 
@@ -330,7 +335,7 @@ def test_only_ratios_of_weights_matter_and_uneven_ones_widen_intervals(fair):
     X, y, plain = fair
     weight, ours, granted = np.where(np.arange(400) % 4, 0.1, 4.0), (X["group"] == "a").to_numpy(), y == "yes"
     weighted, shares, same = (
-        compared(X, y, sample_weight=each, draws=10) for each in (weight, weight / weight.sum(), np.full(400, 7.0))
+        compared(X, y, sample_weight=each, draws=6) for each in (weight, weight / weight.sum(), np.full(400, 7.0))
     )
     a = weighted.of_group("a")
     assert a.recorded == pytest.approx(np.average(granted[ours], weights=weight[ours]))
@@ -348,15 +353,16 @@ def test_only_ratios_of_weights_matter_and_uneven_ones_widen_intervals(fair):
 
 def test_rows_that_belong_together_widen_the_interval():
     X, y, _ = loans(150, seed=4)
-    many, labels, advert = pd.concat([X] * 6, ignore_index=True), pd.concat([y] * 6), np.tile(np.arange(150), 6)
+    many, labels, advert = pd.concat([X] * 6, ignore_index=True), pd.concat([y] * 6).to_numpy(), np.tile(range(150), 6)
     many[["income", "debts"]] += 0.3 * np.random.default_rng(0).normal(size=(900, 2))
-    alone = compared(many, labels.to_numpy(), draws=40)
-    together = compared(many, labels.to_numpy(), draws=40, cluster=advert)
+    together = compared(many.assign(advert=advert), labels, draws=20, cluster="advert")
     assert together.clusters == 150
+    assert {m.column for m in together.moves} == {"income", "debts", "town"}, "the column is no input"
+    alone, apart, same = (
+        quickly(many, labels == "yes", draws=40, cluster=cluster) for cluster in (None, np.arange(900), advert)
+    )
+    assert width(same.of_group("b")) > 1.3 * width(alone.of_group("b"))
     assert width(together.of_group("b")) > 1.3 * width(alone.of_group("b"))
-    named = compared(many.assign(advert=advert), labels.to_numpy(), draws=40, cluster="advert")
-    assert named.to_dict() == together.to_dict()  # the column is no input
-    apart = compared(many, labels.to_numpy(), draws=40, cluster=np.arange(900))
     assert apart.of_group("b").interval == pytest.approx(alone.of_group("b").interval, abs=0.03)
 
 
@@ -375,11 +381,11 @@ def test_missing_values_constant_and_wide_columns_are_taken(fair):
 
 def test_of_many_columns_the_ones_that_matter_are_left_out():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(200, 100)), columns=[f"x{k}" for k in range(100)])
-    groups, y = (X["x7"] + rng.normal(size=200) > 0 for _ in range(2))
+    X = pd.DataFrame(rng.normal(size=(120, 63)), columns=[f"x{k}" for k in range(63)])
+    groups, y = (X["x7"] + rng.normal(size=120) > 0 for _ in range(2))
     left_out = compared(X, y.to_numpy(), sensitive_features=np.where(groups, "a", "b")).columns.reset_index()
     assert left_out["column"].value_counts().loc["x7"] == 2
-    assert left_out["column"].nunique() < 100
+    assert len(left_out) == 2 * 60
 
 
 X, Y, _ = loans()
@@ -405,7 +411,7 @@ REFUSED = {
     "all alike": ({"y": Y.mask(Y != "no", "no")}, TableError, "needs a favourable label"),
     "no columns": ({"X": X[["group"]]}, TableError, "only protected columns"),
     "too many": (
-        {"X": X.join(pd.DataFrame(np.arange(400)[:, None] * np.arange(1, 1002)).add_prefix("x"))},
+        {"X": X[:70].join(pd.DataFrame(np.arange(70)[:, None] * np.arange(1, 1002)).add_prefix("x")), "y": Y[:70]},
         TableError,
         r"make 100\d inputs .* at most 1000\. Drop columns",
     ),
@@ -434,7 +440,7 @@ def bent(rows, seed, lost=0.0):
 
 
 def test_two_estimates_that_differ_in_size_alone_do_not_acquit_a_large_table():
-    b = compared(*bent(12_000, 3, lost=0.1), reference="a", draws=20).of_group("b")
+    b = compared(*bent(12_000, 3, lost=0.1), reference="a", draws=14).of_group("b")
     second = b.second_opinion
     assert second.disagrees
     assert b.differs
@@ -444,9 +450,9 @@ def test_two_estimates_that_differ_in_size_alone_do_not_acquit_a_large_table():
 
 def test_spreads_by_a_part_of_the_others_are_those_by_all(monkeypatch):
     table = bent(4000, 3)
-    whole = compared(*table, reference="a", draws=60).of_group("b")
+    whole = compared(*table, reference="a", draws=30).of_group("b")
     monkeypatch.setattr(second_opinion, "PART_ROWS", 1000)
-    part = compared(*table, reference="a", draws=60).of_group("b")
+    part = compared(*table, reference="a", draws=30).of_group("b")
     assert part.difference != whole.difference  # its centre is estimated anew
     assert part.centre == pytest.approx(whole.centre, abs=0.5 * whole.error)
     assert part.error == pytest.approx(whole.error, rel=0.2)
@@ -471,11 +477,9 @@ def test_ctrl_c_or_a_time_limit_keeps_the_draws_that_are_done():
     found = compared(X, y, draws=60, progress=Impatient())
     assert (found.interrupted, found.draws) == (True, 25)
     assert found.of_group("a").p >= 1 / 26
-    timed = compare(
-        X, (y == "yes").to_numpy(), [Sensitive.of("group", X)], sides=(("no",), ("yes",)), n_jobs=1, seconds=0.0
-    )
+    timed = quickly(X, (y == "yes").to_numpy(), draws=60, seconds=0.0)
     assert (timed.interrupted, timed.draws) == (False, 25)
-    assert timed.comparisons == found.comparisons
+    assert [c.difference for c in timed.comparisons] == [c.difference for c in found.comparisons]
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

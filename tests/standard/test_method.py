@@ -15,7 +15,7 @@ from butfor.standard.explain import strongest
 from butfor.standard.inputs import dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, levers, predict_logistic
 from butfor.standard.model import OwnModel, TwoModels
-from butfor.standard.null import WIDER, CommonStandard, Figures, at_once
+from butfor.standard.null import WIDER, CommonStandard, Figures, Group, at_once
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.wrong import suspects, with_sum
 from butfor.stopping import checked_by
@@ -155,10 +155,9 @@ def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
     by_hand = 0.5 * predict_logistic(whole.inputs, fit_logistic(design_of(whole.inputs), labels[:2]))
     found = large.predict(EVERYONE, EVERYONE, labels[:2], None)
     np.testing.assert_allclose(found, by_hand + 0.5 * boosted.predict(whole.inputs), atol=1e-9)
-    suspected = [
-        suspects(model, EVERYONE[250:], EVERYONE[:200], np.full(50, 0.6), model.inputs, labels[0], EVERYONE % 5, weight)
-        for model in (large, whole)
-    ]
+    group = Group("g", "b", EVERYONE[250:], EVERYONE[:200], None)
+    group.probabilities = np.full(50, 0.6)
+    suspected = [suspects(model, group, model.inputs, labels[0], EVERYONE % 5, weight) for model in (large, whole)]
     np.testing.assert_allclose(*suspected, atol=1e-4)
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,11 +30,11 @@ from butfor.machine import (
     single_threaded,
 )
 from butfor.progress import Progress, shown
-from butfor.standard.explain import ColumnMove, Slicing, column_moves, in_order, missing_values, slices_of, strongest
+from butfor.standard.explain import ColumnMove, Slicing, column_moves, missing_values, slices_of, strongest
 from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
 from butfor.standard.model import OwnModel, TwoModels
-from butfor.standard.null import LEAST_ROWS, CommonStandard, Figures, Means, at_once
+from butfor.standard.null import LEAST_ROWS, CommonStandard, Figures, Group, Means, at_once
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.standard.wrong import suspects
 from butfor.stopping import Stop, listen
@@ -225,10 +225,9 @@ def compare(
     def explain_gap(group: Group) -> None:
         """What moves the gap, and which of the group's labels are wrong."""
         if explain:
-            group.moves = column_moves(group.rows, group.others, model, encoded, labels, weight, cluster)
+            group.moves = column_moves(group, model, encoded, labels, weight, cluster)
         if group.attribute == whole.name:
-            of_all = (encoded.inputs, labels, folds, weight)
-            group.suspect = suspects(model, group.rows, group.others, group.probabilities, *of_all)
+            group.suspect = suspects(model, group, encoded.inputs, labels, folds, weight)
 
     def draw(tables: range) -> list[Floats]:
         """Each group's shares on tables whose labels are drawn by one standard."""
@@ -265,17 +264,8 @@ def compare(
                 flag.check()
 
         for place, group in enumerate(groups):
-            expected = group.recorded, np.concatenate(drawn[place], axis=1)
-            group.figures = Figures.of(group.means, group.rows, *expected, common, labels, place)
-        tables = groups[0].figures.draws.shape[1]
-        slices = [
-            slices_of(
-                *(group.attribute, group.value, group.means, group.figures, group.probabilities),
-                *(favourable[group.rows], common.uniforms_of(group.rows, tables)),
-            )
-            for group in groups
-            if tables > 1 and group.means.names
-        ]
+            group.figures = Figures.of(group, np.concatenate(drawn[place], axis=1), common, labels, place)
+        slices = slices_of(groups, favourable, common)
 
     doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
     comparisons = []
@@ -331,7 +321,7 @@ def compare(
                 strongest_move=move,
                 missing_values=missing_values(inputs, group.rows, group.others),
                 doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
-                draws=tables,
+                draws=figures.draws.shape[1],
                 **second_look,
             )
         )
@@ -346,9 +336,9 @@ def compare(
         doubt=doubt,
         suspect=suspect,
         index=X.index,
-        draws=tables,
+        draws=comparisons[0].draws,
         moves=tuple(ColumnMove(group.attribute, group.value, *move) for group in groups for move in group.moves),
-        parts=in_order(slices),
+        parts=slices,
         not_sliced=slicing.skipped,
         clusters=None if cluster is None else int(cluster.max()) + 1,
         cluster=cluster,
@@ -359,34 +349,6 @@ def compare(
 
 
 # --- who is compared with whom ------------------------------------------------------------------------
-
-
-@dataclass(eq=False)
-class Group:
-    """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
-    what a comparison measures of it, step by step."""
-
-    attribute: str
-    value: str
-    rows: Rows
-    others: Rows
-    reference: str | None
-    opinion: Opinion | None = None
-    part: Part = EVERYBODY
-    """Of the others, those that models of drawn labels learn from."""
-    means: Means = field(init=False)
-    probabilities: Floats = field(init=False)
-    """Of the favourable label, by the others' standard `[rows]`."""
-    outcomes: Floats = field(init=False)
-    """What AIPW expects `[rows of group and others]`."""
-    recorded: Floats = field(init=False)
-    """Shares of the favourable label by the others' standard: in each of `means`, then by AIPW."""
-    apart: Floats | float = 0.0
-    """How much higher these shares are, on labels without noise, by models of all others than by those of `part`."""
-    moves: Sequence[tuple[str, float, float]] = ()
-    suspect: Floats = field(init=False)
-    """How likely the rows' adverse labels are wrong, before the gap says how many are."""
-    figures: Figures = field(init=False)
 
 
 def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any) -> tuple[list[Group], list[LeftOut]]:

@@ -29,7 +29,7 @@ from butfor.names import PLAIN, Names
 from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, gram, levers
 from butfor.standard.model import Columns, Standard, TwoModels
-from butfor.standard.null import LEAST_ROWS, WIDER, Figures, Means
+from butfor.standard.null import LEAST_ROWS, WIDER, CommonStandard, Group
 
 CORRELATED = 0.7
 """Columns with inputs that are correlated more strongly are also left out together."""
@@ -64,8 +64,7 @@ class ColumnMove:
 
 
 def column_moves(
-    group: Rows,
-    others: Rows,
+    of: Group,
     standard: Standard,
     encoded: TwoModels,
     labels: Floats,
@@ -74,7 +73,7 @@ def column_moves(
 ) -> list[tuple[str, float, float]]:
     """Per column, then per block of columns that are strongly correlated: its name, how the difference moves without
     it, and the standard error of that move, by the logistic regression. Of a large table, by a part of its rows."""
-    group, others = group[thin(len(group), MOST_LEARNED)], others[thin(len(others), MOST_LEARNED)]
+    group, others = (rows[thin(len(rows), MOST_LEARNED)] for rows in (of.rows, of.others))
     own, theirs = (None, None) if weight is None else (weight[group], weight[others])
     asked, learned = dense(encoded.inputs[group]), dense(encoded.inputs[others])
     whole = fit_logistic(design_of(learned), labels[None, others], theirs)[0]
@@ -163,10 +162,6 @@ class Slice:
     called: bool = False
 
     @property
-    def name(self) -> str:
-        return f"{self.column} = {self.value}"
-
-    @property
     def more(self) -> float:
         """How much larger its gap is than elsewhere or, if fewer labels are expected to be favourable here, than the
         group's own gap would make it."""
@@ -232,76 +227,61 @@ class Slicing(NamedTuple):
         return cls(names, places, tuple(skipped))
 
 
-class Found(NamedTuple):
-    """The slices of one group, none called yet; `first`: higher where the group more likely falls short; and the
-    largest z of each drawn table."""
-
-    slices: list[Slice]
-    first: Floats
-    largest: Floats
-
-
-def slices_of(
-    attribute: str,
-    group: str,
-    means: Means,
-    figures: Figures,
-    probabilities: Floats,
-    favourable: Mask,
-    uniforms: Iterable[Floats],
-) -> Found:
-    """Of one group, by the figures of all its rows and of each of its slices. `probabilities` and `favourable` are of
-    its rows, and `uniforms`, some `[tables × its rows]` at a time, draw their labels."""
-    gap, all_expected = figures.difference[0], figures.recorded[0] + figures.difference[0]
-    parts = slice(2, 2 + len(means.names))
-    differences, recorded = figures.difference[parts], figures.recorded[parts]
-    expected, (low, high) = recorded + differences, figures.ends[:, parts]
-    weight = means.weight / means.weight.sum()
-    mass = means.sums(weight)[2:]
-    usual = gap / max(all_expected, 1e-9)
-    excess = differences - usual * expected
-    likely = np.clip(probabilities * (1 - usual), 0, 1)
-    by_group, by_slice = [], []
-    for some in uniforms:
-        noise = (some < likely) - likely
-        by_group.append(noise @ weight)
-        by_slice.append(means.sums(noise * weight)[:, 2:] / mass)
-    together = figures.draws[0] - np.concatenate(by_group)
-    drawn = figures.draws[parts].T - np.concatenate(by_slice)
-    drawn = drawn - np.outer(together, expected / max(all_expected, 1e-9))
-    drawn = WIDER * (drawn - drawn.mean(axis=0))
-    error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
-    columns = {
-        "rows": means.sums(np.ones(len(weight)))[2:].astype(int),
-        "recorded": recorded,
-        "expected": expected,
-        "difference": differences,
-        "low": low,
-        "high": high,
-        "elsewhere": (gap - mass * differences) / (1 - mass),
-        "excess": excess,
-        "z": excess / error,
-        "share": np.clip(mass * differences / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
-    }
-    rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-    slices = [Slice(attribute, group, *name, *row) for name, row in zip(means.names, rows, strict=True)]
-    # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between a
-    # share r lost in this slice alone and none lost, at the best r.
-    p = np.clip(probabilities - figures.centre[0], CERTAIN, 1 - CERTAIN)
-    alone = np.zeros(len(mass))
-    for lost in LOST:
-        ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
-        alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[2:])
-    return Found(slices, np.sqrt(2 * alone) + excess / error, (drawn / error).max(axis=1, initial=-np.inf))
-
-
-def in_order(groups: Iterable[Found]) -> tuple[Slice, ...]:
-    """The slices of all groups, those first where a group most likely falls short. Called are those of groups that
-    fall short whose excess is larger than the largest of all such slices by chance."""
-    found = list(groups)
-    short = [each for each in found if each.slices and each.slices[0].share is not None]
-    largest = np.max([each.largest for each in short], axis=0) if short else np.empty(0)
-    at_least = float(np.quantile(largest, 1 - CHANCE, method="higher")) if len(largest) else np.inf
-    slices = [replace(s, called=s.share is not None and s.z > at_least) for each in found for s in each.slices]
-    order = np.argsort(-np.concatenate([[], *(each.first for each in found)]), kind="stable")
-    return tuple(slices[k] for k in order)
+def slices_of(groups: Sequence[Group], favourable: Mask, common: CommonStandard) -> tuple[Slice, ...]:
+    """The slices of all groups, by the figures of all their rows and of each slice; those first where a group most
+    likely falls short. Called are those of groups that fall short whose excess is larger than the largest of all such
+    slices by chance. `favourable [all rows]`."""
+    slices, first, largest = list[Slice](), list[float](), list[Floats]()
+    for group in groups:
+        tables = group.figures.draws.shape[1]
+        if tables < 2 or not group.means.names:
+            continue
+        means, figures, probabilities = group.means, group.figures, group.probabilities
+        gap, all_expected = figures.difference[0], figures.recorded[0] + figures.difference[0]
+        parts = slice(2, 2 + len(means.names))
+        differences, recorded = figures.difference[parts], figures.recorded[parts]
+        expected, (low, high) = recorded + differences, figures.ends[:, parts]
+        weight = means.weight / means.weight.sum()
+        mass = means.sums(weight)[2:]
+        usual = gap / max(all_expected, 1e-9)
+        excess = differences - usual * expected
+        likely = np.clip(probabilities * (1 - usual), 0, 1)
+        by_group, by_slice = [], []
+        for some in common.uniforms_of(group.rows, tables):
+            noise = (some < likely) - likely
+            by_group.append(noise @ weight)
+            by_slice.append(means.sums(noise * weight)[:, 2:] / mass)
+        together = figures.draws[0] - np.concatenate(by_group)
+        drawn = figures.draws[parts].T - np.concatenate(by_slice)
+        drawn = drawn - np.outer(together, expected / max(all_expected, 1e-9))
+        drawn = WIDER * (drawn - drawn.mean(axis=0))
+        error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
+        columns = {
+            "rows": means.sums(np.ones(len(weight)))[2:].astype(int),
+            "recorded": recorded,
+            "expected": expected,
+            "difference": differences,
+            "low": low,
+            "high": high,
+            "elsewhere": (gap - mass * differences) / (1 - mass),
+            "excess": excess,
+            "z": excess / error,
+            "share": np.clip(mass * differences / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
+        }
+        rows = zip(*(values.tolist() for values in columns.values()), strict=True)
+        slices += [
+            Slice(group.attribute, group.value, *name, *row) for name, row in zip(means.names, rows, strict=True)
+        ]
+        # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between
+        # a share r lost in this slice alone and none lost, at the best r.
+        p = np.clip(probabilities - figures.centre[0], CERTAIN, 1 - CERTAIN)
+        alone = np.zeros(len(mass))
+        for lost in LOST:
+            ratio = np.where(favourable[group.rows], np.log(1 - lost), np.log1p(p * lost / (1 - p)))
+            alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[2:])
+        first += (np.sqrt(2 * alone) + excess / error).tolist()
+        if gap > 0:
+            largest.append((drawn / error).max(axis=1))
+    at_least = float(np.quantile(np.max(largest, axis=0), 1 - CHANCE, method="higher")) if largest else np.inf
+    called = [replace(s, called=s.share is not None and s.z > at_least) for s in slices]
+    return tuple(called[k] for k in np.argsort(-np.array(first), kind="stable"))

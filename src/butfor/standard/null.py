@@ -9,7 +9,7 @@ method's own error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
@@ -21,7 +21,7 @@ from scipy.special import ndtr, ndtri
 
 from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Mask, Rows, beside, thin
 from butfor.standard.model import TwoModels
-from butfor.standard.second_opinion import folds_of
+from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.words import Interval
 
 MEMBERSHIP = 2.0
@@ -181,6 +181,34 @@ class Means:
         return found
 
 
+@dataclass(eq=False)
+class Group:
+    """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
+    what a comparison measures of it, step by step."""
+
+    attribute: str
+    value: str
+    rows: Rows
+    others: Rows
+    reference: str | None
+    opinion: Opinion | None = None
+    part: Part = EVERYBODY
+    """Of the others, those that models of drawn labels learn from."""
+    means: Means = field(init=False)
+    probabilities: Floats = field(init=False)
+    """Of the favourable label, by the others' standard `[rows]`."""
+    outcomes: Floats = field(init=False)
+    """What AIPW expects `[rows of group and others]`."""
+    recorded: Floats = field(init=False)
+    """Shares of the favourable label by the others' standard: in each of `means`, then by AIPW."""
+    apart: Floats | float = 0.0
+    """How much higher these shares are, on labels without noise, by models of all others than by those of `part`."""
+    moves: Sequence[tuple[str, float, float]] = ()
+    suspect: Floats = field(init=False)
+    """How likely the rows' adverse labels are wrong, before the gap says how many are."""
+    figures: Figures = field(init=False)
+
+
 @dataclass(frozen=True, eq=False)
 class Figures:
     """A group's shares of the favourable label `[shares]`: that of all its rows, of the comparable ones, of each slice,
@@ -204,18 +232,10 @@ class Figures:
     times each `[tables × times]`."""
 
     @classmethod
-    def of(
-        cls,
-        means: Means,
-        rows: Rows,
-        expected: Floats,
-        draws: Floats,
-        common: CommonStandard,
-        labels: Floats,
-        place: int,
-    ) -> Figures:
-        """Of a group's `rows`: what the others' standard gives them, `expected [shares]` and in drawn tables,
-        `draws [shares × tables]`. `labels [all rows]`; `place` is the group's, for random numbers."""
+    def of(cls, group: Group, draws: Floats, common: CommonStandard, labels: Floats, place: int) -> Figures:
+        """Of a group, by what the others' standard gives it in drawn tables, `draws [shares × tables]`.
+        `labels [all rows]`; `place` is the group's, for random numbers."""
+        rows, means = group.rows, group.means
         tables = draws.shape[1]
         of_share = np.append(np.arange(2 + len(means.names)), 0)  # AIPW is about all of the group's rows
         everybody, own = common.everybody[rows], common.own[rows]
@@ -233,7 +253,7 @@ class Figures:
             redrawn.append(means.of_tables((uniforms < own).astype(float)))
         label_draws = (np.concatenate(redrawn, axis=1) - again[:, None]).reshape(len(recorded), tables, times)[of_share]
         centre = draws.mean(axis=1) - one_standard[of_share] if tables else np.zeros(len(of_share))
-        difference = expected - recorded[of_share] - centre
+        difference = group.recorded - recorded[of_share] - centre
         error, ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
         if tables > 1:
             if clustered:

@@ -18,6 +18,7 @@ from butfor import stopping
 from butfor.standard.inputs import MOST_LEARNED, Floats, Inputs, Mask, Rows, beside, thin
 from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import Standard
+from butfor.standard.null import Group
 
 WRONG = (
     "Of labels marked 0.3, about 3 in 10 would have been favourable, if the recorded columns are all that matters, the "
@@ -35,20 +36,13 @@ STEPS = 60
 
 
 def suspects(
-    standard: Standard,
-    group: Rows,
-    others: Rows,
-    probabilities: Floats,
-    inputs: Inputs,
-    labels: Floats,
-    folds: Rows,
-    weight: Floats | None,
+    standard: Standard, of: Group, inputs: Inputs, labels: Floats, folds: Rows, weight: Floats | None
 ) -> Floats:
     """How likely the label of each of the group's rows is wrong if it is adverse `[rows of the group]`; their level
-    follows from the group's shortfall (`with_sum`). `probabilities`: theirs by the others' standard; `inputs`,
-    `labels`, `folds` and `weight` of all rows."""
+    follows from the group's shortfall (`with_sum`). `inputs`, `labels`, `folds` and `weight` are of all rows."""
+    group, probabilities = of.rows, of.probabilities
     # The probabilities, calibrated on labels of others that the standard has not seen; of many others, on a part.
-    others = others[thin(len(others), 2 * MOST_LEARNED)]
+    others = of.others[thin(len(of.others), 2 * MOST_LEARNED)]
     if len(set(folds[others])) > 1:
         known = None if weight is None else weight[others]
         unseen = standard.cross_predict(others, labels[others], folds[others], np.arange(len(others)), known)
