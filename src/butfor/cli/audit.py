@@ -133,7 +133,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             say(shown_json(public.record(population) if o.public else result.to_json()))
         elif o.public:
             say(public.sentence(population))
-            printing.print_table(public.table(population))
+            groups = public.table(population)
+            printing.print_table(groups) if len(groups) else say(f"No group has {public.FEW} people.")
         elif len(population) == 1:
             printing.print_verdict(population[0])
         else:

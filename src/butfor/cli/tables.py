@@ -205,6 +205,7 @@ def check_table(
         if Path(write_names).exists():
             raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
         save(template(**nameable(data, o)), write_names)
+        say(f"Wrote {write_names}. Take away a # and write your own words.", err=True)
     if json:
         say(shown_json(dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)))
     else:

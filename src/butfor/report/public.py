@@ -59,7 +59,9 @@ def table(p: Population) -> pd.DataFrame:
     """The same as text."""
     frame = groups(p)
     frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
-    return frame.where(frame.notna(), f"under {FEW}").reset_index(names=p.run.sensitive)
+    frame = frame.where(frame.notna(), f"under {FEW}").reset_index(names=p.run.sensitive)
+    words = ("People", "Changed by a switch", "Audited", "Solid" if p.checked else "Found", "Share")
+    return frame.set_axis([p.run.sensitive, *words], axis=1)
 
 
 def record(p: Population) -> str:
