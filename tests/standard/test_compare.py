@@ -411,7 +411,7 @@ REFUSED = {
     "all alike": ({"y": Y.mask(Y != "no", "no")}, TableError, "needs a favourable label"),
     "no columns": ({"X": X[["group"]]}, TableError, "only protected columns"),
     "too many": (
-        {"X": X[:70].join(pd.DataFrame(np.arange(70)[:, None] * np.arange(1, 1002)).add_prefix("x")), "y": Y[:70]},
+        {"X": X[:100].join(pd.DataFrame(np.arange(100)[:, None] * np.arange(1, 1002)).add_prefix("x")), "y": Y[:100]},
         TableError,
         r"make 100\d inputs .* at most 1000\. Drop columns",
     ),
