@@ -56,9 +56,8 @@ def test_a_set_comes_out_as_published(name):
     assert y.mean() == pytest.approx(balance, abs=0.005)
     encoder = TableEncoder("embed").fit(data.X_train)
     assert encoder.transform(data.X_test).shape == (sizes[2], width)
-    for part, labels in parts:
-        assert part.index.equals(labels.index)
-        assert labels.attrs["label_names"] == data.label_names
+    assert all(part.index.equals(labels.index) for part, labels in parts)
+    assert all(labels.attrs["label_names"] == data.label_names for _, labels in parts)
     assert f"{sizes[0]}/{sizes[1]}/{sizes[2]} rows" in repr(data)
 
 
@@ -76,8 +75,7 @@ def test_shipped_files_are_few_and_accounted_for_and_name_nobody():
     provenance = (FILES / "PROVENANCE.md").read_text(encoding="utf-8")
     for spec in SPECS.values():
         assert spec.licence
-        for name, digests in spec.files.items():
-            assert all(words in provenance for words in (name, *digests))
+        assert all(words in provenance for name, digests in spec.files.items() for words in (name, *digests))
     assert not list(FILES.glob("bank*"))
     columns = pd.read_csv(FILES / "compas-scores-two-years.csv.gz", nrows=1).columns
     assert not {"name", "first", "last", "dob", "id"} & set(columns)
@@ -126,7 +124,7 @@ def test_other_names_bytes_folders_and_seeds_are_refused(monkeypatch, tmp_path, 
 # --- Bank's download, from an archive in a folder ----------------------------------------------------------------
 
 
-def zipped(files: dict[str, bytes]) -> bytes:
+def zipped(**files: bytes) -> bytes:
     buffer = io.BytesIO()
     with zipfile.ZipFile(buffer, "w", zipfile.ZIP_DEFLATED) as archive:
         for name, content in files.items():
@@ -137,7 +135,7 @@ def zipped(files: dict[str, bytes]) -> bytes:
 def published(content: bytes) -> bytes:
     """An archive as it is published, with shadows of macOS beside the file."""
     folder = {f"__MACOSX/bank-additional/._{FILE}": b"", f"bank-additional/{FILE}": content}
-    return zipped({"bank.zip": zipped({"bank.csv": b"a;b\n1;2\n"}), "bank-additional.zip": zipped(folder)})
+    return zipped(**{"bank.zip": zipped(**{"bank.csv": b"a;b\n1;2\n"}), "bank-additional.zip": zipped(**folder)})
 
 
 # A made-up table of Bank's shape; none of it is Bank's.
@@ -149,18 +147,13 @@ ROWS = (
 CONTENT = "\n".join([";".join([*BANK.columns.split(), "y"]), *ROWS]).encode()
 
 
-@pytest.fixture
-def archive(monkeypatch, tmp_path):
-    """What is offered for the made-up Bank, with no other place to find it."""
+def test_banks_first_use_downloads_the_next_reads_the_cache_and_what_else_is_offered_is_a_sentence(
+    monkeypatch, tmp_path
+):
     monkeypatch.delenv("BUTFOR_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    offered = tmp_path / "bank.zip"
-    offered.write_bytes(published(CONTENT))
-    accept(monkeypatch, "bank", CONTENT, url=offered.as_uri())
-    return offered
-
-
-def test_first_use_downloads_and_the_next_reads_the_cache(archive, tmp_path):
+    archive, cache = tmp_path / "bank.zip", tmp_path / "cache"
+    accept(monkeypatch, "bank", CONTENT, url=archive.as_uri())
     frame = catalogue_frame().set_index("name")
     assert list(frame.index) == list(DATASETS)
     for name, (sizes, width, budget, balance, _) in PUBLISHED.items():
@@ -168,34 +161,31 @@ def test_first_use_downloads_and_the_next_reads_the_cache(archive, tmp_path):
         assert (row["train"], row["val"], row["test"], row["rows"]) == (*sizes, sum(sizes))
         assert (row["inputs"], row["budget"], row["embedded"]) == (width, budget, name != "bank")
         assert row["label_balance"] == (None if name == "bank" else pytest.approx(balance, abs=0.005))
-    assert not (tmp_path / "cache").exists()
+    for said, answer in {
+        "No such file": None,
+        "not a zip file": published(CONTENT)[:900],
+        "There is no item named 'bank-additional.zip'": zipped(other=b""),
+        "not the published file": published(CONTENT + b"\n"),
+    }.items():
+        if answer is not None:
+            archive.write_bytes(answer)
+        with pytest.raises(DatasetError, match=said) as refused:
+            load_dataset("bank")
+        for words in (archive.as_uri(), f"{FILE}.gz", str(cache), "network and try again", "DATA=/"):
+            assert words in str(refused.value)
+        assert not cache.exists()
+    archive.write_bytes(published(CONTENT))
+    cache.write_text("no folder")
+    with pytest.raises(DatasetError, match="Not a directory"):
+        load_dataset("bank")
+    cache.unlink()
     data = load_dataset("bank")
     archive.unlink()
     assert (len(data.X_train), len(data.X_val), len(data.X_test)) == (36, 12, 12)
     assert set(data.X_train["marital"]) == {"married", "not married"}
     assert load_dataset("bank").X_test.equals(data.X_test)
-    kept = tmp_path / "cache" / "butfor" / FILE
+    kept = cache / "butfor" / FILE
     assert list(kept.parent.iterdir()) == [kept]
     kept.write_bytes(CONTENT[:-5])
     with pytest.raises(DatasetError, match=rf"{FILE} is not the published .* remove it"):
-        load_dataset("bank")
-
-
-def test_another_answer_or_place_is_a_sentence_and_leaves_no_trace(archive, tmp_path):
-    answers = {
-        "No such file": None,
-        "not a zip file": published(CONTENT)[:900],
-        "There is no item named 'bank-additional.zip'": zipped({"other.zip": b""}),
-        "not the published file": published(CONTENT + b"\n"),
-    }
-    for said, answer in answers.items():
-        archive.unlink() if answer is None else archive.write_bytes(answer)
-        with pytest.raises(DatasetError, match=said) as refused:
-            load_dataset("bank")
-        for words in (SPECS["bank"].url, f"{FILE}.gz", str(tmp_path / "cache"), "network and try again", "DATA=/"):
-            assert words in str(refused.value)
-        assert not (tmp_path / "cache").exists()
-    archive.write_bytes(published(CONTENT))
-    (tmp_path / "cache").write_text("no folder")
-    with pytest.raises(DatasetError, match="Not a directory"):
         load_dataset("bank")

@@ -1,4 +1,6 @@
-"""Tables, rows, labels and groups as users hand them over in Python."""
+"""Tables, rows, labels, groups and their bands as users hand them over in Python."""
+
+import json
 
 import numpy as np
 import pandas as pd
@@ -6,26 +8,34 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from butfor.cli import main
+from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
+from butfor.explain import eligible_cases
+from butfor.result.population import Population
 
-RNG = np.random.default_rng(3)
-PLAIN = pd.DataFrame({"age": RNG.integers(20, 60, 60), "own": RNG.random(60) < 0.5, "sex": RNG.choice(["f", "m"], 60)})
-LABELS = pd.Series(RNG.integers(0, 2, 60), name="approved")
+RNG = np.random.default_rng(0)
+AGES, INCOME = RNG.integers(18, 80, 200), RNG.normal(50, 10, 200)
+GOOD = 0.1 * (INCOME - 50) + 0.03 * (AGES - 45) + RNG.normal(0, 1, 200) > 0
+PLAIN = pd.DataFrame({"age": AGES, "income": INCOME, "sex": RNG.choice(["f", "m"], 200), "own": RNG.random(200) < 0.5})
+LABELS = pd.Series(np.where(GOOD, "yes", "no"), name="granted")
+THREE = ("under 25", "25 to under 60", "60 and over")
 
 
-def fitted(X: pd.DataFrame = PLAIN, y=LABELS, sensitive="sex", **settings) -> butfor.LabelAudit:
+def fitted(X: pd.DataFrame = PLAIN, y=LABELS, sensitive="sex", bands=None, **settings) -> butfor.LabelAudit:
     settings = {"budget": 3, "fresh_seeds": 0, "phi": "everyone"} | settings
-    return butfor.LabelAudit(LogisticRegression(), **settings).fit(X, y, sensitive_features=sensitive)
+    audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), **settings)
+    return audit.fit(X, y, sensitive_features=sensitive, sensitive_bands=bands)
 
 
 def test_a_person_as_a_row_a_table_or_of_another_library():
     polars = pytest.importorskip("polars")
     for audit in (fitted(), fitted(PLAIN.astype({"age": "int8"}))):
         for age, own in ((40.9, True), (300, False)):
-            verdict = audit.explain(pd.Series({"age": age, "own": own, "sex": "f"}))
+            row = {"age": age, "income": 50.0, "sex": "f", "own": own}
+            verdict = audit.explain(pd.Series(row))
             assert verdict.values["age"] == age
-            table = pd.DataFrame({"age": [age], "own": [own], "sex": ["f"]})
-            assert verdict.logit == pytest.approx(audit.explain(table).logit)
+            assert verdict.logit == pytest.approx(audit.explain(pd.DataFrame([row])).logit)
     verdict = audit.explain(polars.from_pandas(PLAIN)[36])
     assert (verdict.row, verdict.who) == (None, "this person")
     assert verdict.logit == audit.explain(PLAIN.iloc[[36]]).logit
@@ -33,34 +43,39 @@ def test_a_person_as_a_row_a_table_or_of_another_library():
 
 
 def test_a_person_with_holes_and_cells_that_only_look_like_numbers():
-    audit = fitted(PLAIN.assign(code=pd.Series([1, "1"] * 30, dtype=object)))
+    audit = fitted(PLAIN.assign(code=pd.Series([1, "1"] * 100, dtype=object)))
     assert all(butfor.replay(verdict).agrees for verdict in audit.explain_all(PLAIN.assign(code="1").iloc[:2]))
     for nothing in (None, np.nan):
-        row = {"age": np.nan, "own": nothing, "sex": nothing, "code": nothing}
+        row = {"age": np.nan, "income": 50.0, "sex": nothing, "own": nothing, "code": nothing}
         verdict = audit.explain(pd.DataFrame([row]))
         assert verdict.group == "missing"
         assert audit.explain(pd.Series(row)).logit == verdict.logit
 
 
 def test_rows_of_several_levels_and_labels_that_are_called_after_their_series():
-    X = PLAIN.set_axis(pd.MultiIndex.from_product([["a", "b"], range(30)]))
-    audit = fitted(X, (LABELS == 1).set_axis(X.index), budget=20, psi="everything")
+    X = PLAIN.set_axis(pd.MultiIndex.from_product([["a", "b"], range(100)]))
+    audit = fitted(X, (LABELS == "yes").set_axis(X.index), budget=20, psi="everything")
     found = audit.explain_all(X.iloc[:5]).found
     assert len(found[0].to_frame().columns) == 1 + len(found[0].positions)
-    assert found[0].prediction.startswith("approved = ")
-    assert fitted(y=(LABELS == 1).to_numpy()).explain(PLAIN.iloc[[1]]).prediction in ("True", "False")
+    assert found[0].prediction.startswith("granted = ")
+    assert fitted(y=(LABELS == "yes").to_numpy()).explain(PLAIN.iloc[[1]]).prediction in ("True", "False")
 
 
-def test_groups_may_stand_beside_the_table():
-    beside, X = PLAIN["sex"], PLAIN.drop(columns="sex")
-    audit = fitted(X, sensitive=beside)
-    verdict = audit.explain(X.iloc[[0]], sensitive_features=beside.iloc[[0]])
-    assert verdict.group == beside[0]
-    assert fitted(X, sensitive=list(beside)).explain(X.iloc[[0]], sensitive_features=[beside[0]]).logit == verdict.logit
+def test_groups_may_stand_beside_the_table_also_in_bands():
+    X, person = PLAIN[["income", "own"]], PLAIN[["income", "own"]].iloc[[0]]
+    audit = fitted(X, sensitive=PLAIN["sex"])
+    verdict = audit.explain(person, sensitive_features=PLAIN["sex"].iloc[[0]])
+    assert verdict.group == PLAIN["sex"][0]
+    again = fitted(X, sensitive=list(PLAIN["sex"])).explain(person, sensitive_features=[verdict.group])
+    assert again.logit == verdict.logit
     with pytest.raises(SettingError, match="with one value per person"):
-        audit.explain(X.iloc[[0]])
+        audit.explain(person)
     with pytest.raises(TableError, match="'x', which no training row has"):
-        audit.explain(X.iloc[[0]], sensitive_features=["x"])
+        audit.explain(person, sensitive_features=["x"])
+    audit = fitted(X[:150], LABELS[:150], PLAIN["age"][:150], {"age": [25, 60]})
+    assert tuple(audit.explain_all(X[150:], sensitive_features=PLAIN["age"][150:]).by_group.index) == THREE
+    with pytest.raises(TableError, match="Column 'age', row 0 holds 'old', which is not a number"):
+        audit.explain_all(X[:2], sensitive_features=pd.Series(["old", 30], name="age", dtype=object))
 
 
 @pytest.mark.parametrize(
@@ -69,18 +84,90 @@ def test_groups_may_stand_beside_the_table():
         ({"X": PLAIN.rename(columns={"age": 0, "own": "0"})}, "Column 0, '0' needs a name of its own"),
         ({"X": PLAIN.rename(columns={"age": "(bias)"})}, "'(bias)'"),
         ({"X": PLAIN.rename(columns={"age": ("a", "b")})}, "Column ('a', 'b') needs a name of its own"),
-        ({"X": PLAIN.assign(age=pd.Series([[1, 2]] * 60))}, "Column 'age' holds 'list' instead"),
-        ({"X": PLAIN.assign(age=np.arange(60) * 1j)}, "Column 'age' has type complex128"),
+        ({"X": PLAIN.assign(age=pd.Series([[1, 2]] * 200))}, "Column 'age' holds 'list' instead"),
+        ({"X": PLAIN.assign(age=np.arange(200) * 1j)}, "Column 'age' has type complex128"),
         ({"X": "loans.csv"}, "a pyarrow Table), not 'loans.csv'"),
-        ({"y": pd.Series([0, "0"] * 30, dtype=object)}, "mix types that cannot be compared ('int', 'str')"),
+        ({"y": pd.Series([0, "0"] * 100, dtype=object)}, "mix types that cannot be compared ('int', 'str')"),
         ({"sensitive": "sexx"}, "X has no column 'sexx'. Did you mean 'sex'?"),
-        ({"sensitive": [1] * 59}, "or hold one value for each of its 60 rows"),
+        ({"sensitive": [1] * 199}, "or hold one value for each of its 200 rows"),
         ({"sensitive": PLAIN["sex"].str.upper()}, "has the name 'sex' of a column of X but other values"),
-        ({"sensitive": PLAIN["sex"].set_axis(range(1, 61)).rename("s")}, "index of sensitive_features does not match"),
+        ({"sensitive": PLAIN["sex"].set_axis(range(1, 201)).rename("s")}, "index of sensitive_features does not match"),
         ({"rank": lambda model, table, people: np.full((len(people), table.n), "much")}, "scores that are no numbers"),
+        ({"sensitive": "age", "bands": [60, 25]}, "from small to large"),
+        ({"sensitive": "age", "bands": []}, "from small to large"),
+        ({"sensitive": "age", "bands": [25, 200]}, "no training row is in '200 and over'; its values go from 18 to 79"),
+        ({"sensitive": "age", "bands": {"agee": [25]}}, "no protected attribute with numbers. Did you mean 'age'?"),
+        ({"bands": [25]}, "of 'sex', 0 hold numbers"),
+        ({"bands": {"sex": [25]}}, "'sex', which is no protected attribute with numbers"),
+        ({"sensitive": ["age", "income"], "bands": [25]}, "2 hold numbers. Leave"),
     ],
-)
+)  # fmt: skip
 def test_what_cannot_be_used_gets_a_sentence(change, said):
     with pytest.raises((SettingError, TableError)) as caught:
         fitted(**change).explain_all(PLAIN.iloc[:2])
     assert said in str(caught.value)
+
+
+# --- bands of a numeric attribute ------------------------------------------------------------------------
+
+
+def test_bands_reach_up_to_the_next_cut_point_few_numbers_stay_and_several_attributes_are_joined():
+    of = Bands((25.0, 60.0)).of(pd.Series([18, 24.9, 25, 59, 60, np.nan])).fillna("none")
+    assert of.tolist() == [THREE[0], THREE[0], THREE[1], THREE[1], THREE[2], "none"]
+    few = PLAIN.assign(age=AGES % 10)
+    holed = PLAIN.assign(sex=PLAIN["sex"].where(PLAIN.index > 5).replace("m", "missing"))
+    for X, sensitive, bands, groups in (
+        (few, "age", None, set(range(10))),
+        (few, "age", [5], {"under 5", "5 and over"}),
+        (holed, "sex", None, {"f", "missing"}),
+        (PLAIN, ["sex", "age"], [40], {f"{sex} · {band}" for sex in "fm" for band in ("under 40", "40 and over")}),
+    ):
+        assert set(fitted(X, sensitive=sensitive, bands=bands).fitted_.sensitive.values) == groups
+
+
+def test_thirds_leave_no_band_empty():
+    rng = np.random.default_rng(0)
+    for values, different in (
+        (np.arange(1000), True),
+        (rng.lognormal(10, 1, 500), True),
+        (-np.arange(50.0), True),
+        (np.linspace(1.001, 1.002, 40), True),
+        (np.r_[np.zeros(900), np.arange(1, 101)], False),
+        (np.r_[np.arange(12), np.full(500, 11)], False),
+    ):
+        frame = pd.DataFrame({"n": values})
+        bands = bands_of(frame, None)["n"]
+        sizes = bands.of(frame["n"]).value_counts()
+        assert set(sizes.index) == set(bands.names)
+        assert not different or (len(sizes) == 3 and sizes.min() > 0.15 * len(frame))
+
+
+def test_a_switch_goes_to_the_median_of_the_other_bands_and_a_rule_names_one():
+    audit, age = fitted(sensitive="age", bands=[25, 60]), PLAIN["age"]
+    person = audit.fitted_.people(PLAIN)[0]
+    medians = {int(age[person.groups == band].quantile(interpolation="lower")): band for band in THREE}
+    switched = list(person.switched())
+    assert len(switched) == 3
+    for other in switched:
+        (target,) = set(other["age"][other["age"] != age])
+        assert (other["age"] == age.where(person.groups == medians.pop(target), target)).all()
+        assert other["income"].equals(PLAIN["income"])
+    audit.phi = "in_group(age, 'under 25')"
+    assert eligible_cases(audit.with_search().fitted_, PLAIN) == list(np.flatnonzero(AGES < 25))
+
+
+def test_bands_that_nobody_named_are_said_on_the_terminal_the_page_and_the_record_which_replays(capsys, tmp_path):
+    holed = PLAIN.assign(granted=LABELS, age=PLAIN["age"].where(PLAIN.index % 30 != 1))
+    holed.to_csv(tmp_path / "t.csv", index=False)
+    asked, out = ["audit", str(tmp_path / "t.csv"), "--label", "granted", "--sensitive", "age"], tmp_path / "out"
+    cheap = ["--model", "logistic", "--budget", "6", "--cases", "0:12", "--psi", "everything", "--out", str(out)]
+    assert main([*asked, *cheap]) == 0
+    assert "'age' is a number, cut into bands: 'under " in " ".join(capsys.readouterr().err.split())
+    assert "is a number, cut into bands" in (out / "report.html").read_text()
+    record = json.loads((out / "audit.json").read_text())
+    population, cuts = Population.from_dict(record), record["run"]["sensitive_bands"]["age"]
+    assert len(cuts) == 2
+    names = [*Bands(tuple(cuts)).names, "missing"]
+    assert list(population.by_group.index) == [name for name in names if name in population.by_group.index]
+    assert population.found
+    assert main(["replay", str(out / "audit.json")]) == 0
