@@ -1,6 +1,7 @@
 """How a run may end before its time: killed, told to stop, without space, memory, reader or a place to write."""
 
 import errno
+import itertools
 import json
 import os
 import random
@@ -11,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from unittest.mock import Mock
 
 import pytest
 
@@ -21,7 +23,7 @@ from hostile.harness import QUICK, attempt, audit, people, run, saved
 KILLS = int(os.environ.get("BUTFOR_KILLS", "1"))
 """How often a run is killed; BUTFOR_KILLS=50 for the long test."""
 COLUMNS = ("--label", "granted", "--sensitive", "sex")
-SEARCH = (*COLUMNS, "--members", 2, "--fresh-seeds", 6, "--cases", "0:6", "--set", "epochs=20")
+SEARCH = (*COLUMNS, "--members", 2, "--fresh-seeds", 4, "--cases", "0:5", "--set", "epochs=20")
 system = pytest.mark.system
 
 
@@ -75,44 +77,38 @@ def test_told_to_stop_while_gradients_are_computed_it_ends_with_valid_files(tmp_
     assert not any(person.get("flip_set") for person in ended)
 
 
-class Full:
+def fill(monkeypatch, room: int) -> None:
     """A disk that takes no more: after `room` files every write fails."""
+    written = itertools.count()
 
-    def __init__(self, room: int) -> None:
-        self.room, self.fsync = room, os.fsync
-
-    def __call__(self, descriptor: int) -> None:
-        self.room -= 1
-        if self.room < 0:
+    def fsync(descriptor: int) -> None:
+        if next(written) >= room:
             raise OSError(errno.ENOSPC, "No space left on device")
-        self.fsync(descriptor)
+
+    monkeypatch.setattr(files.os, "fsync", fsync)
 
 
 @pytest.mark.parametrize("room", [0, 3])
 def test_a_full_disk_keeps_what_was_done_and_prints_the_answer(tmp_path, monkeypatch, room):
     table, out = saved(tmp_path), tmp_path / "out"
-    monkeypatch.setattr(files.os, "fsync", Full(room))
+    fill(monkeypatch, room)
     ending = audit(table, "--out", out)
-    assert ending.code == 3
-    assert "No space left" in ending.err
+    assert (ending.code, "No space left" in ending.err) == (3, True)
     assert ending.record["people"]
     assert len(list(out.iterdir()) if out.exists() else []) == room
 
 
 def test_a_failed_write_leaves_the_file_that_was_there(tmp_path, monkeypatch):
-    path = tmp_path / "audit.json"
+    path, link = tmp_path / "audit.json", tmp_path / "link"
     path.write_text("old")
     with monkeypatch.context() as patched:
-        patched.setattr(files.os, "fsync", Full(0))
+        fill(patched, 0)
         with pytest.raises(files.OutputError):
             files.save("new", path)
-    assert path.read_text() == "old"
-    assert list(tmp_path.iterdir()) == [path]
-    (tmp_path / "link").symlink_to(path)
-    files.save("new", tmp_path / "link")
-    assert (tmp_path / "link").is_symlink()
-    assert path.read_text() == "new"
-    assert stat.S_IMODE(path.stat().st_mode) == 0o600
+    assert (path.read_text(), list(tmp_path.iterdir())) == ("old", [path])
+    link.symlink_to(path)
+    files.save("new", link)
+    assert (link.is_symlink(), path.read_text(), stat.S_IMODE(path.stat().st_mode)) == (True, "new", 0o600)
     with pytest.raises(files.OutputError):
         files.save("new", "/dev/null")  # a device is not replaced by a file
 
@@ -156,9 +152,8 @@ def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_p
     script += "unset NUMBA_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR; "
     script += '"$1" -c "from butfor.nets.compiled import OPTIONS; assert not OPTIONS[\'cache\']"; "$@"'
     # Nothing that is compiled: without a place to keep it, that takes half a minute.
-    asked = command(
-        "audit", saved(tmp_path), *COLUMNS, *QUICK["mlp"][:-1], "--engine", "joblib", "--set", "rank=distance"
-    )
+    plain = (*QUICK["mlp"][:-1], "--engine", "joblib", "--set", "rank=distance")
+    asked = command("audit", saved(tmp_path), *COLUMNS, *plain)
     done = in_own_mounts(script, code, home, Path(butfor.__file__).parent, *asked, "--out", tmp_path / "out")
     assert (done.returncode, done.stderr) == (0, "")
     assert json.loads((tmp_path / "out" / "audit.json").read_text())["people"]
@@ -173,17 +168,14 @@ def test_an_unwritable_place_is_noticed_before_anything_is_read(tmp_path):
 
 @pytest.mark.parametrize("error", [MemoryError(), RuntimeError("[enforce fail at alloc_cpu.cpp:1] not enough memory")])
 def test_memory_that_does_not_suffice_is_a_sentence(tmp_path, monkeypatch, error):
-    def fit(*_: object, **__: object) -> None:
-        raise error
-
-    monkeypatch.setattr("butfor.LabelAudit.fit", fit)
+    monkeypatch.setattr("butfor.LabelAudit.fit", Mock(side_effect=error))
     ending = audit(saved(tmp_path))
     assert (ending.code, "memory" in ending.err) == (3, True)
 
 
 @system
-@pytest.mark.parametrize(("stream", "code"), [("| true", 0), ("> /dev/full", 3)])
-def test_a_reader_that_has_gone_is_no_failure_and_a_full_one_a_sentence(stream, code):
-    line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
-    done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
-    assert (done.returncode, "Traceback" in done.stderr, "Error" in done.stderr) == (code, False, code != 0)
+def test_a_reader_that_has_gone_is_no_failure_and_a_full_one_a_sentence():
+    for stream, code in (("| true", 0), ("> /dev/full", 3)):
+        line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
+        done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
+        assert (done.returncode, "Traceback" in done.stderr, "Error" in done.stderr) == (code, False, code != 0)

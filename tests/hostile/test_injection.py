@@ -7,7 +7,6 @@ import json
 import re
 
 import pandas as pd
-import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -52,8 +51,8 @@ def test_whatever_a_text_holds_it_is_neither_calculated_nor_obeyed_nor_lost(text
     assert strict_json(shown) == {"a": text}
 
 
-@pytest.mark.parametrize("text", ["=1+1", "\tx"])
-def test_the_files_of_an_audit_hold_no_formula(tmp_path, text):
+def test_the_files_of_an_audit_hold_no_formula(tmp_path):
+    text = "\t=1+1"
     table = people().replace({"sex": {"f": text}}).assign(note=text).rename(columns={"debts": f"{text}!"})
     given = ("--set", "keep=note", "--out", tmp_path / "out", "--psi", "everything", "--budget", "30%")
     assert audit(saved(tmp_path, table), *given).code == 0
@@ -73,23 +72,21 @@ RULES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize("option", ["--phi", "--psi"])
-def test_a_rule_that_is_none_is_refused(tmp_path, option):
+def test_a_rule_that_is_none_is_refused(tmp_path):
     table = saved(tmp_path)
-    for rule in RULES[option == "--psi" :: 2]:
-        assert audit(table, option, rule).code == 2, rule
+    for k, rule in enumerate(RULES):
+        assert audit(table, ("--phi", "--psi")[k % 2], rule).code == 2, rule
 
 
-@pytest.mark.parametrize("encoding", ["ascii", "cp1252", "utf-16"])
-def test_any_terminal_takes_what_is_printed(tmp_path, encoding):
+def test_any_terminal_takes_what_is_printed(tmp_path):
     table = saved(tmp_path, people().replace({"sex": {"f": "αλφα", "m": "→ \U0001f4a3"}}))
     given = ["audit", table, "--label", "granted", "--sensitive", "sex", *QUICK["logistic"][:-2]]
-    for more in ([], ["--quiet", "--json"], ["--quiet", "--phi", "φ"]):
-        ending = run(*given, *more, encoding=encoding)
-        assert ending.code == (2 if "φ" in more else 0)
-        assert "Traceback" not in ending.err
-        if "--json" in more:
-            assert {person["values"]["sex"] for person in ending.record["people"]} <= {"αλφα", "→ \U0001f4a3"}
+    for encoding in ("ascii", "cp1252", "utf-16"):
+        for more in ([], ["--quiet", "--json"], ["--quiet", "--phi", "φ"]):
+            ending = run(*given, *more, encoding=encoding)
+            assert (ending.code, "Traceback" in ending.err) == (2 if "φ" in more else 0, False), (encoding, more)
+            if "--json" in more:
+                assert {person["values"]["sex"] for person in ending.record["people"]} <= {"αλφα", "→ \U0001f4a3"}
 
 
 # --- names ------------------------------------------------------------------------------------------------
@@ -121,20 +118,21 @@ NAMES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("where", "name"), [(("column", "group", "label")[k % 3], n) for k, n in enumerate(NAMES)])
-def test_names_and_values_are_shown_never_obeyed(tmp_path, name, where):
-    table = people()
-    if where == "column":
-        table = table.rename(columns={"debts": name})
-    else:
-        column, old = {"group": ("sex", "f"), "label": ("granted", "yes")}[where]
-        table[column] = table[column].replace(old, name)
-    given = ("--label", "granted", "--sensitive", "sex", "--model", "logistic", "--cases", "0:3")
-    if attempt("audit", saved(tmp_path, table), *given, "--out", tmp_path / "out").code == 0:
-        strict_json((tmp_path / "out" / "audit.json").read_text())
-        page = (tmp_path / "out" / "report.html").read_text()
-        assert "<script>alert" not in page
-        assert "\x1b" not in page
+def test_names_and_values_are_shown_never_obeyed(tmp_path):
+    given = ("--label", "granted", "--sensitive", "sex", "--model", "logistic", "--cases", "0:3", "--overwrite")
+    ended = []
+    for k, name in enumerate(NAMES):
+        table = people()
+        if k % 3 == 0:
+            table = table.rename(columns={"debts": name})
+        else:
+            table = table.replace({"sex": {"f": name}} if k % 3 == 1 else {"granted": {"yes": name}})
+        ended.append(attempt("audit", saved(tmp_path, table), *given, "--out", tmp_path / "out").code)
+        if ended[-1] == 0:
+            strict_json((tmp_path / "out" / "audit.json").read_text())
+            page = (tmp_path / "out" / "report.html").read_text()
+            assert ("<script>alert" in page, "\x1b" in page) == (False, False), name
+    assert ended.count(0) > len(NAMES) / 2
 
 
 def test_what_is_quoted_in_a_refusal_is_shown_never_obeyed(tmp_path):

@@ -25,25 +25,20 @@ def test_a_column_of_any_magnitude_is_scaled_alike(numeric):
         assert len(np.unique(scaled[1])) > 30
 
 
-def scaled(scale: float) -> pd.DataFrame:
-    return people().assign(x=lambda t: t["x"] / t["x"].abs().max() * scale)
-
-
 def in_row(row: int, value: object, **more: object) -> pd.DataFrame:
     table = people(**more).astype({"x": object})
     table.loc[row, "x"] = value
     return table
 
 
-def numbered(first: int, step: int = 1) -> pd.DataFrame:
-    return people().assign(account=[first + k * step for k in range(60)])
-
-
+LARGEST = people()["x"].abs().max()
 REFUSED = {
-    "Column 'x', row ": [scaled(1e155), scaled(1.7e308), scaled(1e-200), scaled(5e-324)],
+    "Column 'x', row ": [
+        people().assign(x=lambda t, scale=scale: t["x"] / LARGEST * scale) for scale in (1e155, 1.7e308, 1e-200, 5e-324)
+    ],
     "Column 'huge', row 0 (and 59 more rows) holds": [people().assign(huge=value) for value in (1.7e308, -1e200)],
     "'x', row 7 ": [in_row(7, value) for value in ("1e20", "1e155", "-1e308")],
-    "2^53": [numbered(first) for first in (2**53, -(2**62), 2**63 - 100)],
+    "2^53": [people().assign(account=range(first, first + 60)) for first in (2**53, -(2**62), 2**63 - 100)],
     "Column 'account', row 1": [
         people().assign(account=[value if k % 7 == 1 else k % 5 for k in range(60)])
         for value in (2**63, 2**64, 2**80, "9" * 400)
@@ -61,32 +56,21 @@ def test_numbers_that_cannot_be_computed_with_are_refused_with_their_place(tmp_p
 
 
 def test_an_outlier_among_the_test_people_alone_is_refused_with_its_row(tmp_path):
-    for value in ("1e20", "1e155", "-1e308", "inf", "-Infinity"):
+    for value in ("1e20", "-1e308", "inf", "-Infinity"):
         new = saved(tmp_path, in_row(3, value, seed=1), "new.csv")
         ending = audit(saved(tmp_path), "--test", new, model="mlp")
         assert (ending.code, "row 3" in ending.err) == (2, True)
 
 
-WORKS = {
-    "whole numbers that stay different": numbered(0, 2**20),
-    "names of 25 digits": people().assign(account=[f"n{2**80 + k}" for k in range(60)]),
-    "missing numbers": people().astype({"x": object}).assign(x=lambda t: t["x"].where(t.index % 5 > 0, "NaN")),
-    "an identifier of thousands": people(3000).assign(name=[f"n{k}" for k in range(3000)]),
-}
-
-
-def test_what_looks_odd_but_means_something_works(tmp_path):
-    for name, table in WORKS.items():
-        assert audit(saved(tmp_path, table)).code == 0, name
-
-
-def test_whole_numbers_of_any_size_may_name_the_rows(tmp_path):
+def test_whole_numbers_of_any_size_may_name_the_rows_or_stay_different(tmp_path):
+    assert audit(saved(tmp_path, people().assign(account=range(0, 60 * 2**20, 2**20)))).code == 0
+    assert audit(saved(tmp_path, people().assign(account=[f"n{2**80 + k}" for k in range(60)]))).code == 0
     named = people().assign(account=[f"{2**80 + k}" for k in range(60)])
     assert audit(saved(tmp_path, named), "--id", "account").code == 0
     table = people().set_axis(pd.Index([10**400 + k for k in range(60)], dtype=object))
     blind = butfor.LabelAudit(LogisticRegression(), budget=20)
     blind.fit(table[["x", "debts"]], table["granted"], sensitive_features=table["sex"])
-    population = blind.explain_all(table[["x", "debts"]], sensitive_features=table["sex"])
+    population = blind.explain_all(table[["x", "debts"]], sensitive_features=table["sex"], cases=range(20))
     found = butfor.Population.from_json(population.to_json()).found
     assert found
     assert butfor.replay(found[0], audit=blind).agrees

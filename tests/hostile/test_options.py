@@ -36,7 +36,6 @@ IMPOSSIBLE = {
     "test": ["/nowhere/at.csv", "/", "/dev/zero", "/dev/null"],
     "validation": ["/nowhere/at.csv", "/dev/zero"],
     "names": ["/nowhere/at.toml", "/", "/dev/null/x"],
-    "out": ["/dev/null/x", "/proc/none/x", "/dev/null"],
     "ledger": ["/dev/null/x", "/proc/none/x", "/", "/nowhere/at.db"],
 }  # fmt: skip
 
