@@ -21,10 +21,6 @@ PAGES = [
     *(ROOT / f"{name}.md" for name in ("README", "CODE_OF_CONDUCT", "CONTRIBUTING", "SECURITY")),
 ]
 
-METHODS = [
-    name for name in vars(butfor.LabelAudit) if not name.startswith("_") and callable(getattr(butfor.LabelAudit, name))
-]
-
 
 def text_of(page: Path) -> str:
     """A page without its blocks of code; of an example, the text in its comments."""
@@ -32,12 +28,6 @@ def text_of(page: Path) -> str:
     if page.suffix == ".py":
         return "\n".join(line.removeprefix("#").removeprefix(" ") for line in text.splitlines() if line.startswith("#"))
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
-
-
-def anchors(page: Path) -> set[str]:
-    """What a link to a heading of the page may be called, on the site and on GitHub alike."""
-    headings = re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)
-    return {re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings}
 
 
 def test_every_link_leads_somewhere():
@@ -50,19 +40,21 @@ def test_every_link_leads_somewhere():
             if target.parent.name == "examples" and target.suffix == ".md":  # made from its script
                 target = target.with_suffix(".py")
             assert target.exists(), (page, link)
-            assert not anchor or anchor in anchors(target), (page, link)
+            if anchor:  # what a heading is called on the site and on GitHub alike
+                headings = re.findall(r"^#+ (.*)$", text_of(target), re.MULTILINE)
+                names = [re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+                assert anchor in names, (page, link)
             assert DOCS not in page.parents or DOCS in target.parents, f"{page}: {link} leads out of the site"
 
 
-def test_the_site_has_every_page_the_reference_every_public_name_and_no_figure_is_old():
+def test_the_site_has_every_page_the_reference_every_public_name_and_readme_is_short():
     listed = re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
     pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
     assert sorted(listed) == sorted([*pages, *(f"examples/{example.stem}.md" for example in EXAMPLES)])
     assert sorted(re.findall(r"^::: butfor\.(\w+)$", pages["reference.md"], re.MULTILINE)) == sorted(butfor.__all__)
     assert [name for name, text in pages.items() if re.search(r"version 0\.[0-3]\b", text)] == []
-
-
-def test_an_example_is_a_script_that_begins_with_its_title():
+    assert len(README.splitlines()) <= 100
+    assert any("docs/pictures/report.png" in line for line in README.splitlines()[:18])
     for example in EXAMPLES:
         script = example.read_text(encoding="utf-8")
         compile(script, example, "exec")
@@ -95,44 +87,30 @@ print(Path("here.txt").read_text())
 """
 
 
-@pytest.fixture
-def render():
+def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends_the_build(tmp_path):
     spec = importlib.util.spec_from_file_location("build", DOCS / "examples" / "build.py")
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.render
-
-
-def test_a_page_holds_text_code_output_and_figures(render, tmp_path):
+    build = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(build)
     (tmp_path / "tiny.py").write_text(TINY, encoding="utf-8")
-    page = render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
+    page = build.render(tmp_path / "tiny.py", tmp_path).read_text(encoding="utf-8")
     assert page.startswith("# Title\n\nText.\n\n```python\nfrom pathlib")
     assert "1 + 1\n```\n\n```text\nprinted\n2\n```\n" in page
     (figure,) = re.findall(r"!\[.*\]\((.*)\)", page)
     assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<svg")
     assert "```console\necho made > here.txt\ncat here.txt\n```\n\n```text\nmade\n```\n" in page
     assert page.endswith("```text\nmade\n```\n")
-
-
-def test_code_or_a_command_that_fails_ends_the_build_and_says_where(render, tmp_path):
     bad = tmp_path / "bad.py"
     bad.write_text("# %%\nfine = 1\n\n# %%\nfine / 0\n", encoding="utf-8")
     with pytest.raises(ZeroDivisionError) as failure:
-        render(bad, tmp_path)
+        build.render(bad, tmp_path)
     assert (failure.traceback[-1].path.name, failure.traceback[-1].lineno + 1) == ("bad.py", 5)
     assert not (tmp_path / "bad.md").exists()
     bad.write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
     with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 2:.*no-such-file"):
-        render(bad, tmp_path)
+        build.render(bad, tmp_path)
 
 
 # --- README, CONTRIBUTING and docstrings ----------------------------------------------------------------
-
-
-def test_readme_is_short_and_shows_a_page_early():
-    lines = README.splitlines()
-    assert len(lines) <= 100
-    assert any("docs/pictures/report.png" in line for line in lines[:18])
 
 
 def test_readmes_example_prints_the_find_that_is_shown(capsys):
@@ -153,37 +131,28 @@ def test_the_parts_that_contributing_shows_work_in_an_audit(capsys):
     assert all((ROOT / "src" / "butfor" / f"{name}.py").exists() for name in files)
 
 
-def test_every_parameter_is_described():
-    for subject in (butfor.LabelAudit, *(getattr(butfor.LabelAudit, name) for name in METHODS)):
+def test_public_names_and_parameters_are_described():
+    methods = [each for name, each in vars(butfor.LabelAudit).items() if not name.startswith("_") and callable(each)]
+    for subject in (butfor.LabelAudit, *methods):
         described = re.findall(r"^ *(\w[\w, ]*) : ", inspect.getdoc(subject) or "", re.MULTILINE)
         mentioned = {word for words in described for word in words.split(", ")}
         wanted = set(inspect.signature(subject).parameters) - {"self"}
         assert wanted <= mentioned or (len(wanted) == 1 and "Returns" in inspect.getdoc(subject)), subject
+    assert [name for name in {*butfor.__all__} - {"DATASETS"} if not inspect.getdoc(getattr(butfor, name))] == []
 
 
 @pytest.mark.system
-def test_the_examples_of_an_audit_run(all_draws):
-    """Those of the methods go on from that of the class, in the order of the file."""
-    found = [
-        test for test in doctest.DocTestFinder(recurse=True).find(butfor.LabelAudit, "LabelAudit") if test.examples
-    ]
-    shared: dict[str, object] = {}
+def test_the_examples_of_public_names_run(all_draws):
+    """Those of an audit's methods go on from that of the class, in the order of the file."""
     order = {f"LabelAudit.{name}": k for k, name in enumerate(vars(butfor.LabelAudit))}
-    assert len(found) > 8
-    for test in sorted(found, key=lambda test: order.get(test.name, -1)):
-        test.globs = shared
+    audit = doctest.DocTestFinder().find(butfor.LabelAudit, "LabelAudit")
+    tests = sorted((test for test in audit if test.examples), key=lambda test: order.get(test.name, -1))
+    assert len(tests) > 8
+    for test in tests[1:]:
+        test.globs = tests[0].globs
+    for name in sorted({*butfor.__all__} - {"LabelAudit", "errors", "rank", "rules", "search", "standard"}):
+        tests += doctest.DocTestFinder(recurse=False).find(getattr(butfor, name), name)
+    for test in tests:
         said: list[str] = []
         result = doctest.DocTestRunner().run(test, out=said.append, clear_globs=False)
         assert not result.failed, "".join(said)
-
-
-@pytest.mark.parametrize(
-    "name", sorted(set(butfor.__all__) - {"LabelAudit", "errors", "rank", "rules", "search", "standard"})
-)
-def test_public_names_are_described_and_their_examples_run(name):
-    subject = getattr(butfor, name)
-    if name != "DATASETS":
-        assert inspect.getdoc(subject), name
-    for test in doctest.DocTestFinder(recurse=False).find(subject, name):
-        said: list[str] = []
-        assert not doctest.DocTestRunner().run(test, out=said.append).failed, "".join(said)

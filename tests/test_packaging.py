@@ -18,7 +18,7 @@ from butfor import __version__
 
 ROOT = Path(__file__).parents[1]
 PYTHONS = ["3.11", "3.12", "3.13", "3.14"]
-HERE = "{}.{}".format(*sys.version_info)
+INSTALL = "BUTFOR_INSTALL" in os.environ
 PIP = [sys.executable, "-m", "pip", "--disable-pip-version-check", "--quiet"]
 NETWORK = 'Error: The network needs torch, which is not installed: pip install "butfor[net]".\n'
 pytestmark = pytest.mark.system
@@ -57,16 +57,14 @@ def test_the_wheel_holds_the_package_alone_with_its_data_and_an_index_takes_both
     assert {name.partition("/")[0].partition("-")[0] for name in files} == {"butfor"}
     there = {file.relative_to(ROOT / "src").as_posix() for file in (ROOT / "src/butfor").rglob("*") if file.is_file()}
     assert {name for name in files if ".dist-info/" not in name} == {n for n in there if "__pycache__" not in n}
-    for name in ("py.typed", "data/files/german.data.gz", "report/templates/base.html", "nets/onelaunch.cu"):
-        assert f"butfor/{name}" in files
 
 
 def test_the_source_distribution_holds_all_and_builds_the_same_wheel(built, tmp_path):
     with tarfile.open(built[1]) as opened:
         opened.extractall(tmp_path, filter="data")
     (folder,) = tmp_path.iterdir()
-    assert {"src", "tests", "docs", "benchmarks", "evaluation"} <= {each.name for each in folder.iterdir()}
-    assert {"Makefile", "constraints.txt", "README.md", "LICENSE"} <= {each.name for each in folder.iterdir()}
+    wanted = {"src", "tests", "docs", "benchmarks", "evaluation", "Makefile", "constraints.txt", "README.md", "LICENSE"}
+    assert wanted <= {each.name for each in folder.iterdir()}
     build(folder, tmp_path, "-t", "wheel")
     assert files_in(next(tmp_path.glob("*.whl"))) == files_in(built[0])
 
@@ -98,21 +96,6 @@ def test_the_workflow_publishes_what_was_tested_and_holds_no_secret():
     assert jobs["test"]["strategy"]["matrix"]["python"] == jobs["install"]["strategy"]["matrix"]["python"] == PYTHONS
 
 
-def interpreter(version):
-    """A Python of that version, on the path or of pyenv."""
-    root = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
-    for python in (shutil.which(f"python{version}"), *root.glob(f"versions/{version}.*/bin/python")):
-        if python and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
-            return python
-    pytest.skip(f"python{version} is not installed here")
-
-
-def environment(version, folder):
-    """An empty one: its Python, and where its packages go."""
-    run(interpreter(version), "-m", "venv", "--without-pip", folder / "env", cwd=folder)
-    return folder / "env/bin/python", next(folder.glob("env/lib/python*/site-packages"))
-
-
 def lend(requirements, site, lent):
     """Link what these requirements need, and what that needs, from the present environment."""
     for requirement in map(Requirement, requirements or ()):
@@ -127,36 +110,32 @@ def lend(requirements, site, lent):
 
 
 @pytest.mark.parametrize("version", PYTHONS)
-def test_it_installs_and_starts(built, tmp_path, version):
+def test_it_installs_and_works_without_torch(built, tmp_path, version):
     """With the dependencies that it declares, lent by the present environment. The compiled ones serve one Python only:
-    on the others the command starts; BUTFOR_INSTALL=1 and the workflow run it there too."""
-    python, site = environment(version, tmp_path)
-    run(*PIP, "--python", python, "install", "--no-index", "--no-deps", "--no-compile", built[0], cwd=tmp_path)
+    on the others the command starts. BUTFOR_INSTALL=1 installs them instead, in minutes, as the workflow does."""
+    pyenv = Path(os.environ.get("PYENV_ROOT", Path.home() / ".pyenv"))
+    for python in (shutil.which(f"python{version}"), *pyenv.glob(f"versions/{version}.*/bin/python")):
+        if python and subprocess.run([python, "-c", "import venv"], capture_output=True).returncode == 0:
+            break
+    else:
+        pytest.skip(f"python{version} is not installed here")
+    run(python, "-m", "venv", "--without-pip", tmp_path / "env", cwd=tmp_path)
+    python, command = tmp_path / "env/bin/python", tmp_path / "env/bin/butfor"
+    site = next(tmp_path.glob("env/lib/python*/site-packages"))
+    install = (*PIP, "--python", python, "install", built[0])
+    if INSTALL:
+        run(*install, "-c", ROOT / "constraints.txt", cwd=tmp_path)
+    else:
+        run(*install, "--no-index", "--no-deps", "--no-compile", cwd=tmp_path)
+        lend(metadata.Distribution.at(next(site.glob("butfor-*.dist-info"))).requires, site, set())
     run(python, "-m", "compileall", "-q", site / "butfor", cwd=tmp_path)
-    butfor = metadata.Distribution.at(next(site.glob("butfor-*.dist-info")))
-    lend(butfor.requires, site, set())
-    command = python.with_name("butfor")
     where = run(python, "-W", "error", "-c", "import butfor; print(butfor.__file__)", cwd=tmp_path)
     assert Path(where.strip()) == site / "butfor/__init__.py"
     assert run(command, "--version", cwd=tmp_path) == f"butfor, version {__version__}\n"
     assert "standard" in run(command, "--help", cwd=tmp_path)
-    if version == HERE:
-        works(command, tmp_path)
-
-
-def works(command, folder):
-    """Standards, an audit and its page without torch, whose absence the network says in one sentence."""
-    assert "comparable people" in run(command, "standard", "german", "--draws", "5", cwd=folder)
-    audit = (command, "audit", "german", "--cases", "0:20", "--quiet")
-    assert "audited decisions hinge on" in run(*audit, "--model", "logistic", "--out", "page", cwd=folder)
-    assert (folder / "page/report.html").stat().st_size > 10_000
-    assert run(*audit, cwd=folder, fails=True) == NETWORK
-
-
-@pytest.mark.slow
-@pytest.mark.skipif("BUTFOR_INSTALL" not in os.environ, reason="BUTFOR_INSTALL=1 installs all dependencies, in minutes")
-@pytest.mark.parametrize("version", PYTHONS)
-def test_the_wheel_and_its_dependencies_install(built, tmp_path, version):
-    python, _ = environment(version, tmp_path)
-    run(*PIP, "--python", python, "install", "-c", ROOT / "constraints.txt", built[0], cwd=tmp_path)
-    works(python.with_name("butfor"), tmp_path)
+    if INSTALL or version == "{}.{}".format(*sys.version_info):
+        assert "comparable people" in run(command, "standard", "german", "--draws", "5", cwd=tmp_path)
+        audit = (command, "audit", "german", "--cases", "0:20", "--quiet")
+        assert "audited decisions hinge on" in run(*audit, "--model", "logistic", "--out", "page", cwd=tmp_path)
+        assert (tmp_path / "page/report.html").stat().st_size > 10_000
+        assert run(*audit, cwd=tmp_path, fails=True) == NETWORK
