@@ -70,12 +70,14 @@ def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsy
 
 def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
     pd.read_csv("t.csv").head(40).to_csv("new.csv", index=False)
-    Path("a.toml").write_text(FILE.replace('"0:6"', "3") + 'test = "new.csv"\nadverse = "no"\n')
+    Path("a.toml").write_text(FILE.replace('"0:6"', "3") + 'test = "new.csv"\nadverse = "no"\nnames = "words.toml"\n')
+    Path("words.toml").write_text("[people]\nnoun = 'applicants'")
     (here / "away").mkdir()
     monkeypatch.chdir(here / "away")
     assert run(capsys, "audit", "--config", "../a.toml", "--out", "first", "--quiet")[0] == 0
     written = tomllib.loads((here / "away" / "first" / "audit.toml").read_text())
-    assert (written["table"], written["test"]) == ("../../t.csv", "../../new.csv")
+    paths = [written[name] for name in ("table", "test", "names")]
+    assert paths == ["../../t.csv", "../../new.csv", "../../words.toml"]
     monkeypatch.chdir(here)
     assert audited(capsys, "--config", "away/first/audit.toml")["run"]["data"]["table"] == "t.csv"
     code, out, _ = run(capsys, "check-table", "--config", "away/first/audit.toml")  # passes over what it does not know

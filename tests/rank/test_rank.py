@@ -124,8 +124,7 @@ def test_agreement_counted_by_hand_on_the_strongest_labels_and_some_others():
         return np.array([-1.0, -1.0]) + moved
 
     assert agreement(retrained, effects, 4) == (pytest.approx(0.5), 4)
-    assert {7, 9} < set(tried)
-    assert len(set(tried)) == 4
+    assert ({7, 9} < set(tried), len(set(tried))) == (True, 4)
     assert agreement(retrained, effects, 99)[1] == 50
     assert tried == list(range(50))
 
@@ -139,7 +138,6 @@ def test_agreement_counted_by_hand_on_the_strongest_labels_and_some_others():
         (lambda s: checked_scores(as_ranking(lambda *_: np.full((7, 120), np.nan)), *s), "returned nan for person 0"),
         (lambda s: checked_scores(as_ranking(lambda *_: np.zeros(3)), *s), r"shape \(3,\)"),
         (lambda s: refuse_unaccepted(as_ranking("leaves"), s[0], "MLP"), r"needs a tree.*of MLP. Use one of "),
-        (lambda s: as_ranking("best"), "no ranking 'best'"),
         (lambda s: as_ranking(3), "neither"),
         (lambda s: as_ranking(Surrogate), r"give an instance, Surrogate\(\)"),
     ],

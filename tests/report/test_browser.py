@@ -96,11 +96,11 @@ def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_
         browser.execute_cdp_cmd("Emulation.setScriptExecutionDisabled", {"value": False})
 
 
-def test_thousands_of_people_open_at_once(browser, seeded, tmp_path):
-    people = [changed(v, case=10_000 + k, row=f"A-{k:05d}") for k, v in enumerate([*seeded] * 200)]
+def test_hundreds_of_people_open_at_once(browser, seeded, tmp_path):
+    people = [changed(v, case=10_000 + k, row=f"A-{k:05d}") for k, v in enumerate([*seeded] * 60)]
     text = page.population_page(Population(people, seeded.run), "audit-people")
     (tmp_path / "audit.html").write_text(text, encoding="utf-8")
-    assert len(text) < 1_000_000
+    assert len(text) < 330_000
     browser.get((tmp_path / "audit.html").as_uri())
     assert len(listed(browser)) == 500
     browser.find_element("name", "id").send_keys("a-0077")

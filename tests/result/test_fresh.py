@@ -61,17 +61,12 @@ def test_seeds_and_side_effects_are_those_of_retraining_by_hand(controlled):
             assert others.accuracy_after == pytest.approx((after == data.y_test).mean())
 
 
-@pytest.mark.parametrize(("count", "n"), [(58, 59), (57, 59), (0, 59), (59, 59), (3, 20), (1, 1)])
-def test_bounds_are_exact(count, n):
-    test = binomtest(count, n)
-    assert exact_interval(count, n) == pytest.approx(tuple(test.proportion_ci(0.95, "exact")))
-    assert exact_interval(count, n, 0.05) == pytest.approx(tuple(test.proportion_ci(0.9, "exact")))
-
-
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=15, deadline=None)
 @given(st.integers(1, 80), st.data())
-def test_the_paired_interval_holds_what_the_score_test_does_not_reject(n, data):
+def test_bounds_are_exact_and_the_paired_interval_holds_what_the_score_test_does_not_reject(n, data):
     b = data.draw(st.integers(0, n))
+    for tail, confidence in ((0.025, 0.95), (0.05, 0.9)):
+        assert exact_interval(b, n, tail) == pytest.approx(tuple(binomtest(b, n).proportion_ci(confidence, "exact")))
     c = data.draw(st.integers(0, n - b))
     low, high = paired_interval(b, c, n)
     assert -1 <= low <= (b - c) / n <= high <= 1
@@ -101,9 +96,6 @@ def counts(n, both, only_with, only_without):
 )  # fmt: skip
 def test_words(fresh, word):
     assert fresh.word == word
-    assert fresh.sentence.startswith(
-        f"{word.capitalize()}: with these flips {fresh.with_flips} of {fresh.seeds} models"
-    )
     assert ("would do" in fresh.sentence or "reasonable" in fresh.sentence) == (word == UNDECIDED)
 
 
@@ -135,11 +127,10 @@ def test_a_find_that_holds_in_nine_of_ten_models_is_called_solid_in_4_9_percent(
 
 def test_an_audit_stops_at_30_seeds_where_they_settle_it():
     audit, data = fitted("salary", strategy="exhaustive", fresh_seeds=59)
-    population = audit.explain_all(data.X_test)
-    settled = [v.fresh for v in population.found if not v.fresh.open_until(59)]
-    assert settled
-    assert {fresh.seeds for fresh in settled} == {30} == {len(each) for fresh in settled for each in fresh.logits}
-    assert all(v.base_counts[1] == 59 for v in population.eligible if not v.found)
+    settled, none = audit.explain_all(data.X_test, cases=[6, 0])
+    assert not settled.fresh.open_until(59)
+    assert {settled.fresh.seeds} == {30} == set(map(len, settled.fresh.logits))
+    assert (none.found, none.base_counts[1]) == (False, 59)
 
 
 def test_only_open_finds_go_on_to_the_second_look():
@@ -171,14 +162,15 @@ def test_undecided_says_how_many_seeds_would_do():
     assert "one half" in half.sentence
 
 
-def test_populations_count_the_words_and_records_keep_them(controlled):
+def test_populations_count_the_words_records_keep_them_and_without_fresh_seeds_there_is_none(
+    controlled, salary_population
+):
     population = controlled[2]
     assert list(Population.from_json(population.to_json())) == list(population)
     assert sum(population.solidity.values()) == len(population.found)
     assert len(population.solid) == population.solidity["solid"] == 0  # so few seeds never suffice
-    groups = population.by_group
-    assert groups["share_solid"].isna().all()
-    assert (groups["median_margin"] > 0).all()
+    assert population.by_group["share_solid"].isna().all()
+    assert (population.by_group["median_margin"] > 0).all()
     assert any("Fewer than 10" in warning for warning in population.warnings)
     assert f"{SEEDS} fresh seeds are too few to call one solid (29 at least)" in population.sentence
     (limit,) = check_shares(population, max_solid=0.99)
@@ -190,12 +182,7 @@ def test_populations_count_the_words_and_records_keep_them(controlled):
     frame = population.to_frame()
     assert list(frame["solidity"].dropna()) == [v.solidity for v in population.found]
     assert frame["base"].notna().sum() == len(population.eligible)
-
-
-def test_no_fresh_seeds_no_word(salary_population):
-    assert all(v.fresh is None and v.base is None and v.close_call is None for v in salary_population)
+    assert {(v.fresh, v.base, v.close_call, v.distance) for v in salary_population} == {(None,) * 4}
     assert {v.solidity for v in salary_population.found} == {"not checked"}
-    assert {v.distance for v in salary_population} == {None}
     assert "was not checked" in salary_population.sentence
     assert salary_population.by_group["share_solid"].isna().all()
-    assert "robust" not in salary_population.to_json()

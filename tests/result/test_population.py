@@ -18,20 +18,17 @@ def test_direct_dependence_comes_first():
     people = GERMAN.X_test[["sex", "age"]]
     population = audit.explain_all(people, cases=range(15))
     other = people[:15].assign(sex=people["sex"][:15].map({"male": "female", "female": "male"}))
-    switched = (audit.model_.logits(other) > 0) != (audit.model_.logits(people[:15]) > 0)
-    assert switched.all()
-    assert [v.switch_changes for v in population] == list(switched)
+    assert ((audit.model_.logits(other) > 0) != (audit.model_.logits(people[:15]) > 0)).all()
+    assert all(v.switch_changes for v in butfor.Population.from_json(population.to_json()))
     women = (people["sex"][:15] == "female").sum()
     assert population.direct == (
         f"The model uses sex directly: switching it alone changes 15 of 15 decisions (sex = female: {women} to '1'; "
         f"sex = male: {15 - women} to '0')."
     )
-    assert population.by_group["switch_changes"].sum() == switched.sum()
-    assert [v.switch_changes for v in butfor.Population.from_json(population.to_json())] == list(switched)
+    assert population.by_group["switch_changes"].sum() == 15
     blind = butfor.LabelAudit(LogisticRegression(max_iter=2000), budget=2)
     blind.fit(X[["age", "amount"]], GERMAN.y_train, sensitive_features=X["sex"])
-    beside = GERMAN.X_test["sex"]
-    told = blind.explain_all(GERMAN.X_test[["age", "amount"]], sensitive_features=beside, cases=range(3))
+    told = blind.explain_all(GERMAN.X_test[["age", "amount"]], sensitive_features=GERMAN.X_test["sex"], cases=range(3))
     assert "does not see sex" in told.direct
     assert {v.switch_changes for v in told} == {None}
 
@@ -41,12 +38,10 @@ def test_only_proofs_say_that_no_set_exists():
     audit = butfor.LabelAudit(RidgeClassifier(), budget=2, phi="everyone", psi="everything")
     audit.fit(X, GERMAN.y_train, sensitive_features=GERMAN.X_train["sex"])
     proven = audit.explain_all(people, sensitive_features=GERMAN.X_test["sex"], cases=range(20))
-    none = [v.status == "proven_none" for v in proven]
-    assert any(none)
-    searched = [changed(v, at_least=None, proof=None) if out else v for v, out in zip(proven, none, strict=True)]
-    searched = butfor.Population(searched, proven.run)
-    assert f"for {sum(none)} people no set within the budget works" in proven.proven
-    assert searched.proven == "Proven: 1 of the sets found is minimal."
+    none = sum(v.status == "proven_none" for v in proven)
+    assert f"for {none} people no set within the budget works" in proven.proven
+    searched = [changed(v, at_least=None, proof=None) if v.status == "proven_none" else v for v in proven]
+    assert butfor.Population(searched, proven.run).proven == "Proven: 1 of the sets found is minimal."
     assert not any(v.status == "proven_none" for v in searched)
 
 
