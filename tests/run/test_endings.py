@@ -18,34 +18,37 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from butfor import explain, machine, stopping
 from butfor.cli import main
-from butfor.errors import Stopped
+from butfor.errors import SettingError, Stopped
+from butfor.explain import eligible_cases
+from butfor.models.engines import engine_named
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
-from butfor.stopping import STOPPING, StopFlag, listen
+from butfor.stopping import STOPPING, Stop, StopFlag, listen, max_retrainings, max_seconds
 from conftest import fitted, press
+from recorded import Notes
 
 # --- the flag ---------------------------------------------------------------------------------------------
 
 
-def test_the_first_ctrl_c_sets_the_flag_and_the_second_ends_the_work(capsys):
+def test_limits_join_and_a_deadline_ends_work():
+    assert max_seconds(600) | max_retrainings(50) | max_seconds(60) == Stop(60, 50)
+    for refused in (lambda: max_seconds(float("inf")), lambda: max_seconds(0), lambda: max_retrainings(0)):
+        with pytest.raises(SettingError, match="max_"):
+            refused()
+    flag = StopFlag(max_retrainings(50))
+    flag.check()
+    flag.set_deadline(time.monotonic() - 1)
+    with pytest.raises(Stopped, match="time"):
+        flag.check()
+    flag.set_deadline(time.monotonic() + 60)
+    flag.check()
+    assert flag.out_of_time  # it was
+
+
+def test_the_first_ctrl_c_sets_every_flag_and_the_second_ends_the_work(capsys):
     before = signal.getsignal(signal.SIGINT)
-    with listen() as flag:
-        flag.check()
-        press()
-        assert (flag.interrupted, flag.out_of_time) == (True, False)
-        with pytest.raises(Stopped, match="stopped by hand"):
-            flag.check()
-        with pytest.raises(KeyboardInterrupt):
-            press()
-    assert capsys.readouterr().err == f"{STOPPING}\n"
-    assert signal.getsignal(signal.SIGINT) is before
-    with listen() as flag:  # other work
-        flag.check()
-
-
-def test_an_inner_flag_hears_the_signals_of_the_outer_one_and_has_its_own_time():
     with listen() as outer:
-        with listen(butfor.max_seconds(1e-9)) as inner:
+        with listen(max_seconds(1e-9)) as inner:
             with pytest.raises(Stopped, match="time allowed was up"):
                 inner.check()
             assert (inner.out_of_time, inner.interrupted) == (True, False)
@@ -53,15 +56,22 @@ def test_an_inner_flag_hears_the_signals_of_the_outer_one_and_has_its_own_time()
         later = StopFlag()
         press()
         assert all(flag.interrupted for flag in (inner, outer, later))
-        with pytest.raises(Stopped):
-            stopping.check()
-    assert not StopFlag().interrupted
+        assert not outer.out_of_time
+        for check in (outer.check, stopping.check):
+            with pytest.raises(Stopped, match="stopped by hand"):
+                check()
+        with pytest.raises(KeyboardInterrupt):
+            press()
+    assert capsys.readouterr().err == f"{STOPPING}\n"
+    assert signal.getsignal(signal.SIGINT) is before
     stopping.check()
+    with listen() as flag:  # other work
+        flag.check()
 
 
 def test_after_a_stop_there_is_a_grace_for_confirmations(monkeypatch):
     monkeypatch.setattr(stopping, "GRACE", 60.0)
-    with listen(butfor.max_seconds(1e-9)) as flag:
+    with listen(max_seconds(1e-9)) as flag:
         with flag.grace():
             flag.check()  # when the time is up, it takes as long as it takes
             press()
@@ -88,25 +98,12 @@ def test_an_applications_own_handler_gets_its_signal_afterwards():
         signal.signal(signal.SIGTERM, before)
 
 
-def test_what_swallows_exceptions_hears_ctrl_c_at_the_end():
-    done = []
-
-    def compile_code() -> None:
-        with machine.compiling():
-            press()
-            done.append(1)
-
-    with pytest.raises(Stopped):
-        compile_code()
-    assert done
-
-
 @pytest.mark.system
-def test_other_threads_and_processes_do_not_hear_ctrl_c():
+def test_other_threads_and_processes_do_not_hear_ctrl_c_and_what_swallows_exceptions_does_at_the_end():
     seen: list[object] = []
 
     def inside() -> None:
-        with listen(butfor.max_seconds(1e-9)) as flag:
+        with listen(max_seconds(1e-9)) as flag:
             with pytest.raises(Stopped):
                 flag.check()
             seen.extend([signal.getsignal(signal.SIGINT), flag.interrupted])
@@ -120,8 +117,123 @@ def test_other_threads_and_processes_do_not_hear_ctrl_c():
     assert Parallel(n_jobs=2)([asked, asked]) == [signal.SIG_IGN] * 2
     assert Parallel(n_jobs=1)([asked]) == [signal.getsignal(signal.SIGINT)] != [signal.SIG_IGN]
 
+    def compile_code() -> None:
+        with machine.compiling():
+            press()
+            seen.append("compiled")
+
+    with pytest.raises(Stopped):
+        compile_code()
+    assert seen[-1] == "compiled"
+
 
 # --- an audit ---------------------------------------------------------------------------------------------
+
+
+class Listening(Notes):
+    """Remembers phases, notes and the forecast, and acts at the beginning of a phase."""
+
+    listens = True
+
+    def __init__(self, **acts):
+        super().__init__()
+        self.heard, self.seconds, self.acts = [], [], acts
+
+    def phase(self, name, total=None, unit=""):
+        self.heard.append(name)
+        self.acts.get(name.replace(" ", "_"), lambda: None)()
+
+    def note(self, line):
+        self.heard.append(line)
+        super().note(line)
+
+    def expect(self, seconds):
+        self.seconds.append(seconds)
+
+
+class Stopping(butfor.Engine):
+    """An engine in whose second call something happens first."""
+
+    name = "stopping"
+
+    def __init__(self, act):
+        self.act, self.calls = act, 0
+
+    def bind(self, learner, table, people):
+        inner = engine_named("fused").bind(learner, table, people)
+
+        def train(trainings, advance=None):
+            self.calls += 1
+            if self.calls == 2:
+                self.act()
+            return inner(trainings, advance)
+
+        return train
+
+
+@pytest.mark.parametrize(("act", "stop"), [(lambda: time.sleep(1.2), max_seconds(1)), (press, None)])
+def test_what_ends_a_search_keeps_what_is_done(act, stop):
+    settings = {"members": 2, "budget": 3, "phi": "everyone", "fresh_seeds": 3, "strategy": "solid"}
+    audit, data = fitted("salary", engine=Stopping(act), **settings)
+    population = audit.explain_all(data.X_test, stop=stop, progress=(heard := Listening()))
+    assert (population.run.out_of_time, population.interrupted) == (stop is not None, stop is None)
+    assert not all(v.complete for v in population)
+    assert any("The time is up" in line for line in heard.lines) == population.run.out_of_time
+    assert all(v.solidity == "not checked" for v in population.found if v.fresh is None)
+    complete = audit.set_params(engine="auto").explain_all(data.X_test)
+    assert all(v.complete for v in complete)
+    assert {v.case for v in population.found} <= {v.case for v in complete.found}
+
+
+def test_with_a_limit_those_nearest_to_the_other_decision_come_first_and_the_trial_leaves_enough():
+    asked = []
+
+    def listening(person):
+        asked.append(person.number)
+        yield person.best(1)
+
+    audit, data = fitted("salary", strategy=listening, phi="everyone")
+    population = audit.explain_all(data.X_test, stop=max_seconds(600))
+    distances = [abs(population[person].logit) for person in asked[: len(population)]]
+    assert distances == sorted(distances)
+    assert len(distances) == len(population) > 2
+    audit, data = fitted("german", 200, strategy="guided")
+    cases = eligible_cases(audit.fitted_, data.X_test, 10)
+    few = audit.explain_all(data.X_test, cases=cases, stop=max_retrainings(20))
+    assert (few.run.retrainings, few.run.agreement) == (20, None)
+    assert sum(v.attempts for v in few) >= 10
+    # A limit that is not met changes nothing but the order: the trial that chooses who leads is held with all.
+    whole, limited = (audit.explain_all(data.X_test, cases=cases, stop=stop) for stop in (None, max_seconds(600)))
+    assert whole.run.agreement == limited.run.agreement is not None
+    assert [v.positions for v in whole] == [v.positions for v in limited]
+
+
+def test_ctrl_c_after_the_search_keeps_the_finds_and_the_forecast_comes_before_it():
+    audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=3)
+    whole = audit.explain_all(data.X_test)
+    for phase, words in (("fresh_seeds", "not checked: "), ("side_effects", "before side effects")):
+        stopped = audit.explain_all(data.X_test, progress=(heard := Listening(**{phase: press})))
+        assert stopped.interrupted
+        assert any(words in line for line in heard.lines)
+        assert [v.positions for v in stopped] == [v.positions for v in whole]
+        assert all(v.collateral is None for v in stopped)
+    forecast = next(line for line in heard.lines if line.startswith(f"{len(whole.eligible)} people, about "))
+    assert heard.heard.index(forecast) < heard.heard.index("search")
+    assert min(heard.seconds) >= 0
+
+
+def test_trainings_that_failed_prove_nothing():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": np.r_[rng.normal(2, 1, 5), rng.normal(0, 1, 35)], "sex": np.tile([0, 1], 20)})
+    y = pd.Series([1] * 5 + [0] * 35)  # as many of class 1 as there are folds: with any of them flipped, fit raises
+    audit = butfor.LabelAudit(CalibratedClassifierCV(LogisticRegression(C=100), cv=5), budget=1)
+    audit.fit(X, y, sensitive_features="sex")
+    verdict = audit.explain_all(pd.DataFrame({"a": [3.5], "sex": [0]}))[0]
+    assert "2 of these trainings failed" in verdict.reason
+    assert (verdict.status, verdict.at_least, verdict.proof) == ("not_found", None, None)
+
+
+# --- its files --------------------------------------------------------------------------------------------
 
 
 def endless(*_: object) -> None:
@@ -138,11 +250,7 @@ FILES = ["audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html
 
 @pytest.mark.parametrize(
     ("where", "code"),
-    [
-        ("butfor.explain.persons_of", 0),
-        ("butfor.report.page.population_page", 0),
-        ("butfor.explain.check_finds", 130),
-    ],
+    [("butfor.explain.persons_of", 0), ("butfor.report.page.population_page", 0), ("butfor.explain.check_finds", 130)],
 )
 def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, where, code):
     module, name = where.rsplit(".", 1)
@@ -204,25 +312,3 @@ def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, al
     assert [labels["rank"].iloc[label.position] for label in stopped.labels] == list(range(1, len(stopped.labels) + 1))
     assert len(parts) == 2, "nothing is drawn again"
     assert audit.standards().draws == 99
-    assert not audit.explain_all(data.X_test, cases=range(3)).interrupted
-
-
-def test_a_limit_of_time_changes_nothing_but_the_order():
-    """The trial that chooses who leads is held with the same people."""
-    answers = []
-    for stop in (None, butfor.max_seconds(600)):
-        audit, data = fitted("german", 200, members=2, fresh_seeds=0, budget=3, phi="everyone")
-        population = audit.explain_all(data.X_test, cases=range(12), stop=stop)
-        answers.append((population.run.agreement, [v.positions for v in population]))
-    assert answers[0] == answers[1]
-
-
-def test_trainings_that_failed_prove_nothing():
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": np.r_[rng.normal(2, 1, 5), rng.normal(0, 1, 35)], "sex": np.tile([0, 1], 20)})
-    y = pd.Series([1] * 5 + [0] * 35)  # as many of class 1 as there are folds: with any of them flipped, fit raises
-    audit = butfor.LabelAudit(CalibratedClassifierCV(LogisticRegression(C=100), cv=5), budget=1)
-    audit.fit(X, y, sensitive_features="sex")
-    verdict = audit.explain_all(pd.DataFrame({"a": [3.5], "sex": [0]}))[0]
-    assert "2 of these trainings failed" in verdict.reason
-    assert (verdict.status, verdict.at_least, verdict.proof) == ("not_found", None, None)
