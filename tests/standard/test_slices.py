@@ -94,9 +94,9 @@ def test_the_share_wrong_follows_from_the_share_lost_by_bayes():
 
 def test_a_standard_that_is_too_certain_is_read_as_less_certain():
     rng = np.random.default_rng(2)
-    X = pd.DataFrame(rng.standard_normal((400, 4)), columns=list("vwxy"))
+    X = pd.DataFrame(rng.standard_normal((400, 12)), columns=[f"x{k}" for k in range(12)])
     X["group"] = np.where(np.arange(400) % 2 == 0, "b", "a")
-    forest = RandomForestClassifier(10, min_samples_leaf=1, random_state=0)
+    forest = RandomForestClassifier(20, min_samples_leaf=1, random_state=0)
     found = compared(X, rng.random(400) < 0.7, draws=0, standard=forest)  # nothing foretells these labels
     adverse = (found.groups == "b") & ~found.is_favourable
     assert found.doubt[adverse].std() > 0.05
