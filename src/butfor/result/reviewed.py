@@ -15,6 +15,7 @@ from itertools import accumulate
 import numpy as np
 
 from butfor.errors import plural
+from butfor.names import PLAIN, Names
 from butfor.result.fresh import SOLID, FreshSeeds, exact_interval, solidity
 from butfor.result.record import Cell
 from butfor.standard.groups import GroupStandard
@@ -264,6 +265,8 @@ class Reviewed:
     before: tuple[GroupStandard, ...] = ()
     after: tuple[GroupStandard, ...] = ()
     corrected_to: tuple[str, ...] = ()
+    names: Names = PLAIN
+    """The reader's words."""
 
     def __repr__(self) -> str:
         return self.sentence
@@ -284,13 +287,15 @@ class Reviewed:
     def rows(self) -> list[tuple[str, str, str]]:
         """Accuracy, gaps and rates: a name, the value before and the value after."""
         rows, after = list[tuple[str, str, str]](), {c.name: c for c in self.after}
+        favourable = self.names.label(self.favourable)
         if self.accuracy:
             rows.append(("Accuracy on the test labels", share(self.accuracy[0]), share(self.accuracy[1])))
         for c in (c for c in self.before if c.name in after):
             was, now = (often(each.difference, each.interval) for each in (c, after[c.name]))
-            rows.append((f"{c.name}: labelled '{self.favourable}', against comparable people", was, now))
+            group = self.names.group(c.attribute, c.group)
+            rows.append((f"{group}: labelled {favourable}, against comparable {self.names.noun}", was, now))
         for group, (was, now) in ((group, map(share, rates)) for group, rates in self.rates.items()):
-            rows.append((f"{self.attribute} = {group}: decided '{self.favourable}'", was, now))
+            rows.append((f"{self.names.group(self.attribute, group)}: decided {favourable}", was, now))
         return rows
 
     @property

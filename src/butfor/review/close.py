@@ -98,6 +98,7 @@ def close_review(
         before=audit.standards or None,
         progress=progress,
     )
+    reviewed = replace(reviewed, names=audit.run.names)
     run = replace(
         audit.run,
         reviewed=reviewed,

@@ -203,7 +203,7 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
         }
 
     for one in run.one_standard:
-        about = f"one standard for {one.attribute} = {one.group}"
+        about = f"one standard for {run.names.group(one.attribute, one.group)}"
         with single_threaded():
             now = in_worlds(standards, gaps[one.attribute, one.group], tried, [world.seed for world in one.worlds])
         near = {"rates": SHARE, "accuracy": SHARE}
@@ -258,8 +258,9 @@ def _verdict_differs(recorded: Verdict, now: Verdict, skip: set[str]) -> Iterato
 
 def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
     """The result in a sentence."""
-    decision, after = repr(now.prediction), now.counterfactual_prediction
-    course = [decision if after is None else f"{decision} → {after!r}", now.course_in_words]
+    names, after = recorded.run.names, now.counterfactual_prediction
+    changes = "" if after is None else f" → {names.label(after)}"
+    course = [f"{names.label(now.prediction)}{changes}", now.course_in_words]
     if recorded.found:
         course.append(f"{plural(len(recorded.flip_set), 'label')} flipped")
     if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):
@@ -267,7 +268,7 @@ def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Repla
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
-    who = f"row {recorded.row}" if recorded.case is None else f"person {recorded.case}"
+    who = f"row {recorded.row}" if recorded.case is None else f"{names.one} {recorded.case}"
     sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
     return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, differs, recorded.found)
 

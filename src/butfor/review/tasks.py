@@ -38,6 +38,7 @@ from butfor.files import as_csv, harmless, save_all
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
+from butfor.names import PLAIN, Names
 from butfor.provenance import data_hash
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
@@ -118,6 +119,8 @@ class Review:
     question: str
     power: float
     would_do: int | None
+    names: Names = PLAIN
+    """The reader's words."""
 
     @property
     def tasks(self) -> tuple[Task, ...]:
@@ -131,7 +134,7 @@ class Review:
     @property
     def lines(self) -> list[str]:
         """What the tasks contain and what to expect, a sentence each; not for the reviewer."""
-        kinds, name = Counter(task.kind for task in self.tasks), " or ".join(map(repr, self.key.adverse))
+        kinds, name = Counter(task.kind for task in self.tasks), self.names.label(self.key.adverse)
         clear = {task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR}
         lines = [
             f"{plural(len(self.tasks), 'task')}, shuffled: {plural(kinds[REVIEWED], 'label')} {name} of "
@@ -181,6 +184,7 @@ def review_of(population: Population, **choice: Any) -> Review:
         population,
         answered=run.reviewed.answered if run.reviewed else (),
         rows=rows,
+        names=run.names,
         **choice,
     )
 
@@ -200,6 +204,7 @@ def make_review(
     file_column: Any = None,
     rows: pd.DataFrame | None = None,
     random_state: int = 0,
+    names: Names = PLAIN,
 ) -> Review:
     """The tasks: the first `labels` of those `to_review`, their controls, and clear cases.
 
@@ -233,6 +238,10 @@ def make_review(
         files = rows[file_column]
     rng = np.random.default_rng(check_random_state(random_state))
 
+    def called(group: str) -> str:
+        """ "sex = female" or, with names, "Black applicants"."""
+        return names.people_in(attribute, group).removeprefix(f"{names.noun} with ")
+
     # Whose labels: of the groups that fall short, the most likely wrong first.
     compared_with = under_review(comparisons, attribute, groups)
     reviewable = [label for label in to_review if str(label.group) in compared_with]
@@ -240,7 +249,7 @@ def make_review(
         raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
     labels = how_many_to_review(reviewable) if labels is None else labels
     if not isinstance(labels, Integral) or isinstance(labels, bool) or not 1 <= labels <= len(reviewable):
-        left = " or ".join(f"{attribute} = {group}" for group in compared_with)
+        left = " or ".join(map(called, compared_with))
         raise SettingError(f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are left.")
     chosen = {label.position: label for label in reviewable[: int(labels)]}
 
@@ -292,8 +301,8 @@ def make_review(
         seed=int(random_state),
         label_names=label_names,
         adverse=adverse,
-        group=" or ".join(f"{attribute} = {group}" for group in compared_with),
-        others=f"{attribute} = {min(references)}" if references else "other groups",
+        group=" or ".join(map(called, compared_with)),
+        others=called(min(references)) if references else "other groups",
         file_column=None if files is None else str(files.name),
         tasks=tasks,
     )
@@ -308,6 +317,8 @@ def make_review(
             shown[column] = shown[column].map(
                 lambda v: float(f"{v:.7g}") if abs(v) < 1e5 else round(float(v), 2), na_action="ignore"
             )
+    words = [names.column(column) for column in shown.columns]
+    shown.columns = pd.Index(words if len(set(words)) == len(words) else shown.columns)
     if files is not None and files.name not in shown:
         shown.insert(0, files.name, files.iloc[positions].to_numpy())
     shown.index = pd.Index([task.id for task in tasks], name=ID)
@@ -325,7 +336,7 @@ def make_review(
         steps = [count for count in (*range(20, 200, 20), *range(200, 1001, 100)) if count < len(reviewable)]
         would_do = next((count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None)
     asked = question(table.y.name if isinstance(table.y.name, str) else None, label_names, adverse)
-    return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do)
+    return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do, names)
 
 
 def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats, Mask]:
