@@ -14,6 +14,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.result.population import Population
+from butfor.result.record import with_checksum
 from butfor.review.tasks import CALIPER, likelihoods, matched, question, review_of, reviewer_page, write_review
 from recorded import LABELS, TABLE, audited, changed, fill_in, key_of, run, wronged
 
@@ -110,22 +111,28 @@ def test_it_says_what_to_expect_and_a_seed_gives_the_same_tasks(german_file, tmp
     code, out, _ = run(capsys, "review", german_file, "--out", tmp_path / "a" / "tasks", *given, 1)
     assert (code, out.splitlines()[-1]) == (1, "No tasks were written; --anyway writes them.")
     assert not (tmp_path / "a").exists()
-    for name, seed in (("a", 1), ("b", 1), ("c", 2)):
+    record, named = json.loads(german_file.read_text()), tmp_path / "named.json"
+    words = {"people": {"noun": "applicants"}, "groups": {"sex": {"female": "Female"}}, "columns": {"amount": "loan"}}
+    record["run"]["names"] = words
+    named.write_text(json.dumps(with_checksum(record)))
+    for name, seed, file in (("a", 1, german_file), ("b", 1, german_file), ("c", 2, named)):
         asked = ("--out", tmp_path / name / "tasks", *given, seed, "--anyway")
-        _, out, _ = run(capsys, "review", german_file, *asked)
+        _, out, _ = run(capsys, "review", file, *asked)
         texts.append((tmp_path / name / "tasks" / "tasks.csv").read_text())
     assert texts[0] == texts[1] != texts[2]
     key = Counter(task["kind"] for task in key_of(tmp_path / "c" / "tasks"))
     likely = sum(label.wrong for label in Population.from_json(german_file).labels[:20])
     for sentence in (
-        f"{key.total()} tasks, shuffled: 20 labels 'bad credit' of sex = female, {key['control']} controls",
+        f"{key.total()} tasks, shuffled: 20 labels 'bad credit' of Female applicants, {key['control']} controls",
         f"About {likely:.0f} of these 20 labels are likely to be wrong (of the first 5, ",
         "a reviewer who errs one time in ten will show it with probability 0.",
         "no number of labels makes that 0.8.",  # about 8 labels are likely to be wrong
         f"Keep {tmp_path / 'c' / 'tasks.key.json'}",
     ):
         assert sentence in out
-    assert not {"age", "job", "sex"} & set(pd.read_csv(tmp_path / "c" / "tasks" / "tasks.csv").columns)
+    columns = set(pd.read_csv(tmp_path / "c" / "tasks" / "tasks.csv").columns)
+    assert not {"age", "job", "sex", "amount"} & columns
+    assert "loan" in columns
 
 
 def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_say_what_is_missing():
