@@ -3,6 +3,7 @@
 import inspect
 import json
 import re
+import shlex
 import tomllib
 from pathlib import Path
 
@@ -18,22 +19,19 @@ from butfor.models.learners import NAMES as MODELS
 from butfor.rules import PHI, PSI
 from recorded import run
 
-FILE = """
-table = "t.csv"
-label = "granted"
-sensitive = "sex"
-drop = ["ref", "branch"]
-model = "logistic"
-budget = 2
-cases = "0:6"
-fresh_seeds = 0
-split-seed = 3
-psi = "everything"
-"""
-LINE = (
-    "t.csv", "--label", "granted", "--sensitive", "sex", "--drop", "ref", "--drop", "branch", "--model", "logistic",
-    "--budget", "2", "--cases", "0:6", "--fresh-seeds", "0", "--set", "split-seed=3", "--psi", "everything",
-)  # fmt: skip
+SAID = {
+    "table": "t.csv", "label": "granted", "sensitive": "sex", "drop": ["ref", "branch"], "model": "logistic",
+    "budget": 2, "cases": "0:6", "fresh_seeds": 0, "split-seed": 3, "psi": "everything",
+}  # fmt: skip
+LINE = shlex.split(
+    "t.csv --label granted --sensitive sex --drop ref --drop branch --model logistic --budget 2 --cases 0:6 "
+    "--fresh-seeds 0 --set split-seed=3 --psi everything"
+)
+
+
+def config(**settings: object) -> None:
+    lines = (SAID | settings).items()
+    Path("a.toml").write_text("\n".join(f"{name} = {json.dumps(value)}" for name, value in lines))
 
 
 @pytest.fixture
@@ -54,13 +52,13 @@ def audited(capsys, *options: object) -> dict:
 
 
 def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsys, here):
-    Path("a.toml").write_text(FILE)
+    config()
     line, file = audited(capsys, *LINE), audited(capsys, "--config", "a.toml")
     assert (file["people"], file["run"]["command"]) == (line["people"], line["run"]["command"])
     given = ("--budget", 3, "--cases", "0:2", "--set", "split-seed=4")
     other = audited(capsys, "--config", "a.toml", *given)["run"]
     assert (other["budget"], other["data"]["split_seed"]) == (3, 4)
-    Path("a.toml").write_text(FILE.replace('"0:6"', "[9, 5]"))
+    config(cases=[9, 5])
     assert [p["case"] for p in audited(capsys, "--config", "a.toml")["people"]] == [9, 5]
     network = ("--set", "hidden=none", "--set", "epochs=3", "--members", 1, "--fresh-seeds", 0, "--cases", 1)
     both = audited(capsys, *LINE[:5], "--sensitive", "branch", "--budget", 1, *network)
@@ -70,7 +68,7 @@ def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsy
 
 def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
     pd.read_csv("t.csv").head(40).to_csv("new.csv", index=False)
-    Path("a.toml").write_text(FILE.replace('"0:6"', "3") + 'test = "new.csv"\nadverse = "no"\nnames = "words.toml"\n')
+    config(cases=3, test="new.csv", adverse="no", names="words.toml")
     Path("words.toml").write_text("[people]\nnoun = 'applicants'")
     (here / "away").mkdir()
     monkeypatch.chdir(here / "away")

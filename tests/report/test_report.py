@@ -42,17 +42,6 @@ def word_of(some: Population, word: str | None) -> Verdict:
     return next(v for v in some if v.solidity == word)
 
 
-PAGES: dict[str, Callable[[Population, Population], str]] = {
-    "report": lambda audit, seeded: audit.to_html(),
-    "report-seeded": lambda audit, seeded: seeded.to_html(),
-    "notebook": lambda audit, seeded: audit._repr_html_() + word_of(audit, HOLDS)._repr_html_(),
-    "person-left-out": lambda audit, seeded: next(v for v in audit if not v.eligible).to_html(),
-    "person-found": lambda audit, seeded: word_of(audit, HOLDS).to_html(),
-    "person-not-found": lambda audit, seeded: page.person_page(word_of(seeded, None), "audit.html"),
-    **{f"word-{w.replace(' ', '-')}": lambda audit, seeded, w=w: word_of(seeded, w).to_html() for w in SEEDS},
-}
-
-
 class Outline(HTMLParser):
     """Checks that tags are balanced, and keeps ids, links, code and the visible text, a line per block."""
 
@@ -135,6 +124,17 @@ def compare(name: str, text: str, renew: bool) -> None:
     if renew:
         file.write_text(text.strip() + "\n", encoding="utf-8")
     assert text.strip().splitlines() == file.read_text(encoding="utf-8").splitlines(), "pytest tests/report --renew"
+
+
+PAGES: dict[str, Callable[[Population, Population], str]] = {
+    "report": lambda audit, seeded: audit.to_html(),
+    "report-seeded": lambda audit, seeded: seeded.to_html(),
+    "notebook": lambda audit, seeded: audit._repr_html_() + word_of(audit, HOLDS)._repr_html_(),
+    "person-left-out": lambda audit, seeded: next(v for v in audit if not v.eligible).to_html(),
+    "person-found": lambda audit, seeded: word_of(audit, HOLDS).to_html(),
+    "person-not-found": lambda audit, seeded: page.person_page(word_of(seeded, None), "audit.html"),
+    **{f"word-{w.replace(' ', '-')}": lambda audit, seeded, w=w: word_of(seeded, w).to_html() for w in SEEDS},
+}
 
 
 @pytest.mark.parametrize("name", PAGES)
@@ -280,17 +280,16 @@ def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line(au
     assert impacts(Population(everybody, replace(run, adverse=(), label_names=("a", "b", "c")))) == []
 
 
-def test_rows_are_named_as_the_table_names_them_else_by_the_files_line(audit):
-    for file, identifier, row, word, name in (
-        ("loans.csv", None, 0, "line", "2"),
-        ("LOANS.CSV.GZ", None, 7, "line", "9"),
-        ("loans.csv", "file", 7, "file", "7"),
-        ("loans.csv", None, "A-7", "line", "A-7"),
-        ("german", None, 7, "row", "7"),
-        (None, None, 7, "row", "7"),
-    ):
-        run = replace(audit.run, data=replace(audit.run.data, table=file, identifier=identifier))
-        assert (people.row_word(run), people.row_name(run, row)) == (word, name)
+ROWS = [  # table, its column of ids, row: the word for a row, its name
+    ("loans.csv", None, 0, "line", "2"), ("LOANS.CSV.GZ", None, 7, "line", "9"), ("loans.csv", "file", 7, "file", "7"),
+    ("loans.csv", None, "A-7", "line", "A-7"), ("german", None, 7, "row", "7"), (None, None, 7, "row", "7"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("file", "identifier", "row", "word", "name"), ROWS)
+def test_rows_are_named_as_the_table_names_them_else_by_the_files_line(audit, file, identifier, row, word, name):
+    run = replace(audit.run, data=replace(audit.run.data, table=file, identifier=identifier))
+    assert (people.row_word(run), people.row_name(run, row)) == (word, name)
 
 
 def test_scores_in_one_column_have_the_same_digits_and_are_told_from_the_cut(audit):

@@ -49,11 +49,6 @@ def at(**facts):
             "deny = no (score 0.38 → 0.55, confirmed by retraining). Not checked under fresh seeds.",
         ),
         (
-            verdict(NAMED, **FOUND, fresh=FreshSeeds(29, 29, 15, 14, 0)),
-            "A close call: 15 of 29 fresh seeds decide differently on the unchanged data. Flipping 1 of 100 training "
-            "labels (1 %) changes the decision about applicant 36 (row 541) from denied to approved",
-        ),
-        (
             verdict(**FOUND, fresh=FreshSeeds(5, 5, 1, 4, 0)),
             "A close call: 1 of 5 fresh seeds decides differently on the unchanged data. Flipping",
         ),
@@ -66,7 +61,7 @@ def at(**facts):
             "No counterfactual dataset found for person 36 (ref A-17)",
         ),
     ],
-    ids=range(8),
+    ids=range(7),
 )
 def test_verdicts_in_words(one, said):
     assert repr(one).startswith(said)
@@ -160,10 +155,8 @@ def test_everybody_decided_alike_and_the_way_out():
         "At 0.5 this model decides deny = no about all 1046 people. Of the training labels, 82 % are deny = no: "
         "try `--threshold 'top 82%'`."
     )
-    assert at(people=1046, favoured=0, recorded=0.12, given=None).alike == (
-        "This model decides deny = yes about all 1046 people. Of the training labels, 12 % are deny = no: "
-        'try `threshold="top 12%"`.'
-    )
-    assert not everybody.cut
-    assert not at(people=1046, favoured=1045).alike
+    nobody = at(people=1046, favoured=0, recorded=0.12, given=None).alike
+    assert nobody.startswith("This model decides deny = yes about all 1046 people.")
+    assert nobody.endswith('try `threshold="top 12%"`.')
+    assert (everybody.cut, at(people=1046, favoured=1045).alike) == ("", "")
     assert not at(people=3, favoured=3).alike, "three people tell little"
