@@ -86,12 +86,15 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
 def test_places_and_files_that_are_no_ledger_are_refused_and_left_as_they_are(tmp_path):
     (tmp_path / "folder").mkdir()
     os.mkfifo(tmp_path / "pipe")
+    rows = filled(tmp_path / "l.db", rows=500).read_bytes()
+    (tmp_path / "l.db").unlink()
     files = {
         "both": lambda p: sql(p, f"CREATE TABLE {TABLE} (x)", "CREATE TABLE t (x)"),
         "empty database": lambda p: sql(p, "PRAGMA user_version = 7"),
         "zeros": lambda p: p.write_bytes(bytes(5000)),
         "noise": lambda p: p.write_bytes(np.random.default_rng(0).bytes(9000)),
-        "truncated": lambda p: p.write_bytes(filled(p, rows=500).read_bytes()[:9000]),
+        "truncated": lambda p: p.write_bytes(rows[:9000]),
+        "damaged": lambda p: p.write_bytes(rows[:9000] + bytes(4000) + rows[13000:]),
     }
     for name, made in files.items():
         made(tmp_path / name)

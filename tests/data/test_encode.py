@@ -140,6 +140,7 @@ def test_the_rarest_values_are_grouped_as_scikit_learn_does():
         ({}, lambda t: t.iloc[:0], "0 rows"),
         ({}, lambda t: pd.concat([t, t]).assign(age=[*range(7), 1e30]), "'age', row 14 holds 1e+30, which is too far"),
         ({}, lambda t: t.assign(age=[0, 1e-200, 2e-200, 3e-200]), "or too close to them"),
+        ({}, lambda t: t.assign(age=[1, 2, 3, 1e200]), "'age', row 14 holds 1e+200, too large to compute with"),
         ({}, lambda t: t.assign(age=[2**62, 2**62 + 1, 1, 2]), "beyond 2^53 cannot be told apart"),
         ({"categorical": "hash"}, lambda t: t, "onehot, embed, ordinal"),
         ({"missing": "guess"}, lambda t: t, "missing='guess' is not one of own, refuse"),

@@ -1,5 +1,5 @@
 """Columns, groups and labels may be called anything: no cell that butfor writes is a formula, no line it prints steers
-a terminal, and rules are data, not code."""
+a terminal."""
 
 import csv
 import io
@@ -59,23 +59,6 @@ def test_the_files_of_an_audit_hold_no_formula(tmp_path):
     for file in (tmp_path / "out").glob("*.csv"):
         assert not any(map(calculated, cells(file.read_text())))
     strict_json((tmp_path / "out" / "audit.json").read_text())
-
-
-RULES = [
-    "(" * 500 + "everyone" + ")" * 500, "~" * 500 + "everyone", " & ".join(["everyone"] * 3000), "everyone" * 1000,
-    "__import__('os')", "everyone.__class__", "everyone()()", "lambda: 0", "everyone if 1 else everyone", "1", "''", "",
-    " ", "everyone &", "& everyone", "everyone and everyone", "in_group(", "in_group()", "in_group(sex)",
-    "in_group(sex, x)", "in_group(sex, f, m)", "in_group(*sex)", "predicted(maybe)", "stable_under_switch(nothing)",
-    "everyone; everyone", "everyone\neveryone", "[everyone]", "everyone[0]", "everyone == everyone", "φ", "\x1b[31m",
-    "in_group('a' 'b', 'c'", "predicted(f'{1}')", "predicted(1+1)", "everyone@everyone", "everyone := 1", "'" * 3,
-    "(" * 5000,
-]  # fmt: skip
-
-
-def test_a_rule_that_is_none_is_refused(tmp_path):
-    table = saved(tmp_path)
-    for k, rule in enumerate(RULES):
-        assert audit(table, ("--phi", "--psi")[k % 2], rule).code == 2, rule
 
 
 def test_any_terminal_takes_what_is_printed(tmp_path):

@@ -36,6 +36,13 @@ IMPOSSIBLE = {
     "test": ["/nowhere/at.csv", "/", "/dev/zero", "/dev/null"],
     "validation": ["/nowhere/at.csv", "/dev/zero"],
     "names": ["/nowhere/at.toml", "/", "/dev/null/x"],
+    "phi": [
+        "(" * 500 + "everyone" + ")" * 500, " & ".join(["everyone"] * 3000), "__import__('os')", "everyone.__class__",
+        "everyone()()", "lambda: 0", "1", "''", " ", "everyone and everyone", "in_group(", "in_group(sex)",
+        "in_group(*sex)", "stable_under_switch(nothing)", "everyone; everyone", "everyone\neveryone", "everyone[0]",
+        "φ", "\x1b[31m", "predicted(f'{1}')", "predicted(1+1)", "everyone := 1", "(" * 5000,
+    ],
+    "psi": ["~" * 500 + "everyone", "everyone if 1 else everyone", "", "& everyone", "in_group(sex, x)"],
     "ledger": ["/dev/null/x", "/proc/none/x", "/", "/nowhere/at.db"],
 }  # fmt: skip
 

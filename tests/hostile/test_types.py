@@ -1,16 +1,23 @@
-"""Files that are no table, and cells that are no single value: refused at once, whatever their size."""
+"""Files that are no table, cells that are no single value and numbers of any size: they are refused at once with their
+place, or mean what they say; nothing becomes a zero, a NaN or a merged value in silence."""
 
 import datetime
-import decimal
 import gzip
 import io
+import itertools
 import os
 import zipfile
 
 import numpy as np
 import pandas as pd
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from sklearn.linear_model import LogisticRegression
 
+import butfor
+from butfor import TableEncoder
 from butfor.data import table
+from butfor.errors import TableError
 from hostile.harness import attempt, audit, people, saved
 
 STRANGE = {
@@ -23,13 +30,8 @@ STRANGE = {
     "durations": pd.to_timedelta(range(60), unit="h"),
 }
 FINE = {
-    "decimals": [decimal.Decimal(k) / 10 for k in range(60)],
-    "dates": [datetime.date(2024, 1, 1 + k % 28) for k in range(60)],
     "moments": pd.date_range("2024-01-01", periods=60, tz="Europe/Berlin"),
-    "truth with gaps": [True, None] * 30,
-    "nullable": pd.array([1, None] * 30, dtype="Int64"),
     "texts": pd.array(["a", None] * 30, dtype="string"),
-    "categories": pd.Categorical(["a", "b"] * 30),
     "narrow": np.arange(60, dtype=np.int8),
     "half": np.arange(60, dtype=np.float16),
     "unsigned": np.arange(60, dtype=np.uint64),
@@ -96,3 +98,57 @@ def test_a_line_of_two_megabytes_and_more_than_the_limit_also_unpacked_are_refus
     for name in ("t.csv", "t.csv.gz", "t.xlsx"):
         assert "limit" in (err := audit(tmp_path / name).err) or "more than" in err
     assert audit("-", stdin=text.encode()).code == 2
+
+
+# --- numbers of any size ---------------------------------------------------------------------------------
+
+
+def test_a_column_of_any_magnitude_is_scaled_alike():
+    numbers = np.random.default_rng(0).normal(size=50).round(2)
+    for numeric, power in itertools.product(("standard", "minmax"), (-150, -30, 15, 150)):
+        frames = [pd.DataFrame({"x": numbers * scale}) for scale in (1, 10.0**power)]
+        scaled = [TableEncoder(numeric=numeric, dtype="float64").fit_transform(frame) for frame in frames]
+        assert np.allclose(*scaled, atol=1e-9)
+        assert len(np.unique(scaled[1])) > 30
+
+
+def test_numbers_that_cannot_be_computed_with_are_refused_with_their_row_also_among_test_people(tmp_path):
+    for value in (2**63, 2**64, 2**80, "9" * 400):
+        table = saved(tmp_path, people().assign(account=[value if k % 7 == 1 else k % 5 for k in range(60)]))
+        ending = audit(table, "--set", "split-seed=0", model="mlp")
+        assert (ending.code, "Column 'account', row 1" in ending.err) == (2, True), ending.err
+    assert audit(table, "--drop", "account").code == 0
+    for value in ("1e20", "-1e308", "inf", "-Infinity"):
+        new = people(seed=1).astype({"x": object})
+        new.loc[3, "x"] = value
+        ending = audit(saved(tmp_path), "--test", saved(tmp_path, new, "new.csv"), model="mlp")
+        assert (ending.code, "row 3" in ending.err) == (2, True), ending.err
+
+
+def test_whole_numbers_of_any_size_may_name_the_rows_or_stay_different(tmp_path):
+    assert audit(saved(tmp_path, people().assign(account=range(0, 60 * 2**20, 2**20)))).code == 0
+    assert audit(saved(tmp_path, people().assign(account=[f"n{2**80 + k}" for k in range(60)]))).code == 0
+    named = people().assign(account=[f"{2**80 + k}" for k in range(60)])
+    assert audit(saved(tmp_path, named), "--id", "account").code == 0
+    table = people().set_axis(pd.Index([10**400 + k for k in range(60)], dtype=object))
+    blind = butfor.LabelAudit(LogisticRegression(), budget=20)
+    blind.fit(table[["x", "debts"]], table["granted"], sensitive_features=table["sex"])
+    population = blind.explain_all(table[["x", "debts"]], sensitive_features=table["sex"], cases=range(20))
+    found = butfor.Population.from_json(population.to_json()).found
+    assert found
+    assert butfor.replay(found[0], audit=blind).agrees
+
+
+@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@given(st.lists(st.floats(allow_nan=False, allow_infinity=False), min_size=2, max_size=30))
+def test_whatever_numbers_are_given_the_encoded_ones_are_finite_or_refused(numbers):
+    try:
+        encoded = TableEncoder(dtype="float64").fit_transform(pd.DataFrame({"x": numbers}))
+    except TableError:
+        different = np.unique(numbers)
+        if np.abs(different).max() > 1e150 or np.ptp(different) < 1e-150:  # their squares cannot be computed
+            return
+        distance = np.sort(np.abs(different / 4 - np.median(different / 4)))
+        assert distance[-1] / 1e13 > np.median(distance)
+        return
+    assert np.isfinite(encoded).all()
