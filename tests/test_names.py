@@ -26,7 +26,7 @@ PLAIN = Names()
         (NAMES.people_in("race", "black"), "applicants with race = black"),
         (NAMES.people_in("race × sex", "hispanic · f"), "Hispanic female applicants"),
         (NAMES.people_in("race × sex", "hispanic · m"), "applicants with race = hispanic and sex = m"),
-        (NAMES.group("race × sex", "a · f"), "race = a, sex = f"),
+        (NAMES.group("race × sex", "a · f"), "race = a and sex = f"),
         (NAMES.comparable("race", "white"), "comparable White applicants"),
         (NAMES.were("approved = no"), "were refused"),
         (NAMES.label("approved = yes"), "approved"),

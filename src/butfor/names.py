@@ -51,15 +51,15 @@ class Names:
         """ "1 applicant", "3 applicants"; `of` stands before the noun: "3 of 85 applicants"."""
         return plural(number, f"{of}{self.noun if of else self.one}", f"{of}{self.noun}")
 
-    def group(self, attribute: str, value: Any, join: str = ", ") -> str:
-        """ "Hispanic", "race = hispanic": for tables and charts."""
+    def group(self, attribute: str, value: Any) -> str:
+        """ "Hispanic", "race = hispanic", "race = black and sex = f"."""
         plain = (f"{self.column(name)}{EQUALS}{one}" for name, one in _parts(attribute, value))
-        return self._named(attribute, value) or join.join(plain)
+        return self._named(attribute, value) or " and ".join(plain)
 
     def people_in(self, attribute: str, value: Any) -> str:
         """ "Hispanic applicants", "people with race = hispanic"."""
         named = self._named(attribute, value)
-        return f"{named} {self.noun}" if named else f"{self.noun} with {self.group(attribute, value, ' and ')}"
+        return f"{named} {self.noun}" if named else f"{self.noun} with {self.group(attribute, value)}"
 
     def comparable(self, attribute: str, reference: Any = None) -> str:
         """ "comparable people in other groups", "comparable White applicants"."""
