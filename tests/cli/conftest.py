@@ -61,13 +61,13 @@ def german(tmp_path_factory) -> SimpleNamespace:
 
 
 @pytest.fixture(scope="session")
-def odd(tmp_path_factory) -> SimpleNamespace:
-    """An audit of a network on a table that nobody tidied, into a folder."""
+def odd(tmp_path_factory) -> Path:
+    """The folder of an audit of a network on a table that nobody tidied."""
     folder = tmp_path_factory.mktemp("odd & more")
     table, out = folder / "loans, all.csv", folder / "new" / "out"
     odd_table(600).assign(member="=1+1").to_csv(table, index=False)
     assert main(["audit", str(table), *ODD, "--out", str(out), "--quiet"]) == 0
-    return SimpleNamespace(table=Path(table), out=out)
+    return out
 
 
 @pytest.fixture(scope="session")

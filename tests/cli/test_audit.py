@@ -49,26 +49,26 @@ def test_the_files_are_complete_the_owners_alone_and_hold_odd_names_but_no_formu
     odd, german, capsys, tmp_path
 ):
     names = ["audit.json", "audit.toml", "keystones.csv", "labels.csv", "people.csv", "report.html"]
-    assert sorted(path.name for path in odd.out.iterdir()) == names
-    assert stat.S_IMODE(odd.out.stat().st_mode) == 0o700
-    assert {stat.S_IMODE(path.stat().st_mode) for path in odd.out.iterdir()} == {0o600}
-    rows = list(csv.reader((odd.out / "people.csv").read_text(encoding="utf-8").splitlines()))
+    assert sorted(path.name for path in odd.iterdir()) == names
+    assert stat.S_IMODE(odd.stat().st_mode) == 0o700
+    assert {stat.S_IMODE(path.stat().st_mode) for path in odd.iterdir()} == {0o600}
+    rows = list(csv.reader((odd / "people.csv").read_text(encoding="utf-8").splitlines()))
     assert (len(rows), {row[rows[0].index("member")] for row in rows[1:]}) == (16, {"'=1+1"})
     ranks = pd.read_csv(german.out / "labels.csv")["rank"]
     assert (len(ranks), sorted(ranks.dropna())) == (600, list(range(1, 1 + ranks.notna().sum())))
-    record = json.loads((odd.out / "audit.json").read_text())
+    record = json.loads((odd / "audit.json").read_text())
     assert (record["run"]["budget"], record["run"]["members"]) == (8, 2)
     assert record["run"]["label_names"] == ["granted = False", "granted = True"]
     assert {person["values"]["protected group?"] for person in record["people"]} <= {"αλφα", "b & c", "<none>"}
-    page = (odd.out / "report.html").read_text()
+    page = (odd / "report.html").read_text()
     assert ("αλφα" in page, "<none>" in page) == (True, False)
     assert any("flip_set" in person for person in record["people"])
-    assert run(capsys, "replay", odd.out / "audit.json")[0] == 0
-    given = ("--config", odd.out / "audit.toml", "--out", tmp_path / "again", "--quiet")
+    assert run(capsys, "replay", odd / "audit.json")[0] == 0
+    given = ("--config", odd / "audit.toml", "--out", tmp_path / "again", "--quiet")
     assert run(capsys, "audit", *given)[0] == 0
     again = json.loads((tmp_path / "again" / "audit.json").read_text())
     assert (finds_of(again), again["run"]["command"]) == (finds_of(record), record["run"]["command"])
-    assert (tmp_path / "again" / "people.csv").read_text() == (odd.out / "people.csv").read_text()
+    assert (tmp_path / "again" / "people.csv").read_text() == (odd / "people.csv").read_text()
 
 
 def test_options_and_settings_reach_the_record(capsys, tmp_path):

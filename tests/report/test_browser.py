@@ -24,12 +24,6 @@ def listed(browser: Any) -> list[str]:
     return browser.execute_script(cells)
 
 
-def leads_to(browser: Any, anchor: str) -> None:
-    WebDriverWait(browser, 30).until(lambda b: b.execute_script(f"return document.querySelector('#{anchor}:target')"))
-    top = browser.execute_script(f"return document.getElementById('{anchor}').getBoundingClientRect().top")
-    assert -1 <= top < browser.execute_script("return innerHeight")
-
-
 def test_pages_fit_every_screen_in_both_schemes(browser, audit, seeded, tmp_path):
     audit.to_html(tmp_path / "report.html")
     next(v for v in seeded if v.fresh and v.fresh.logits).to_html(tmp_path / "person.html")
@@ -80,9 +74,13 @@ def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_
         browser.find_element("name", "id").send_keys("b-app")
         assert sorted(listed(browser)) == sorted(f"B-{name}" for name in first), "a search is of everybody"
         browser.find_element("css selector", "#people-list tbody a").click()
-        WebDriverWait(browser, 30).until(lambda b: b.current_url.rpartition("#")[2].startswith("case-1"))
+        wait = WebDriverWait(browser, 30)
+        wait.until(lambda b: b.current_url.rpartition("#")[2].startswith("case-1"))
         browser.find_element("css selector", "#answer a[href='#next']").click()
-        leads_to(browser, "next")  # what is folded opens
+        # What is folded opens.
+        wait.until(lambda b: b.execute_script("return document.querySelector('#next:target')"))
+        top = browser.execute_script("return document.getElementById('next').getBoundingClientRect().top")
+        assert -1 <= top < browser.execute_script("return innerHeight")
         resources = browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
         assert not [name for name in resources if not name.endswith("/x")], "x is what was smuggled in"
     finally:
