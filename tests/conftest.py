@@ -28,14 +28,6 @@ hypothesis.settings.register_profile("explore", derandomize=False, print_blob=Tr
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
 
 
-CHROMIUM = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
-DRIVER = shutil.which("chromedriver")
-ARGUMENTS = (
-    "--headless=new", "--no-sandbox", "--disable-gpu", "--disable-quic", "--disable-dev-shm-usage",
-    "--no-first-run", "--disable-background-networking", "--disable-component-update", "--disable-sync",
-)  # fmt: skip
-
-
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--renew", action="store_true", help="write the approved texts of pages anew")
 
@@ -156,14 +148,20 @@ def changed(verdict, **changes):
 @pytest.fixture(scope="module")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A headless Chromium with a profile of its own."""
-    if CHROMIUM is None or DRIVER is None:
+    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    driver = shutil.which("chromedriver")
+    if chromium is None or driver is None:
         pytest.skip("no Chromium with chromedriver on this machine; install both to run the browser test")
     webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install --group test")
     options = webdriver.ChromeOptions()
-    options.binary_location = CHROMIUM
-    for argument in (*ARGUMENTS, f"--user-data-dir={tmp_path_factory.mktemp('profile')}"):
-        options.add_argument(argument)
+    options.binary_location = chromium
+    for argument in (
+        "headless=new", "no-sandbox", "disable-gpu", "disable-quic", "disable-dev-shm-usage", "no-first-run",
+        "disable-background-networking", "disable-component-update", "disable-sync",
+        f"user-data-dir={tmp_path_factory.mktemp('profile')}",
+    ):  # fmt: skip
+        options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    driver = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=DRIVER))
-    yield driver
-    driver.quit()
+    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
+    yield chrome
+    chrome.quit()

@@ -187,6 +187,7 @@ def folder(tmp_path_factory):
         ("t", "--test|other/label.csv", "No training row has the label 'granted = perhaps'"),
         ("t", "--test|other/unlabelled.csv", "no rows that can be used"),
         ("german", "--id age --test t.csv", "leave out --test and --id"),
+        ("german", "--drop sex,age --sensitive sex,job", "drop all of the protected columns or none"),
     ],
 )  # fmt: skip
 def test_one_sentence_and_nothing_else(capsys, folder, monkeypatch, name, options, said):
