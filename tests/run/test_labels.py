@@ -33,6 +33,10 @@ def test_adverse_labels_are_reviewed_in_the_order_of_how_likely_they_are_wrong_t
     assert set(first["group"][short:]) == {"a"}
     assert first["doubt"][short:].is_monotonic_decreasing
     assert PLANTED[first.index[: PLANTED.sum()]].mean() > 0.6
+    assert frame["wrong"].sum() == pytest.approx(PLANTED.sum(), rel=0.25)
+    lines = "".join(audit.review_tasks(labels=40).lines)
+    assert f"About {first['wrong'][:40].sum():.0f} of these 40 labels are likely to be wrong" in lines
+    assert "the sum of their probabilities of being wrong" in lines
 
 
 def test_the_order_is_the_same_whatever_was_called_before(audit):
@@ -62,11 +66,3 @@ def test_without_an_adverse_label_labels_of_either_kind_are_reviewed_by_doubt(sa
     assert doubts == sorted(doubts, reverse=True)
     assert audit.labels()["wrong"].isna().all()
     assert not Population.from_json(salary_file).labels  # groups of 25 are too small to be compared
-
-
-def test_what_to_expect_is_the_sum_of_the_probabilities_of_being_wrong(audit):
-    review = audit.review_tasks(labels=40)
-    expected = audit.labels().sort_values("rank")["wrong"][:40].sum()
-    assert f"About {expected:.0f} of these 40 labels are likely to be wrong" in "".join(review.lines)
-    assert "the sum of their probabilities of being wrong" in "".join(review.lines)
-    assert audit.labels()["wrong"].sum() == pytest.approx(PLANTED.sum(), rel=0.25)
