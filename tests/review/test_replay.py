@@ -44,7 +44,7 @@ KINDS = {
         "changed.": lambda r, find: r["run"]["one_standard"][0]["changed"][0].update(worlds=3),
         "rates.b": lambda r, find: [w["rates"].update(b=0.99) for w in r["run"]["one_standard"][0]["worlds"]],
     }),
-    "boosting": ("--model boosting --budget 3 --cases 0:4", {}),
+    "boosting": ("--model boosting --budget 3 --cases 0:2", {}),
     "one network": ("--set hidden=4 --set epochs=40 --members 1 --fresh-seeds 4 --budget 20", {
         "fresh.with_flips": lambda r, find: find["fresh"].update(with_flips=-4),
     }),
@@ -55,11 +55,11 @@ KINDS = {
         "pulls is null": lambda r, find: r["people"][-1].update(pulls=None),
     }),
     "a threshold": (f"{LOGISTIC} --threshold 0.7 --adverse no", {}),
-    "places": (f"{LOGISTIC} --threshold 'top 35%' --adverse no --cases 0:12", {
+    "places": (f"{LOGISTIC} --threshold 'top 35%' --adverse no --cases 0:8", {
         "cut": lambda r, find: find.update(cut=0.1),
         "accepted": lambda r, find: r["run"]["decision"].update(accepted=1),
     }),
-    "three labels": (f"{LOGISTIC} --label grade --adverse low --drop granted", {
+    "three labels": (f"{LOGISTIC} --label grade --adverse low --drop granted --cases 0:4", {
         "new_decision": lambda r, find: find.update(new_decision="low"),
     }),
     "weights, pairs and dates": (f"{LOGISTIC} --weight weight --cluster home", {}),
