@@ -28,6 +28,8 @@ from butfor.errors import SettingError, nearest
 from butfor.models.ensemble import audited
 from butfor.models.learner import Floats, Model, Table
 
+DEEPEST = 50
+"""The most levels of a rule's text."""
 BLOCK = 2**26
 """Mask entries computed at a time."""
 
@@ -333,14 +335,16 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
             "predicted('bad credit') & in_group(sex, female)."
         )
 
-    def rule(node: ast.expr) -> Rule:
+    def rule(node: ast.expr, depth: int = 1) -> Rule:
+        if depth > DEEPEST:
+            raise refused("is nested too deeply")
         match node:
             case ast.BinOp(left, ast.BitAnd(), right):
-                return rule(left) & rule(right)
+                return rule(left, depth + 1) & rule(right, depth + 1)
             case ast.BinOp(left, ast.BitOr(), right):
-                return rule(left) | rule(right)
+                return rule(left, depth + 1) | rule(right, depth + 1)
             case ast.UnaryOp(ast.Invert(), operand):
-                return ~rule(operand)
+                return ~rule(operand, depth + 1)
             case ast.Name(name):
                 values = list[Any]()
             case ast.Call(ast.Name(name), arguments, []):

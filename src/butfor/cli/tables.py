@@ -84,9 +84,6 @@ def nameable(data: Dataset, o: SimpleNamespace) -> dict[str, Any]:
     each = [one for one in look_at(data, o)[0].each if not one.combinations]
     groups = {one.name: sorted(set(map(str, one.values))) for one in each}
     return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
-    each = [one for one in look_at(data, o)[0].each if not one.combinations]
-    groups = {one.name: sorted(set(map(str, one.values))) for one in each}
-    return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
 
 
 @command("standard")

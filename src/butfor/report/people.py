@@ -133,8 +133,8 @@ def who(v: Verdict | PersonInWorlds, run: Run) -> str:
     one, word = run.names.one, row_word(run)
     if v.row is None:
         return f"this {one}" if v.case is None else f"{one} {v.case}"
-    named = f"{one} {{}}" if run.data.identifier else f"the {one} in {word} {{}}"
-    return short(named.format(row_name(run, v.row)), 80)
+    called = one if run.data.identifier else f"the {one} in {word}"
+    return short(f"{called} {row_name(run, v.row)}", 80)
 
 
 # --- values -------------------------------------------------------------------------------------------
