@@ -36,7 +36,7 @@ IMPOSSIBLE = {
     "test": ["/nowhere/at.csv", "/", "/dev/zero", "/dev/null"],
     "validation": ["/nowhere/at.csv", "/dev/zero"],
     "names": ["/nowhere/at.toml", "/", "/dev/null/x"],
-    "phi": ["~" * 500 + "everyone", 
+    "phi": ["~" * 500 + "everyone",
         "(" * 500 + "everyone" + ")" * 500, " & ".join(["everyone"] * 3000), "__import__('os')", "everyone.__class__",
         "everyone()()", "lambda: 0", "1", "''", " ", "everyone and everyone", "in_group(", "in_group(sex)",
         "in_group(*sex)", "stable_under_switch(nothing)", "everyone; everyone", "everyone\neveryone", "everyone[0]",
