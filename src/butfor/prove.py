@@ -106,7 +106,7 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     nothing is proven."""
     table, people = situation.table, situation.people
     decided, towards, new_code = table.decision.decided, table.decision.towards, table.new_codes[0]
-    if decided is None or towards is None or (psi.masks & (table.codes != decided)).any():
+    if decided is None or towards is None or (psi.masks[np.unique(psi.kind)] & (table.codes != decided)).any():
         return None
     alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
     if situation.model.neighbours is not None:

@@ -134,7 +134,8 @@ def test_single_flips_and_proofs_agree_with_trying_every_set(model, towards):
     X = pd.DataFrame(rng.normal(size=(24, 3)), columns=list("xyz"))
     y = pd.Series(np.array(["a", "b", "c"])[np.argmax(X.to_numpy() + rng.normal(0, 0.7, (24, 3)), axis=1)])
     rows, labels, asked, proves = X.iloc[:14], y.iloc[:14], X.iloc[14:], not isinstance(model, LogisticRegression)
-    audit = butfor.LabelAudit(model, budget=1, strategy=None if proves else "exhaustive", **ASKED)
+    budget, strategy = (2, None) if proves else (1, "exhaustive")
+    audit = butfor.LabelAudit(model, budget=budget, strategy=strategy, **ASKED)
     audit.fit(rows, labels, sensitive_features=np.arange(14) % 2)
     population = audit.explain_all(asked, sensitive_features=np.arange(10) % 2, towards=towards)
     assert any(v.found for v in population)
@@ -158,9 +159,10 @@ def test_single_flips_and_proofs_agree_with_trying_every_set(model, towards):
             told = [after(some, v.new_label)[k] for some in combinations(mine, size)]
             fewest = size if any(now == towards if towards else now != decided[k] for now in told) else fewest
         assert v.flippable == len(mine)
-        assert v.found == (fewest == 1)
+        assert v.found == bool(fewest)
         if proves:
             assert v.at_least == fewest if fewest else v.at_least > 2
+            assert v.proof == "weight moved between classes"
 
 
 def test_with_two_labels_towards_leaves_out_who_has_it():
