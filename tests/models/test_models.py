@@ -214,8 +214,8 @@ def torch_module():
 HOLED = LOANS[NUMBERS].where(lambda X: X["# debts"] > 0)
 WEIGHT, NEIGHBOURS = np.ones(ROWS + ASKED), KNeighborsClassifier()
 WRONG = {
-    "engine": (5, OwnFit, "local:²", "local:0", "local:99999999999"), "n_jobs": ("2", 1.5, True), "random_state": (None, True),
-    "rank": (type("R", (), {"score": None}),), "strategy": ([],), "fresh_seeds": (None,),
+    "engine": (5, OwnFit, "local:²", "local:0", "local:99999999999"), "n_jobs": ("2", 1.5, True),
+    "random_state": (None, True), "rank": (type("R", (), {"score": None}),), "strategy": ([],), "fresh_seeds": (None,),
 }  # fmt: skip
 
 
