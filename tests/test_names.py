@@ -2,7 +2,7 @@
 
 import pytest
 
-from butfor import errors
+from butfor import Population, errors
 from butfor.cli import main
 from butfor.names import Names
 
@@ -76,3 +76,14 @@ def test_a_template_is_written_once_and_names_come_from_python_too(tmp_path):
     assert Names.read(file).people_in("sex", "female") == "female applicants"
     with pytest.raises(errors.SettingError, match="Did you mean 'columns'"):
         Names.of({"colums": {}})
+
+
+def test_a_record_holds_the_names_once_and_every_part_speaks_in_them(tmp_path):
+    names, out = tmp_path / "names.toml", tmp_path / "out"
+    names.write_text("[people]\nnoun = 'applicants'")
+    asked = ["audit", "german", "--model", "ridge", "--budget", "1", "--cases", "0:2", "--names", str(names), "--quiet"]
+    assert main([*asked, "--out", str(out)]) == 0
+    assert (out / "audit.json").read_text().count('"noun"') == 1
+    run = Population.from_json(out / "audit.json").run
+    assert "applicants" in run.standard.answer
+    assert "people" not in run.standard.answer

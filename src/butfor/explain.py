@@ -88,8 +88,6 @@ def explain_all(
     concerns = check_people(table.X, everyone.people)
     for concern in concerns:
         progress.note(f"Note: {concern}")
-    if performance and performance.concern and not table.decision.has_cut:  # at a cut fewer may be what is wanted
-        concerns = [*concerns, performance.concern]
     several, searches = len(cases) > 1, fitted.strategy.name != "recorded"
 
     with listen() as flag:

@@ -23,7 +23,7 @@ from butfor.rank.ranking import parameters
 from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.record import Cell, plain
-from butfor.result.run import Data, GroupRates, Performance, Run, SeedRanges
+from butfor.result.run import Data, GroupRates, Performance, Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
 from butfor.rules import Allowed, Situation
 from butfor.search import Known, Person, Strategy
@@ -257,7 +257,7 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         psi=fitted.psi.text,
         members=fitted.members,
         fresh_seeds=fitted.params.fresh_seeds,
-        seed_ranges=SeedRanges((own, own + fitted.members - 1), (seeds[0], seeds[-1]) if seeds else None)
+        seed_ranges={"members": (own, own + fitted.members - 1), "fresh": (seeds[0], seeds[-1]) if seeds else None}
         if fitted.seeded
         else None,
         random_state=fitted.params.random_state,

@@ -16,7 +16,6 @@ from butfor.models.network import FusedEngine, MLPLearner
 from butfor.rank import as_ranking, checked_scores
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile
-from butfor.result.run import SeedRanges
 from butfor.search import MARGIN, solid
 from conftest import fitted
 
@@ -67,7 +66,7 @@ def test_fresh_seeds_took_no_part_and_single_networks_of_further_seeds_hold_what
     members = {own if seed is None else seed for seed in member_seeds(audit.learner_)}
     fresh, further = fresh_seeds(audit.learner_, FRESH), fresh_seeds(audit.learner_, 20, skip=FRESH)
     assert len(members | set(fresh) | set(further)) == MEMBERS + FRESH + 20
-    assert population.run.seed_ranges == SeedRanges((0, MEMBERS - 1), (10_000, 10_000 + FRESH - 1))
+    assert population.run.seed_ranges == {"members": (0, MEMBERS - 1), "fresh": (10_000, 10_000 + FRESH - 1)}
     assert all(v.fresh.seeds in (30, FRESH) for v in population.found)
     assert population.solid
     assert "any seed" in population.sentence
@@ -143,6 +142,6 @@ def test_members_are_as_many_as_make_sense(numbers):
     forest.fit(X, y, sensitive_features=groups)
     assert forest.learner_.name == "3 × RandomForestClassifier"
     population = forest.explain_all(people, sensitive_features=others, cases=range(1))
-    assert population.run.seed_ranges.members == (5, 7)
+    assert population.run.seed_ranges["members"] == (5, 7)
     assert MLPLearner(butfor.MLP()).usual_members(forest.table_.n, 100.0) == 16
     assert single_learner(forest.learner_).usual_members(forest.table_.n, 5.0) == 4

@@ -11,6 +11,7 @@ from butfor.names import Names
 from butfor.result.fresh import FreshSeeds
 from butfor.result.population import Population
 from butfor.result.reviewed import TrainingLabel, expectation
+from butfor.result.run import Performance
 from butfor.result.verdict import Flip, Person, Verdict
 from butfor.result.worlds import OneStandard, World
 from butfor.words import share_in_words, told_apart
@@ -78,6 +79,13 @@ def test_one_and_many_are_told_apart():
     assert expectation([TrainingLabel(0, 0, "f", "no", 0.5, 0.9)]).startswith("About 1 of these 1 labels is likely")
     people = Population([verdict(NAMED), left_out("switch", NAMED), left_out("decision", NAMED, logit=-0.5)], NAMED)
     assert people.left_out.startswith("1 of 2 applicants whose decision is denied was not audited, because")
+
+
+def test_a_model_no_better_than_the_commonest_label_is_named_in_the_readers_words():
+    poor = Performance(people=9, accuracy=0.6, majority=0.6, positive="", sensitive="", by_group=(), commonest="no")
+    assert "than always predicting approved (60 %)" in replace(NAMED, performance=poor).no_better
+    cut = DecisionFacts(cut=True, probability=0.8)
+    assert not replace(NAMED, performance=poor, decision=cut).no_better, "at a threshold that may be wanted"
 
 
 def test_one_standard_says_what_its_range_is_and_counts_and_rates_have_one():

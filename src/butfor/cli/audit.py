@@ -6,7 +6,6 @@ import json
 import os
 import shlex
 import time
-from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
@@ -108,13 +107,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             stop=left_of(stop, time.monotonic() - begun),  # reading and training count
             progress=progress,
         )
-        again, recorded = settings_again(table, o, labels), population.run.standard
-        population = population.with_run(
-            command=command_again(again),
-            remarks=(*notes, *population.run.remarks),
-            names=names,
-            standard=recorded and replace(recorded, names=names),
-        )
+        again, remarks = settings_again(table, o, labels), (*notes, *population.run.remarks)
+        population = population.with_run(command=command_again(again), remarks=remarks, names=names)
         if population.interrupted:
             progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
         result = population[0] if len(population) == 1 else population

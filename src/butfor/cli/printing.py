@@ -41,7 +41,6 @@ def print_population(population: Population, folder: Path | None) -> None:
 
     from butfor.report.groups import impacts
     from butfor.result.reviewed import worth_a_review
-    from butfor.result.run import MAJORITY
     from butfor.words import interval_in_words, number
 
     run, (*summary, hinge) = population.run, population.summary
@@ -78,7 +77,7 @@ def print_population(population: Population, folder: Path | None) -> None:
         counted = "" if run.data.identifier else " (rows counted from 0)"
         how = f"butfor review {folder / 'audit.json'} --out tasks/" if folder is not None else "add --out FOLDER."
         say_wrapped(f"Next: review labels {first}{counted} first: {how}")
-    for line in (*(c.sentence for c in run.concerns if c.kind == MAJORITY), *population.warnings):
+    for line in filter(None, (run.no_better, *population.warnings)):
         say_wrapped(line)
 
 

@@ -152,11 +152,11 @@ def review(
     check_folder(out, overwrite)
     with as_recorded("The record's labels cannot be corrected"):
         given = None if model is None else model_named(model)
-        reviewed, left, written = close_review(audit, outcome, out, given, ConsoleProgress())
-    for line in reviewed.lines:
+        after, written = close_review(audit, outcome, out, given, ConsoleProgress())
+    for line in after.run.reviewed.lines if after.run.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
-    if worth_a_review(left):
+    if worth_a_review(after.labels):
         say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
     return 0
 

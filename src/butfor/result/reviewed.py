@@ -10,12 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from html import escape
-from itertools import accumulate
 
 import numpy as np
 
 from butfor.errors import plural
-from butfor.names import PLAIN, Names
+from butfor.names import PLAIN
 from butfor.result.fresh import SOLID, FreshSeeds, exact_interval, solidity
 from butfor.result.record import Cell
 from butfor.standard.groups import GroupStandard
@@ -48,11 +47,6 @@ class TrainingLabel:
     wrong: float | None = None
 
 
-def expected_wrong(labels: Sequence[TrainingLabel]) -> list[float]:
-    """How many of the first 1, 2, … labels are likely to be wrong."""
-    return list(accumulate(label.doubt if label.wrong is None else label.wrong for label in labels))
-
-
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
     """The default: labels that may be wrong, at most 100."""
     likely = sum(label.wrong is None or label.wrong > 0 for label in labels) or len(labels)
@@ -61,23 +55,21 @@ def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
 
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
     """Whether one of the first labels is likely to be wrong, or nobody knows."""
-    first = labels[:TO_REVIEW]
-    return bool(first) and (first[0].wrong is None or expected_wrong(first)[-1] >= LITTLE)
+    first = [label.wrong for label in labels[:TO_REVIEW]]
+    return any(wrong is None for wrong in first) or sum(filter(None, first)) >= LITTLE
 
 
 def expectation(labels: Sequence[TrainingLabel]) -> str:
     """How many of these labels are likely to be wrong, in a sentence."""
     if not labels:
         return ""
-    expected, n = expected_wrong(labels), len(labels)
     how = "the sum of their probabilities of being wrong"
     if labels[0].wrong is None:
         how = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
+    n, expected = len(labels), np.cumsum([label.doubt if label.wrong is None else label.wrong for label in labels])
     curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in (n // 4, n // 2) if k)
-    return (
-        f"About {plural(expected[-1], f'of these {n} labels is', f'of these {n} labels are')} likely to be wrong"
-        f"{f' ({curve})' if curve else ''}: {how}."
-    )
+    said = plural(expected[-1], f"of these {n} labels is", f"of these {n} labels are")
+    return f"About {said} likely to be wrong{f' ({curve})' if curve else ''}: {how}."
 
 
 # --- reviewed ---------------------------------------------------------------------------------------
@@ -115,7 +107,7 @@ def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
     from scipy.special import gammaln  # scipy.stats.hypergeom takes ten times as long
 
     p = 0.0
-    for some in ([_together(strata)], strata):
+    for some in ([np.sum(strata, axis=0)], strata):
         chances, changed = np.ones(1), 0
         for (hit, n), (also, m) in some:
             if n and m and p <= LEVEL:
@@ -126,12 +118,6 @@ def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
                 changed += hit
         p = max(p, min(1.0, float(chances[changed:].sum()))) if p <= LEVEL else p
     return p
-
-
-def _together(strata: Sequence[tuple[Counts, Counts]]) -> tuple[Counts, Counts]:
-    """The labels and the controls of all strata."""
-    hit, n, also, m = (sum(counts[k][j] for counts in strata) for k in (0, 1) for j in (0, 1))
-    return (hit, n), (also, m)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -158,14 +144,20 @@ class Evidence:
     file_column: str | None = None
 
     @cached_property
+    def pairs(self) -> tuple[Counts, Counts]:
+        """Of labels with a control, and of the controls: how many were changed, of how many."""
+        (hit, n), (also, m) = np.sum(self.strata, axis=0).tolist()
+        return (hit, n), (also, m)
+
+    @cached_property
     def p(self) -> float | None:
         """See `chance`; None without pairs."""
-        return chance(self.strata) if _together(self.strata)[0][1] else None
+        return chance(self.strata) if self.pairs[0][1] else None
 
     @property
     def difference(self) -> float:
         """The share of labels that were changed, less that of the controls."""
-        (hit, n), (also, m) = _together(self.strata)
+        (hit, n), (also, m) = self.pairs
         return hit / max(n, 1) - also / max(m, 1)
 
     @property
@@ -174,7 +166,7 @@ class Evidence:
         finds one."""
         from scipy.stats import binomtest
 
-        (hit, n), (also, m) = _together(self.strata)
+        (hit, n), (also, m) = self.pairs
         own, other = (binomtest(*each).proportion_ci(1 - 2 * LEVEL, "wilson") for each in ((hit, n), (also, m)))
         below = math.hypot(hit / n - own.low, other.high - also / m)
         above = math.hypot(own.high - hit / n, also / m - other.low)
@@ -183,7 +175,7 @@ class Evidence:
     @property
     def compared(self) -> str:
         """ "the reviewer changed 9 of 30 labels of sex = f (30 %) and 1 of 30 controls (3 %)"."""
-        (hit, n), (also, m) = _together(self.strata)
+        (hit, n), (also, m) = self.pairs
         labels = f"{hit} of {n} labels of {self.group} ({percent(hit / max(n, 1))})"
         controls = f"{also} of {m} controls ({percent(also / max(m, 1))})"
         return f"the reviewer{'s' * (len(self.errors) > 1)} changed {labels} and {controls}"
@@ -191,7 +183,7 @@ class Evidence:
     @cached_property
     def shows_nothing(self) -> str:
         """Why the answers show nothing, in a sentence; empty if they do."""
-        (hit, n), _ = _together(self.strata)
+        hit, n = self.pairs[0]
         if self.p is None:
             return f"{NOTHING}: no label under review got an answer together with its control."
         if not hit:
@@ -208,7 +200,7 @@ class Evidence:
     @property
     def lines(self) -> list[str]:
         """What the answers show, a sentence each; first whether they show anything."""
-        lines, ((hit, n), _), (also, alone) = [self.shows_nothing], _together(self.strata), self.alone
+        lines, (hit, n), (also, alone) = [self.shows_nothing], self.pairs[0], self.alone
         if not self.shows_nothing:
             said, between = self.compared, interval_in_words(self.interval)
             lines = [
@@ -265,8 +257,8 @@ class Reviewed:
     before: tuple[GroupStandard, ...] = ()
     after: tuple[GroupStandard, ...] = ()
     corrected_to: tuple[str, ...] = ()
-    names: Names = PLAIN
-    """The reader's words."""
+    names = PLAIN
+    """The reader's words, which a record holds once for all its parts."""
 
     def __repr__(self) -> str:
         return self.sentence
@@ -284,26 +276,26 @@ class Reviewed:
         return f"With {len(self.flips)} of {self.labels} labels corrected, {people}{solid}."
 
     @property
-    def rows(self) -> list[tuple[str, str, str]]:
+    def rows(self) -> list[tuple[str, ...]]:
         """Accuracy, gaps and rates: a name, the value before and the value after."""
-        rows, after = list[tuple[str, str, str]](), {c.name: c for c in self.after}
-        favourable = self.names.label(self.favourable)
+        names, rows, after = self.names, list[tuple[str, ...]](), {c.name: c for c in self.after}
+        favourable = names.label(self.favourable)
         if self.accuracy:
-            rows.append(("Accuracy on the test labels", share(self.accuracy[0]), share(self.accuracy[1])))
+            rows.append(("Accuracy on the test labels", *map(share, self.accuracy)))
         for c in (c for c in self.before if c.name in after):
-            was, now = (often(each.difference, each.interval) for each in (c, after[c.name]))
-            group = self.names.group(c.attribute, c.group)
-            rows.append((f"{group}: labelled {favourable}, against comparable {self.names.noun}", was, now))
-        for group, (was, now) in ((group, map(share, rates)) for group, rates in self.rates.items()):
-            rows.append((f"{self.names.group(self.attribute, group)}: decided {favourable}", was, now))
+            group = names.group(c.attribute, c.group)
+            gaps = (often(each.difference, each.interval) for each in (c, after[c.name]))
+            rows.append((f"{group}: labelled {favourable}, against comparable {names.noun}", *gaps))
+        for group, rates in self.rates.items():
+            rows.append((f"{names.group(self.attribute, group)}: decided {favourable}", *map(share, rates)))
         return rows
 
     @property
     def lines(self) -> list[str]:
         """All that changed, a sentence each, for a terminal: the page has what does not fit."""
-        lines = [*self.evidence.lines[:1], self.sentence, *self.evidence.lines[1:]]
+        evidence, *more = self.evidence.lines
+        lines = [evidence, self.sentence, *more]
         rows = [f"{name}: {before} before, {after} after." for name, before, after in self.rows]
-        room = MOST_LINES - len(lines)
-        if len(rows) > room:
+        if (room := MOST_LINES - len(lines)) < len(rows):
             rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
         return [*lines, *rows]

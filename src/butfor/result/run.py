@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass, field, fields
+from copy import copy
+from dataclasses import dataclass, field, fields
 from typing import Any
 
 import pandas as pd
@@ -19,11 +20,6 @@ from butfor.standard.explain import kept
 from butfor.standard.groups import Compared, Standards
 from butfor.stopping import Stop
 from butfor.words import percent, share_in_words, signed, told_apart
-
-CLIP = 1e-15
-"""Probabilities are clipped this far from 0 and 1, to keep log-odds finite."""
-MAJORITY = "majority"
-"""The kind of concern about a model that is no better than the commonest label."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -69,14 +65,6 @@ class Data:
     def source(self) -> str:
         """The origin of a table that is neither a file nor an embedded set."""
         return f"the table came from {self.given}" if self.given else "the table was given in Python"
-
-
-@dataclass(frozen=True)
-class SeedRanges:
-    """First and last seed of the members, and of the fresh seeds."""
-
-    members: tuple[int, int]
-    fresh: tuple[int, int] | None = None
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -128,25 +116,13 @@ class Performance:
     @property
     def rates(self) -> pd.DataFrame:
         """One row per group."""
-        frame = pd.DataFrame([asdict(rates) for rates in self.by_group]).set_index("group").rename_axis(self.sensitive)
+        frame = pd.DataFrame(map(vars, self.by_group)).set_index("group").rename_axis(self.sensitive)
         return frame.astype(float).astype({"people": int})
 
     def said(self, names: Names) -> str:
         """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)." """
         usual = f"always predicting {names.label(self.commonest)}: {percent(self.majority)}"
         return f"Accuracy: {percent(self.accuracy)} on {self.people} test {names.noun} ({usual})."
-
-    @property
-    def concern(self) -> Concern | None:
-        """A warning if the model is no better than the commonest label."""
-        if self.accuracy > self.majority:
-            return None
-        sentence = (
-            f"The model is no more accurate ({percent(self.accuracy)}) than always predicting "
-            f"{Names().label(self.commonest)} ({percent(self.majority)}), so what changes its decisions says little "
-            "about the labels."
-        )
-        return Concern(MAJORITY, (), sentence)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -187,7 +163,8 @@ class Run:
     phi: str
     psi: str
     fresh_seeds: int
-    seed_ranges: SeedRanges | None = None
+    seed_ranges: dict[str, tuple[int, int] | None] | None = None
+    """First and last seed of the members, and of the fresh seeds."""
     random_state: int = 0
     log_odds: bool = False
     """Whether logits are log-odds, so that they can be shown as probabilities."""
@@ -218,6 +195,10 @@ class Run:
         within(self, members=(1, 2**31), budget=(1, 2**31), **seeds)
         if len(set(self.label_names)) < max(2, len(self.label_names)):
             raise ValueError(".label_names must name at least two labels, each once")
+        for name in ("standard", "reviewed"):  # they speak in the run's names, which a record holds once
+            if (part := getattr(self, name)) is not None and part.names != self.names:
+                object.__setattr__(self, name, named := copy(part))
+                object.__setattr__(named, "names", self.names)
 
     @property
     def lost(self) -> set[str]:
@@ -279,7 +260,7 @@ class Run:
         if not self.log_odds or self.cut_moves:
             return None
         towards = logit if self.favourable == self.label_names[1] else -logit
-        return float(expit(towards + log_odds(self._cut, CLIP)))
+        return float(expit(towards + log_odds(self._cut)))
 
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
@@ -307,6 +288,19 @@ class Run:
             return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
         own = ", the model's own threshold" if facts.given is None else ""
         return f"{decided} {at}{own}{share}."
+
+    @property
+    def no_better(self) -> str:
+        """That the model is no more accurate than always predicting the commonest label, in a sentence; empty if it is,
+        and with a threshold, at which that may be wanted."""
+        known = self.performance
+        if known is None or self.threshold or known.accuracy > known.majority:
+            return ""
+        return (
+            f"The model is no more accurate ({percent(known.accuracy)}) than always predicting "
+            f"{self.names.label(known.commonest)} ({percent(known.majority)}), so what changes its decisions says "
+            "little about the labels."
+        )
 
     @property
     def alike(self) -> str:

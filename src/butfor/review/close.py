@@ -25,7 +25,7 @@ from butfor.machine import single_threaded
 from butfor.names import ALTERNATIVES
 from butfor.progress import Progress
 from butfor.result.population import Population
-from butfor.result.reviewed import Reviewed, TrainingLabel
+from butfor.result.reviewed import Reviewed
 from butfor.result.run import figures_of
 from butfor.review.answers import Outcome
 from butfor.review.replay import fitted_again, load_rows
@@ -82,9 +82,9 @@ def after_review(
 
 def close_review(
     audit: Population, outcome: Outcome, folder: Path, model: Any = None, progress: Progress | None = None
-) -> tuple[Reviewed, tuple[TrainingLabel, ...], list[str]]:
+) -> tuple[Population, list[str]]:
     """Correct the training rows of an audit's record, decide about its test rows again, and write all files or none.
-    Returns what changes, the labels left to review and the files' names."""
+    Returns the record, with what changes in `run.reviewed` and the labels left to review, and the files' names."""
     from butfor.report.page import review_page  # imports jinja2
 
     training, data = load_rows(audit.run)
@@ -98,7 +98,6 @@ def close_review(
         before=audit.standards or None,
         progress=progress,
     )
-    reviewed = replace(reviewed, names=audit.run.names)
     run = replace(
         audit.run,
         reviewed=reviewed,
@@ -126,4 +125,4 @@ def close_review(
         "labels.csv": as_csv(labels_frame(after, compared, {}).rename_axis("row")),
     }
     save_all({folder / name: text for name, text in texts.items()})
-    return reviewed, population.labels, list(texts)
+    return population, list(texts)

@@ -259,8 +259,8 @@ class Compared:
     clusters: int | None = None
     parts: tuple[Slice, ...] = ()
     """Slices of the groups, those first where a group most likely falls short; a record keeps the first of each."""
-    names: Names = PLAIN
-    """The reader's words."""
+    names = PLAIN
+    """The reader's words, which a record holds once for all its parts."""
 
     @property
     def adverse(self) -> str:
@@ -389,6 +389,7 @@ class Standards(Compared):
     """Of the labels' latent scores within a cluster."""
     validation: Standards | None = None
     """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
+    names: Names = PLAIN
     table: str | None = None
     """The table's name, for the page."""
 
