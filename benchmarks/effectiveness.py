@@ -59,7 +59,7 @@ class Contest:
             "strategy": audit.fitted_.strategy.name + (f" ({note})" if note else ""),
             "people": len(self.cases),
             "found": len(population.found),
-            "one_shot": population.one_shot,
+            "one_shot": sum(v.attempts == 1 and not v.shared for v in population.found),
             "mean_flips": mean(sizes.values()),
             "retrainings": population.run.retrainings,
             "seconds": round(time.perf_counter() - started, 1),

@@ -10,6 +10,7 @@ import os
 import re
 import secrets
 from collections.abc import Mapping
+from importlib import import_module
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
@@ -41,6 +42,11 @@ def check_folder(path: Path, overwrite: bool) -> None:
             trial.write(bytes(4096))  # a full disk takes the name of a file all the same
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
+
+
+def pages() -> Any:
+    """The module that draws pages, by name: it imports the results that are drawn."""
+    return import_module("butfor.report.page")
 
 
 def save(text: str, path: str | Path | None) -> Any:

@@ -44,18 +44,10 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
 
 def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabel, ...]:
     """The first labels of that order, without those reviewed already."""
-    left = [int(at) for at in review_order(fitted, standards) if int(at) not in fitted.answered][:MOST_RECORDED]
-    return tuple(
-        TrainingLabel(
-            position=at,
-            row=plain(fitted.table.X.index[at]),
-            group=plain(fitted.sensitive.values[at]),
-            label=fitted.label_names[fitted.table.codes[at]],
-            doubt=round(float(standards.doubt[at]), 4),
-            wrong=None if fitted.adverse is None else round(float(standards.wrong[at]), 4),
-        )
-        for at in left
-    )
+    left = [at for at in review_order(fitted, standards).tolist() if at not in fitted.answered][:MOST_RECORDED]
+    frame = labels_frame(fitted, standards, {}).iloc[left]
+    rows = zip(left, frame.index, frame["group"], frame["label"], frame["doubt"], frame["wrong"], strict=True)
+    return tuple(TrainingLabel(*map(plain, row)) for row in rows)
 
 
 def labels_frame(fitted: Fitted, standards: Standards, people: Mapping[int, int]) -> pd.DataFrame:

@@ -197,16 +197,14 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
     commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     positive = "" if table.multiclass and fitted.adverse is None else ALTERNATIVES.join(fitted.sides[1])
     groups = pd.Series(everyone.groups).astype(str).to_numpy()
-
-    def share(hits: NDArray[np.bool_]) -> float | None:
-        return float(hits.mean()) if len(hits) else None
-
-    rates = []
+    label, said, rates = table.sides(truth), table.sides(decided), []
     for group in map(str, in_order(everyone.groups, fitted.sensitive.cuts)):
         ours = groups == group
-        label, said = table.sides(truth[ours]), table.sides(decided[ours])
-        sides = (share(label), share(said), share(said[~label]), share(~said[label])) if positive else (None,) * 4
-        rates.append(GroupRates(group, int(ours.sum()), *sides[:2], share(truth[ours] != decided[ours]), *sides[2:]))
+        sides = (label[ours], said[ours], said[ours & ~label], ~said[ours & label]) if positive else ((),) * 4
+        base, selected, false_positive, false_negative, error = (
+            float(np.mean(hits)) if len(hits) else None for hits in (*sides, (truth != decided)[ours])
+        )
+        rates.append(GroupRates(group, int(ours.sum()), base, selected, error, false_positive, false_negative))
     return Performance(
         people=len(truth),
         accuracy=float((truth == decided).mean()),
@@ -269,21 +267,15 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
 
 
 def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
-    lost = fitted.learner.record_gaps()
-    if data.table is None:
-        lost.append(f"data: {data.source}")
-    for name, known, column in (
-        ("sample_weight", data.weighted, data.weight),
-        ("cluster", data.clustered, data.cluster),
-    ):
-        if known and column is None:
-            lost.append(f"{name}: given in Python")
-    for name, rule in (("phi", fitted.phi), ("psi", fitted.psi)):
-        if not rule.rebuildable:
-            lost.append(f"{name}: {rule.text}, which is a function or a mask")
-    ranking, strategy = fitted.ranking, fitted.strategy
-    if not ranking.rebuildable or type(ranking).__module__.split(".")[0] != "butfor":
-        lost.append(f"rank: {ranking.name}, which is the user's own code")
-    if strategy.own:
-        lost.append(f"strategy: {strategy.name}, which is the user's own code")
-    return lost
+    ranking, strategy, phi, psi = fitted.ranking, fitted.strategy, fitted.phi, fitted.psi
+    lost = {
+        f"data: {data.source}": data.table is None,
+        "sample_weight: given in Python": data.weighted and data.weight is None,
+        "cluster: given in Python": data.clustered and data.cluster is None,
+        f"phi: {phi.text}, which is a function or a mask": not phi.rebuildable,
+        f"psi: {psi.text}, which is a function or a mask": not psi.rebuildable,
+        f"rank: {ranking.name}, which is the user's own code": not ranking.rebuildable
+        or type(ranking).__module__.split(".")[0] != "butfor",
+        f"strategy: {strategy.name}, which is the user's own code": strategy.own,
+    }
+    return [*fitted.learner.record_gaps(), *(line for line, applies in lost.items() if applies)]

@@ -59,12 +59,12 @@ def signed(logit: float) -> str:
     return f"{logit:+.{digits}f}".replace("-", "−")
 
 
-def told_apart(*scores: float) -> list[str]:
-    """Scores with at least two decimals, and as many as it takes to tell different ones apart."""
-    different = len({round(score, MOST_DIGITS) for score in scores})
+def told_apart(*scores: float | None) -> dict[float, str]:
+    """Each score with at least two decimals, and as many as it takes to tell different ones apart."""
+    known = [score for score in scores if score is not None]
     for digits in range(2, MOST_DIGITS + 1):
-        texts = [f"{score:.{digits}f}" for score in scores]
-        if len(set(texts)) == different:
+        texts = {score: f"{score:.{digits}f}" for score in known}
+        if len(set(texts.values())) == len({round(score, MOST_DIGITS) for score in known}):
             break
     return texts
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy.stats import binom, binomtest, norm
+from scipy.stats import binom, norm
 
 from butfor import Population
 from butfor.explain import check_finds
@@ -22,7 +22,6 @@ from butfor.result.fresh import (
     UNDECIDED,
     USUAL,
     FreshSeeds,
-    exact_interval,
     paired_interval,
 )
 from butfor.review.gate import check_shares
@@ -63,10 +62,8 @@ def test_seeds_and_side_effects_are_those_of_retraining_by_hand(controlled):
 
 @settings(max_examples=15, deadline=None)
 @given(st.integers(1, 80), st.data())
-def test_bounds_are_exact_and_the_paired_interval_holds_what_the_score_test_does_not_reject(n, data):
+def test_the_paired_interval_holds_what_the_score_test_does_not_reject(n, data):
     b = data.draw(st.integers(0, n))
-    for tail, confidence in ((0.025, 0.95), (0.05, 0.9)):
-        assert exact_interval(b, n, tail) == pytest.approx(tuple(binomtest(b, n).proportion_ci(confidence, "exact")))
     c = data.draw(st.integers(0, n - b))
     low, high = paired_interval(b, c, n)
     assert -1 <= low <= (b - c) / n <= high <= 1
@@ -97,18 +94,6 @@ def counts(n, both, only_with, only_without):
 def test_words(fresh, word):
     assert fresh.word == word
     assert ("would do" in fresh.sentence or "reasonable" in fresh.sentence) == (word == UNDECIDED)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.floats(0, 1), st.floats(0, 1), st.integers(0, 2**31))
-def test_more_seeds_sharpen_a_word_and_never_reverse_it(hold, base, seed):
-    """Whatever the true shares: of the same seeds, four never say solid where all 59 say seed-bound, or the reverse."""
-    rng = np.random.default_rng(seed)
-    with_, without = rng.random(59) < hold, rng.random(59) < base
-    words = {n: FreshSeeds.of(without[:n], with_[:n]).word for n in (4, 20, 59)}
-    assert words[4] != SOLID
-    assert {words[4], words[59]} != {SOLID, SEED_BOUND}
-    assert {words[20], words[59]} != {SOLID, SEED_BOUND}
 
 
 def test_a_find_that_holds_in_nine_of_ten_models_is_called_solid_in_4_9_percent():
@@ -157,25 +142,20 @@ def test_undecided_says_how_many_seeds_would_do():
     few, half = counts(5, 0, 3, 0), counts(60, 0, 30, 0)
     assert f"about {few.would_do} seeds would do" in few.sentence
     assert counts(*(few.would_do // 5 * count for count in (5, 0, 3, 0))).word != UNDECIDED
-    assert counts(4, 0, 2, 0).would_do == USUAL
-    assert (half.word, half.would_do) == (UNDECIDED, None)
+    assert (counts(4, 0, 2, 0).would_do, half.would_do) == (USUAL, None)
     assert "one half" in half.sentence
 
 
 def test_populations_count_the_words_records_keep_them_and_without_fresh_seeds_there_is_none(
     controlled, salary_population
 ):
-    population = controlled[2]
+    population, few = controlled[2], f"{SEEDS} fresh seeds are too few"
     assert list(Population.from_json(population.to_json())) == list(population)
     assert sum(population.solidity.values()) == len(population.found)
     assert len(population.solid) == population.solidity["solid"] == 0  # so few seeds never suffice
-    assert population.by_group["share_solid"].isna().all()
-    assert (population.by_group["median_margin"] > 0).all()
-    assert any("Fewer than 10" in warning for warning in population.warnings)
-    assert f"{SEEDS} fresh seeds are too few to call one solid (29 at least)" in population.sentence
+    assert f"{few} to call one solid (29 at least)" in population.sentence
     (limit,) = check_shares(population, max_solid=0.99)
-    assert limit.code == 4
-    assert f"{SEEDS} fresh seeds are too few" in limit.sentence
+    assert (limit.code, few in limit.sentence) == (4, True)
     enough = Population(population.verdicts, replace(population.run, fresh_seeds=29))
     assert "No solid find for 10" in enough.sentence
     assert (enough.by_group["share_solid"] <= enough.by_group["share"]).all()
@@ -185,4 +165,5 @@ def test_populations_count_the_words_records_keep_them_and_without_fresh_seeds_t
     assert {(v.fresh, v.base, v.close_call, v.distance) for v in salary_population} == {(None,) * 4}
     assert {v.solidity for v in salary_population.found} == {"not checked"}
     assert "was not checked" in salary_population.sentence
-    assert salary_population.by_group["share_solid"].isna().all()
+    for each in (population, salary_population):
+        assert each.by_group["share_solid"].isna().all()

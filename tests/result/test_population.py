@@ -22,8 +22,8 @@ def test_direct_dependence_comes_first():
     assert all(v.switch_changes for v in butfor.Population.from_json(population.to_json()))
     women = (people["sex"][:15] == "female").sum()
     assert population.direct == (
-        f"The model uses sex directly: switching it alone changes 15 of 15 decisions (sex = female: {women} to '1'; "
-        f"sex = male: {15 - women} to '0')."
+        "The model uses sex directly: switching it alone changes 15 of 15 decisions "
+        f"(sex = male: {15 - women} to '0'; sex = female: {women} to '1')."
     )
     assert population.by_group["switch_changes"].sum() == 15
     blind = butfor.LabelAudit(LogisticRegression(max_iter=2000), budget=2)

@@ -78,7 +78,8 @@ def test_one_and_many_are_told_apart():
     assert plural(0.6, "of 68 labels is", "of 68 labels are") == "1 of 68 labels is"
     assert expectation([TrainingLabel(0, 0, "f", "no", 0.5, 0.9)]).startswith("About 1 of these 1 labels is likely")
     people = Population([verdict(NAMED), left_out("switch", NAMED), left_out("decision", NAMED, logit=-0.5)], NAMED)
-    assert people.left_out.startswith("1 of 2 applicants whose decision is denied was not audited, because")
+    why = "for 1 the decision is approved; for 1 it changes when race alone is switched."
+    assert people.audited == f"Audited: 1 of 3 applicants; {why}"
 
 
 def test_a_model_no_better_than_the_commonest_label_is_named_in_the_readers_words():
@@ -133,8 +134,8 @@ def test_numbers_have_the_decimals_that_tell_them_apart():
         measured = dict(zip(("score", "counterfactual_score"), scores, strict=False))
         measured |= dict(zip(("cut", "counterfactual_cut"), cuts, strict=False))
         assert verdict(**measured).course_in_words == said
-    assert told_apart(0.3, 0.3 + 1e-9) == ["0.30", "0.30"]
-    assert told_apart(0.3, 0.300001) == ["0.300000", "0.300001"]
+    assert list(told_apart(0.3, 0.3 + 1e-9).values()) == ["0.30", "0.30"]
+    assert list(told_apart(0.3, 0.300001, None).values()) == ["0.300000", "0.300001"]
     shares = {0.823: "82", 0.004: "0.4", 0.0178: "1.8", 0.997: "99.7", 0.99962: "99.962", 0.1: "10"}
     assert {share: share_in_words(share) for share in shares} == shares, "never nobody or everybody"
 
@@ -158,13 +159,15 @@ def test_the_cut_in_a_sentence(facts, said):
 
 
 def test_everybody_decided_alike_and_the_way_out():
-    everybody = replace(at(people=1046, favoured=1046, recorded=0.82), command="butfor audit")
-    assert everybody.alike == (
+    def advice(command="", **facts):
+        return Population([verdict()], replace(at(**facts), command=command)).advice
+
+    assert advice("butfor audit", people=1046, favoured=1046, recorded=0.82) == (
         "At 0.5 this model decides deny = no about all 1046 people. Of the training labels, 82 % are deny = no: "
         "try `--threshold 'top 82%'`."
     )
-    nobody = at(people=1046, favoured=0, recorded=0.12, given=None).alike
+    nobody = advice(people=1046, favoured=0, recorded=0.12, given=None)
     assert nobody.startswith("This model decides deny = yes about all 1046 people.")
     assert nobody.endswith('try `threshold="top 12%"`.')
-    assert (everybody.cut, at(people=1046, favoured=1045).alike) == ("", "")
-    assert not at(people=3, favoured=3).alike, "three people tell little"
+    assert not advice(people=3, favoured=3), "three people tell little"
+    assert (at(people=1046, favoured=1046).cut, advice(people=1046, favoured=1045)) == ("", "")

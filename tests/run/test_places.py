@@ -57,4 +57,4 @@ def test_a_verdict_says_how_far_score_and_cut_moved(population):
         assert verdict.counterfactual_score >= verdict.counterfactual_cut
         assert f"cut {verdict.cut:.2f}"[:7] in verdict.sentence
     assert population.run.cut.startswith("Decided 'yes': the best 40 % of 80 people, 32 of them, at a probability")
-    assert not population.run.alike
+    assert not population.advice

@@ -44,8 +44,9 @@ def print_population(population: Population, folder: Path | None) -> None:
     from butfor.words import interval_in_words, number
 
     run, (*summary, hinge) = population.run, population.summary
-    who = " ".join(filter(None, (population.direct, population.left_out)))
-    for line in filter(None, (*summary, who, run.cut if run.threshold else "", hinge, population.proven)):
+    audited = population.audited if 0 < len(population.eligible) < len(population) else ""
+    cut = run.cut if run.threshold else ""
+    for line in filter(None, (*summary, population.direct, audited, cut, hinge, population.proven)):
         say_wrapped(line)
 
     # The groups, in five columns, all about the test people: more is on the page.

@@ -14,7 +14,7 @@ from markupsafe import Markup, escape
 
 from butfor.decide import USUAL
 from butfor.report.text import differs, short, shown
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED, exact_interval
+from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED, interval_of
 from butfor.result.population import Population
 from butfor.result.reviewed import worth_a_review
 from butfor.result.run import Run
@@ -201,7 +201,7 @@ def base(v: Verdict) -> str:
     """How many fresh seeds decide differently on the unchanged data, with an interval; empty if unknown."""
     if v.base_counts is None:
         return ""
-    (count, seeds), (low, high) = v.base_counts, exact_interval(*v.base_counts)
+    (count, seeds), (low, high) = v.base_counts, interval_of(*v.base_counts)
     share = f"{percent(count / seeds)}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %"
     return f"{v.base_sentence} ({share})"
 

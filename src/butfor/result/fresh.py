@@ -65,18 +65,12 @@ class FreshSeeds:
         logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
     ) -> FreshSeeds:
         """From whether each seed changes the decision, without the flips and with them."""
+        counts = [int(changed.sum()) for changed in (with_, without, with_ & ~without, without & ~with_)]
         before, after = (
             tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in one)
             for one in logits or ((), ())
         )
-        return cls(
-            seeds=len(without),
-            with_flips=int(with_.sum()),
-            without_flips=int(without.sum()),
-            only_with_flips=int((with_ & ~without).sum()),
-            only_without_flips=int((without & ~with_).sum()),
-            logits=(before, after) if logits else None,
-        )
+        return cls(len(without), counts[0], counts[1], counts[2], counts[3], (before, after) if logits else None)
 
     @property
     def hold(self) -> float:
@@ -96,7 +90,7 @@ class FreshSeeds:
         low, high = paired_interval(self.only_with_flips, self.only_without_flips, self.seeds)
         if low <= 0:  # the effect may be 0: seed-bound only if it cannot be large either
             return SEED_BOUND if high < 0.5 else UNDECIDED
-        least, most = exact_interval(self.with_flips, self.seeds, 1 - SURE)
+        least, most = interval_of(self.with_flips, self.seeds, 2 * SURE - 1)
         if self.hold > 0.5 and least > self.base:
             return LEANING
         return SEED_BOUND if most < 0.5 else UNDECIDED
@@ -155,25 +149,13 @@ class Collateral:
 
 
 @cache
-def exact_interval(count: int, n: int, tail: float = (1 - SURE) / 2) -> tuple[float, float]:
-    """The Clopper–Pearson interval of a share, with this probability beyond either end: by default the 95 % interval,
-    or both one-sided 95 % bounds with a tail of 5 %."""
-    from scipy.stats import beta
-
-    low = float(beta.ppf(tail, count, n - count + 1)) if count else 0.0
-    return low, float(beta.ppf(1 - tail, count + 1, n - count)) if count < n else 1.0
-
-
-@cache
-def wilson(count: int, n: int, unknown: int = 0) -> tuple[float, float]:
-    """The 95 % Wilson score interval of a share; 0 to 1 if n is 0. `unknown`: how many more may count, as far as
-    anybody knows."""
+def interval_of(count: int, n: int, sure: float = SURE, method: str = "exact") -> tuple[float, float]:
+    """The interval of a share: Clopper and Pearson's or, with `method="wilson"`, Wilson's; 0 to 1 if n is 0. Both ends
+    of the 90 % interval are one-sided 95 % bounds."""
     from scipy.stats import binomtest
 
-    if n == 0:
-        return 0.0, 1.0
-    low, high = (binomtest(hits, n).proportion_ci(method="wilson") for hits in (count, count + unknown))
-    return float(low.low), float(high.high)
+    low, high = binomtest(count, n).proportion_ci(sure, method) if n else (0, 1)
+    return float(low), float(high)
 
 
 @cache

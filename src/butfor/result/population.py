@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import json
 import math
+import shlex
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 from pathlib import Path
@@ -15,11 +15,9 @@ from typing import Any
 import pandas as pd
 
 from butfor.data.sensitive import in_order
-from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
-from butfor.files import save
-from butfor.pages import pages
-from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, wilson
+from butfor.files import pages, save
+from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, interval_of
 from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, opened
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
@@ -96,14 +94,6 @@ class Population(Sequence[Verdict]):
         run = replace(self.run, **changes)
         return Population([Verdict(v.measured, run, v.fitted) for v in self.verdicts], run, self.labels)
 
-    @property
-    def one_shot(self) -> int:
-        """How many were found at their own first attempt. The strategy "solid" goes on after it: there it counts people
-        whose first set changes the decision."""
-        if self.run.strategy == "solid":
-            return sum(bool(v.course) and decides_one(v.course[0][1]) != decides_one(v.logit) for v in self.found)
-        return sum(v.attempts == 1 and not v.shared for v in self.found)
-
     # --- in words -----------------------------------------------------------------------------------
 
     @property
@@ -118,11 +108,12 @@ class Population(Sequence[Verdict]):
     def advice(self) -> str:
         """That another threshold is needed: nearly everybody gets the favourable decision, so that hardly anybody is
         audited. Empty if not."""
-        seen, asked, few = self.run.decision, len(self.eligible), SMALL_GROUP
-        if self.run.alike or not self.run.adverse or seen is None or asked >= few or min(len(self), seen.people) < few:
-            return self.run.alike
-        rare = seen.favoured > (1 - RARE) * seen.people and self.run.other_threshold
-        return f"Only {plural(asked, 'person is', 'people are')} audited. {rare}" if rare else ""
+        facts, way, asked = self.run.decision, self.run.other_threshold, len(self.eligible)
+        if facts is None or not way or facts.alike:
+            return way
+        few = asked < SMALL_GROUP <= min(len(self), facts.people)
+        rare = self.run.adverse and facts.favoured > (1 - RARE) * facts.people
+        return f"Only {plural(asked, 'person is', 'people are')} audited. {way}" if few and rare else ""
 
     @property
     def sentence(self) -> str:
@@ -132,20 +123,18 @@ class Population(Sequence[Verdict]):
             return "Nobody was examined."
         if not asked:
             return self.audited
-        people = plural(asked, "audited person")
+        people, stopped = plural(asked, "audited person"), ""
         if left and not self.found:
             return f"The search for {left} of {people} was stopped before it found anything."
-        stopped = ""
         if left:
             stopped = f" The search for {plural(left, 'audited person')} was stopped before it found anything."
         turned, n = len(self.solid if self.checked else self.found), run.data.training_rows
         labels = f"{run.budget} of {n} training labels ({percent(run.budget / n)})"
         if not turned:
             return f"No{' solid' * bool(self.found)} find for {people}, with at most {labels} flipped.{stopped}"
-        seeds = ", under any seed tried" if self.checked and run.seeded else ""
-        unchecked = "" if self.checked else f"; {self.unchecked_reason}"
+        sure = f"; {self.unchecked_reason}" if not self.checked else ", under any seed tried" if run.seeded else ""
         hinge = plural(turned, f"of {asked} audited decisions hinges", f"of {asked} audited decisions hinge")
-        return f"{hinge} on at most {labels}{seeds}{unchecked}.{stopped}"
+        return f"{hinge} on at most {labels}{sure}.{stopped}"
 
     @property
     def unchecked_reason(self) -> str:
@@ -153,31 +142,19 @@ class Population(Sequence[Verdict]):
         seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
         if left and (seeds or left < len(self.found)):
             return f"{plural(left, 'of these was', 'of these were')} not tested under fresh seeds"
-        if left or not (seeds or not self.run.seeded):
+        if left or (self.run.seeded and not seeds):
             return "whether it holds under other seeds was not checked"
-        if seeds < LEAST and self.run.seeded:
+        if self.run.seeded and seeds < LEAST:
             return f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one solid ({LEAST} at least)"
         return ""
 
     @property
-    def left_out(self) -> str:
-        """How many decisions were not audited because a switch changes them, in a sentence; empty if none."""
-        switched, names = [v for v in self if not v.eligible and v.left_out == "switch"], self.run.names
-        if not switched:
-            return ""
-        decisions = {v.prediction for v in (*self.eligible, *switched)}
-        which = f" whose decision is {names.label(decisions.pop())}" if len(decisions) == 1 else ""
-        n, asked = len(switched), len(self.eligible) + len(switched)
-        why = f"because switching {names.column(self.run.sensitive)} alone changes that decision"
-        return f"{n} of {names.count(asked)}{which} {'was' if n == 1 else 'were'} not audited, {why}."
-
-    @property
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
-        reasons, names = Counter((v.left_out or "rule", v.prediction) for v in self if not v.eligible), self.run.names
-        parts = [f"Audited: {len(self.eligible)} of {names.count(len(self))}"]
-        said = [(n, names.label(decision)) for (why, decision), n in reasons.most_common() if why == "decision"]
-        parts += [f"for {n} the decision is {decision}" for n, decision in said]
+        names, parts = self.run.names, [f"Audited: {len(self.eligible)} of {self.run.names.count(len(self))}"]
+        reasons = Counter((v.left_out or "rule", v.prediction) for v in self if not v.eligible)
+        others = [(n, names.label(decision)) for (why, decision), n in reasons.most_common() if why == "decision"]
+        parts += [f"for {n} the decision is {decision}" for n, decision in others]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))
         if switched:
             parts.append(f"for {switched} it changes when {names.column(self.run.sensitive)} alone is switched")
@@ -189,42 +166,34 @@ class Population(Sequence[Verdict]):
     def direct(self) -> str:
         """How many decisions depend on the protected attribute itself, in a sentence; empty if unknown."""
         run, names = self.run, self.run.names
-        name = names.column(run.sensitive)
+        name, known = names.column(run.sensitive), [v for v in self if v.switch_changes is not None]
         if run.blind:
             return f"The model does not see {name}: switching it changes no decision."
-        known = [v for v in self if v.switch_changes is not None]
-        changed = [v for v in known if v.switch_changes]
-        if not changed:
-            none = f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
-            return none if known else ""
-        parts = []
-        for group in self.groups:
-            moves = []  # with two labels to the other one, with more from the present one
-            for label, count in Counter(v.prediction for v in changed if v.group == group).items():
-                others = [other for other in run.label_names if other != label]
-                way = f"to {names.label(others[0])}" if len(others) == 1 else f"from {names.label(label)}"
-                moves.append(f"{count} {way}")
-            parts += [f"{names.group(run.sensitive, group)}: {', '.join(moves)}"] if moves else []
-        return (
-            f"The model uses {name} directly: switching it alone changes {len(changed)} of {len(known)} decisions "
-            f"({'; '.join(parts)})."
-        )
+        if not known:
+            return ""
+        moves, parts = Counter((v.group, v.prediction) for v in known if v.switch_changes), []
+        if not moves:
+            return f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
+        for (group, label), count in moves.most_common():  # with two labels to the other one
+            other = [names.label(each) for each in run.label_names if each != label]
+            way = f"to {other[0]}" if len(other) == 1 else f"from {names.label(label)}"
+            parts.append(f"{names.group(run.sensitive, group)}: {count} {way}")
+        changed = f"{moves.total()} of {len(known)} decisions"
+        return f"The model uses {name} directly: switching it alone changes {changed} ({'; '.join(parts)})."
 
     @property
     def proven(self) -> str:
-        """What is proven, in a sentence; empty if nothing is."""
+        """What is proven, in a sentence; empty if nothing is, or that one label is the fewest."""
         known = [v for v in self.eligible if v.proof]
-        if all(v.proof == ONE_LABEL for v in known):  # there is nothing to prove
-            return ""
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
         said = [plural(exact, "of the sets found is minimal", "of the sets found are minimal")] if exact else []
         said += [f"for {plural(none, 'person')} no set within the budget works"] if none else []
-        return f"Proven: {'; '.join(said)}." if said else ""
+        return f"Proven: {'; '.join(said)}." if any(v.proof != ONE_LABEL for v in known) and said else ""
 
     @property
     def warnings(self) -> list[str]:
         """A warning about small groups, if there are any."""
-        groups = (group for group, row in self.by_group.iterrows() if row["eligible"] < SMALL_GROUP)
+        groups = self.by_group.index[self.by_group["eligible"] < SMALL_GROUP]
         small = [self.run.names.group(self.run.sensitive, group) for group in groups]
         named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
         said = f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."
@@ -233,12 +202,12 @@ class Population(Sequence[Verdict]):
     # --- tables -------------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per person."""
+        """One row per person. `flipped_rows` are separated by spaces; names that hold one are quoted, as in a shell."""
         rows = []
         for v in self.verdicts:
-            other: dict[str, Any] = {"flips": v.at_most, "flipped_rows": in_one_cell(flip.row for flip in v.flip_set)}
-            other |= dict(zip(("score", "counterfactual_score"), v.scores, strict=True))
-            rows.append([other[c] if c in other else getattr(v, c) for c in PEOPLE_COLUMNS])
+            known: dict[str, Any] = {"flips": v.at_most, "flipped_rows": shlex.join(str(f.row) for f in v.flip_set)}
+            known["score"], known["counterfactual_score"] = v.scores
+            rows.append([known[c] if c in known else getattr(v, c) for c in PEOPLE_COLUMNS])
         whole = dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
         return pd.DataFrame(rows, columns=list(PEOPLE_COLUMNS)).astype(whole)
 
@@ -256,13 +225,12 @@ class Population(Sequence[Verdict]):
             asked = [v for v in people if v.eligible]
             n, stopped = len(asked), sum(v.unfinished for v in asked)
             found, solid = sum(v.found for v in asked), sum(v.solidity == SOLID for v in asked)
+            sure = _share(solid, n, stopped) if self.checked else (math.nan,) * 3
             tested = not self.run.seeded or any(v.base is not None for v in asked) or not asked
-            sure = (solid / (n or math.nan), *wilson(solid, n, stopped)) if self.checked else (math.nan,) * 3
             close = sum(bool(v.close_call) for v in asked) if tested else math.nan
             switched = sum(bool(v.switch_changes) for v in people)
             margin = median(abs(v.logit) for v in asked) if asked else math.nan
-            shares = found / (n or math.nan), *wilson(found, n, stopped)
-            rows.append((len(people), n, found, *shares, solid, *sure, close, switched, margin))
+            rows.append((len(people), n, found, *_share(found, n, stopped), solid, *sure, close, switched, margin))
         index = pd.Index(self.groups, name=self.run.sensitive)
         return pd.DataFrame(rows, index=index, columns=list(GROUP_COLUMNS))
 
@@ -275,7 +243,7 @@ class Population(Sequence[Verdict]):
             stopped, n = sum(v.unfinished for v in people), len(people)
             for k in range(1, self.run.budget + 1) if people else ():
                 turned = sum(size is not None and size <= k for size in sizes)
-                rows.append((name, k, n, turned / n, *wilson(turned, n, stopped)))
+                rows.append((name, k, n, *_share(turned, n, stopped)))
         return pd.DataFrame(rows, columns=["group", "labels", "people", "share", "low", "high"])
 
     @cached_property
@@ -355,8 +323,7 @@ class Population(Sequence[Verdict]):
         return pages().population_fragment(self)
 
 
-def in_one_cell(labels: Iterable[Any]) -> str:
-    """Ids separated by spaces or, if one contains a space, as a JSON list."""
-    texts = [str(label) for label in labels]
-    simple = all(text and not any(map(str.isspace, text)) and text[0] != "[" for text in texts)
-    return " ".join(texts) if simple else json.dumps(texts, ensure_ascii=False)
+def _share(count: int, n: int, stopped: int) -> tuple[float, float, float]:
+    """A share and its 95 % interval, which reaches as far up as if every stopped search had found something."""
+    low, high = (interval_of(hits, n, method="wilson") for hits in (count, count + stopped))
+    return count / (n or math.nan), low[0], high[1]

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -126,24 +126,22 @@ class Opened:
             message = message.replace("Expected", " must be").replace(", got", ", not")
             message = re.sub(r"Object missing required field (\w+)", r".\1 is missing", message)
             raise ReplayError(f"Invalid record: {(path + message).lstrip('. ')}.") from None
-        if content is None and (place := _unread(self.content, msgspec.to_builtins(read))):
+        if content is None and (place := next(_unread(self.content, msgspec.to_builtins(read)), "")):
             raise ReplayError(f"Invalid record: there is no field {place}.")
         return read
 
 
-def _unread(content: Any, read: Any) -> str:
-    """The first field of the content that was not read; empty if there is none."""
-    pairs = [("", content, read)]
-    for place, given, known in pairs:  # which grow meanwhile
-        if isinstance(given, dict):
-            for name, value in given.items():
-                if name in known:
-                    pairs.append((f"{place}.{name}".lstrip("."), value, known[name]))
-                elif name not in SUMMARY:
-                    return f"{place}.{name}".lstrip(".")
-        elif isinstance(given, list):
-            pairs += [(f"{place}[{k}]", *pair) for k, pair in enumerate(zip(given, known, strict=True))]
-    return ""
+def _unread(content: Any, read: Any, place: str = "") -> Iterator[str]:
+    """The fields of the content that were not read."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            if name in read:
+                yield from _unread(value, read[name], f"{place}.{name}")
+            elif name not in SUMMARY:
+                yield f"{place}.{name}".lstrip(".")
+    elif isinstance(content, list):
+        for k, pair in enumerate(zip(content, read, strict=True)):
+            yield from _unread(*pair, f"{place}[{k}]")
 
 
 def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Opened:
@@ -167,20 +165,18 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
     version, unchanged = content["schema_version"], content.get(CHECKSUM) == checksum(content)
     if content.get("redacted"):
-        fault = (
-            "was written with --public: it has nothing to train, review or gate with. Name the full record of the same "
-            "audit."
+        raise ReplayError(
+            f"{where} was written with --public: it has nothing to train, review or gate with. Name the full record of "
+            "the same audit."
         )
-    elif version != SCHEMA_VERSION or isinstance(version, (bool, float)):
-        fault = (
-            f"has schema_version {str(version)[:20]}, and this version of butfor reads {SCHEMA_VERSION}: run the audit "
-            "again, or install the version that wrote it."
+    if version != SCHEMA_VERSION or isinstance(version, (bool, float)):
+        raise ReplayError(
+            f"{where} has schema_version {str(version)[:20]}, and this version of butfor reads {SCHEMA_VERSION}: run "
+            "the audit again, or install the version that wrote it."
         )
-    elif not (unchanged or allow_changes or isinstance(source, Mapping)):
-        fault = (
-            "was changed since butfor wrote it: its checksum is not that of its content. Take the file as it was "
-            "written, or run the audit again; 'butfor replay' says what differs."
+    if not (unchanged or allow_changes or isinstance(source, Mapping)):
+        raise ReplayError(
+            f"{where} was changed since butfor wrote it: its checksum is not that of its content. Take the file as it "
+            "was written, or run the audit again; 'butfor replay' says what differs."
         )
-    else:
-        return Opened(content, where, unchanged)
-    raise ReplayError(f"{where} {fault}")
+    return Opened(content, where, unchanged)

@@ -15,7 +15,7 @@ import numpy as np
 
 from butfor.errors import plural
 from butfor.names import PLAIN
-from butfor.result.fresh import SOLID, FreshSeeds, exact_interval, solidity
+from butfor.result.fresh import SOLID, FreshSeeds, interval_of, solidity
 from butfor.result.record import Cell
 from butfor.standard.groups import GroupStandard
 from butfor.words import interval_in_words, often, percent, points, share
@@ -98,7 +98,7 @@ MOST_LINES = 10
 
 def guesses(wrong: int, judged: int) -> bool:
     """Whether so many errors on clear cases may be those of somebody who guesses."""
-    return judged >= LEAST_JUDGED and exact_interval(wrong, judged)[1] >= GUESSING
+    return judged >= LEAST_JUDGED and interval_of(wrong, judged)[1] >= GUESSING
 
 
 def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
@@ -215,7 +215,7 @@ class Evidence:
         for k, (wrong, judged) in enumerate(self.errors, start=1):
             error = "not known, since no clear case got a label"
             if judged:
-                low, high = exact_interval(wrong, judged)
+                low, high = interval_of(wrong, judged)
                 interval = f"95 % interval {100 * low:.0f} to {100 * high:.0f} %"
                 error = f"{percent(wrong / judged)}, {wrong} of {judged} ({interval})"
             errors.append(f"reviewer {k} {error}" if len(self.errors) > 1 else error)

@@ -265,7 +265,7 @@ class Run:
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
         probability = self.score_of(logit)
-        return signed(logit) if probability is None else told_apart(probability, self._cut)[0]
+        return signed(logit) if probability is None else told_apart(probability, self._cut)[probability]
 
     @property
     def _cut(self) -> float:
@@ -281,13 +281,14 @@ class Run:
         share = f": {percent(facts.favoured / facts.people)} of {facts.people} people" if facts.people >= FEWEST else ""
         if not facts.cut:
             return f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)." if share else ""
-        at = "" if facts.probability is None else f"at a probability of {told_apart(facts.probability)[0]} or more"
+        p = facts.probability
+        where = [] if p is None else [f"at a probability of {told_apart(p)[p]} or more"]
         if facts.share is not None:
             tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
             best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
-            return f"{decided}: {best}{', ' * bool(at)}{at}.{tied}"
-        own = ", the model's own threshold" if facts.given is None else ""
-        return f"{decided} {at}{own}{share}."
+            return f"{decided}: {', '.join([best, *where])}.{tied}"
+        where += ["the model's own threshold"] if facts.given is None else []
+        return f"{decided} {', '.join(where)}{share}."
 
     @property
     def no_better(self) -> str:
@@ -301,11 +302,6 @@ class Run:
             f"{self.names.label(known.commonest)} ({percent(known.majority)}), so what changes its decisions says "
             "little about the labels."
         )
-
-    @property
-    def alike(self) -> str:
-        """That everybody gets the same decision, and what to do; empty if they do not."""
-        return self.other_threshold if self.decision and self.decision.alike else ""
 
     @property
     def other_threshold(self) -> str:

@@ -15,9 +15,8 @@ import pandas as pd
 
 from butfor.decide import USUAL, Decision, decides_one
 from butfor.errors import ReplayError, SettingError, plural
-from butfor.files import save
+from butfor.files import pages, save
 from butfor.models.learner import Table
-from butfor.pages import pages
 from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
 from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
@@ -202,9 +201,6 @@ class Verdict:
     def __eq__(self, other: object) -> bool:
         return isinstance(other, Verdict) and (self.measured, self.run) == (other.measured, other.run)
 
-    def __hash__(self) -> int:
-        return hash((self.case, self.row, self.logit))
-
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"fitted": None}
 
@@ -225,17 +221,18 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer in one sentence, after one on a close call."""
-        if None in (self.case, self.row) or str(self.row) == str(self.case):
-            return self.said(self.who)
-        return self.said(f"{self.who} ({self.run.data.identifier or 'row'} {self.row})")
+        one, row = self.run.names.one, f"{self.run.data.identifier or 'row'} {self.row}"
+        if self.case is None:
+            return self.said(f"this {one}" if self.row is None else f"the {one} of {row}")
+        same = self.row is None or str(self.row) == str(self.case)
+        return self.said(f"{one} {self.case}" + ("" if same else f" ({row})"))
 
     def said(self, who: str) -> str:
         """The same about the person under this name."""
-        close = f"A close call: {self.base_sentence}. " if self.close_call else ""
-        n, budget = self.run.data.training_rows, self.run.budget
-        label, now = self.run.names.label, self.run.names.label(self.prediction)
+        n, budget, label, k = self.run.data.training_rows, self.run.budget, self.run.names.label, len(self.flip_set)
+        now, close = label(self.prediction), f"A close call: {self.base_sentence}. " if self.close_call else ""
         if self.status == "found":
-            k, mean = len(self.flip_set), f", mean of {self.run.members} models" if self.run.members > 1 else ""
+            mean = f", mean of {self.run.members} models" if self.run.members > 1 else ""
             fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""
             return (
                 f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) changes the decision about {who} from "
@@ -259,25 +256,18 @@ class Verdict:
         )
 
     @property
-    def who(self) -> str:
-        """ "person 36", "applicant 36"."""
-        one = self.run.names.one
-        if self.case is not None:
-            return f"{one} {self.case}"
-        return f"this {one}" if self.row is None else f"the {one} of row {self.row}"
-
-    @property
     def reason(self) -> str:
         """Why nothing was found, in a sentence; empty for a find."""
         names, run = self.run.names, self.run
         if self.found:
             return ""
+        if self.left_out == "decision":
+            return f"the decision is {names.label(self.prediction)}{' already' * (self.prediction == run.towards)}."
+        if self.left_out == "switch":
+            name = names.column(run.sensitive)
+            return f"the decision changes when {name} alone is switched, so the model uses it directly."
         if not self.eligible:
-            already, name = " already" * (self.prediction == run.towards), names.column(run.sensitive)
-            return {
-                "decision": f"the decision is {names.label(self.prediction)}{already}.",
-                "switch": f"the decision changes when {name} alone is switched, so the model uses it directly.",
-            }.get(self.left_out or "", f"the rule φ ({run.phi}) leaves this {names.one} out.")
+            return f"the rule φ ({run.phi}) leaves this {names.one} out."
         if not self.flippable:
             return f"The rule ψ ({run.psi}) allows no label to be flipped for this {names.one}."
         if not self.complete:
@@ -306,13 +296,12 @@ class Verdict:
     @property
     def doubt_sentence(self) -> str:
         """How many of the flipped labels the other groups' standard doubts; empty if groups were not compared."""
-        count, of = self.doubted, len(self.flip_set)
-        if count is None:
+        if self.doubted is None:
             return ""
-        said = plural(count, f"of these {of} labels is", f"of these {of} labels are")
-        said = said if count else f"none of these {of} labels is"
-        if of == 1:
-            said = "this label is" if count else "this label is not"
+        of = f"of these {len(self.flip_set)} labels"
+        said = plural(self.doubted, f"{of} is", f"{of} are") if self.doubted else f"none {of} is"
+        if len(self.flip_set) == 1:
+            said = "this label is" if self.doubted else "this label is not"
         return f"By the other groups' standard, {said} doubtful."
 
     @property
@@ -324,8 +313,7 @@ class Verdict:
             end = "" if self.counterfactual_logit is None else f" → {signed(self.counterfactual_logit)}"
             return f"margin {signed(self.logit)}{end}"
         cut, cut_after = self.cut, self.counterfactual_cut
-        known = [each for each in (before, USUAL if cut is None else cut, after, cut_after) if each is not None]
-        text = dict(zip(known, told_apart(*known), strict=True))
+        text = told_apart(before, USUAL if cut is None else cut, after, cut_after)
         scores = f"score {text[before]}" + ("" if after is None else f" → {text[after]}")
         if cut is None:
             return scores

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from string import Template
 
-from butfor.result.fresh import FIRST_LOOK, LEAST
-from butfor.result.fresh import USUAL as USUAL_SEEDS
+from butfor.result.fresh import FIRST_LOOK, LEAST, USUAL
 
-FILE = Path(__file__).parent / "words.toml"
-NUMBERS = {"USUAL": USUAL_SEEDS, "BUT_ONE": USUAL_SEEDS - 1, "FIRST": FIRST_LOOK, "LEAST": LEAST}
-SHARED = tomllib.loads(Template(FILE.read_text(encoding="utf-8")).safe_substitute(NUMBERS))["shared"]
-TEXTS = tomllib.loads(Template(FILE.read_text(encoding="utf-8")).substitute(NUMBERS | SHARED))
+TEXT = Template(Path(__file__).with_name("words.toml").read_text(encoding="utf-8"))
+NUMBERS = {"USUAL": USUAL, "BUT_ONE": USUAL - 1, "FIRST": FIRST_LOOK, "LEAST": LEAST}
+SHARED = tomllib.loads(TEXT.safe_substitute(NUMBERS))["shared"]
+TEXTS = tomllib.loads(TEXT.substitute(NUMBERS | SHARED))
+REVIEW, UNSEEDED = SHARED["REVIEW"], SHARED["UNSEEDED"]
+STRATEGIES, RANKINGS = TEXTS["strategies"], TEXTS["rankings"]
 
 
 @dataclass(frozen=True)
@@ -33,20 +34,14 @@ class Words:
 
 STATUS = {name: Words(**texts) for name, texts in TEXTS["status"].items()}
 """By `verdict.status`."""
-SOLIDITY = {
-    name: Words(**texts | {"lacks": [*texts.get("lacks", ()), *SHARED["LACKS"]]})
-    for name, texts in TEXTS["solidity"].items()
-}
+SOLIDITY = {name: Words(**texts) for name, texts in TEXTS["solidity"].items()}
 """By `verdict.solidity`, in the order shown."""
-SEEDLESS = replace(SOLIDITY["solid"], shows=TEXTS["seedless"])
-"""Solid, if no seed changes the model."""
 CLOSE_CALL = Words(**TEXTS["close_call"])
-REVIEW, UNSEEDED = SHARED["REVIEW"], SHARED["UNSEEDED"]
-STRATEGIES, RANKINGS = TEXTS["strategies"], TEXTS["rankings"]
 
 
 def words_of(status: str, solidity: str | None, seeded: bool) -> Words:
     """The words for a verdict: by its solidity if labels were found, else by its status."""
     if solidity is None:
         return STATUS[status]
-    return SOLIDITY[solidity] if seeded else SEEDLESS
+    words = SOLIDITY[solidity] if seeded else replace(SOLIDITY["solid"], shows=TEXTS["seedless"])
+    return replace(words, lacks=[*words.lacks, *SHARED["LACKS"]])

@@ -107,11 +107,6 @@ class OneStandard:
         return sum(person.worlds for person in self.changed if not person.refused) / max(1, len(self.worlds))
 
     @property
-    def flips(self) -> tuple[int, ...]:
-        """The number of flipped labels, per world."""
-        return tuple(world.flips for world in self.worlds)
-
-    @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
         """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over worlds."""
         groups = self.rates if self.worlds else ()
@@ -127,14 +122,9 @@ class OneStandard:
 
     def about(self, case: int | None, names: Names = PLAIN) -> str:
         """In how many worlds a person's decision changes, in a sentence; empty if in none."""
-        group = names.people_in(self.attribute, self.group)
-        for person in self.changed:
-            if person.case == case:
-                worlds = f"{person.worlds} of {len(self.worlds)} worlds"
-                return (
-                    f"If {group} were labelled by the standard of the others, this decision would change in {worlds}."
-                )
-        return ""
+        worlds = next((person.worlds for person in self.changed if person.case == case), 0)
+        said = f"If {names.people_in(self.attribute, self.group)} were labelled by the standard of the others, this"
+        return f"{said} decision would change in {worlds} of {len(self.worlds)} worlds." if worlds else ""
 
     @property
     def expected_in_words(self) -> str:
@@ -165,33 +155,31 @@ class OneStandard:
         """Who is concerned, and how rates and accuracy move; a sentence each."""
         if not self.worlds:
             return []
-        group = names.people_in(self.attribute, self.group)
-        about = f"of {self.people} decisions about {group}"
+        group, worlds = names.people_in(self.attribute, self.group), len(self.worlds)
+        flips, about = [world.flips for world in self.worlds], f"of {self.people} decisions about {group}"
         ours = [person for person in self.gaining if str(person.group) == self.group]
-        others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
         lines = [
-            f"In each of {len(self.worlds)} worlds, {min(self.flips)} to {max(self.flips)} of {self.labels} labels "
-            f"are flipped. Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
+            f"In each of {worlds} worlds, {min(flips)} to {max(flips)} of {self.labels} labels are flipped. Today "
+            f"{plural(self.refused, f'{about} is', f'{about} are')} adverse; "
             f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
         ]
+        others = sum(person.worlds for person in self.gaining if person not in ours) / worlds
         if others >= 1:
-            lines.append(
-                f"About {plural(others, 'adverse decision')} about {names.noun} of other groups would change too."
-            )
+            decisions = f"{plural(others, 'adverse decision')} about {names.noun} of other groups"
+            lines.append(f"About {decisions} would change too.")
         if self.losing:
             losing = plural(len(self.losing), f"{names.one} is", f"{names.noun} are")
             lines.append(f"{losing} accepted now and refused in most worlds.")
-        figures = []
-        if self.group in self.rates_in_worlds:
-            now, then = self.rates[self.group], self.rates_in_worlds[self.group]
-            figures.append((f"Favourable decisions about {group}", now, then, ""))
-        if self.accuracy is not None and self.accuracy_in_worlds is not None:
-            recorded = " It is measured against the recorded labels, also those that the worlds correct, so a lower "
-            recorded += "figure does not mean a worse model."
-            figures.append(("Accuracy", self.accuracy, self.accuracy_in_worlds, recorded))
-        for what, now, (mean, low, high), note in figures:
-            worlds = f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"
-            lines.append(f"{what}: {share(now)} now, {worlds}.{note}")
+        caveat = (
+            " It is measured against the recorded labels, also those that the worlds correct, so a lower figure does "
+            "not mean a worse model."
+        )
+        rate = f"Favourable decisions about {group}", self.rates.get(self.group), self.rates_in_worlds.get(self.group)
+        for what, now, then, note in ((*rate, ""), ("Accuracy", self.accuracy, self.accuracy_in_worlds, caveat)):
+            if now is not None and then is not None:
+                mean, low, high = then
+                among = f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"
+                lines.append(f"{what}: {share(now)} now, {among}.{note}")
         return lines
 
     def __repr__(self) -> str:

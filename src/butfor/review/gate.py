@@ -110,7 +110,7 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
         elif population.interrupted:
             said = "the audit was interrupted; run it again."
         elif not asked:
-            said = f"there is nothing to measure: {run.alike or population.audited}"
+            said = f"there is nothing to measure: {population.advice or population.audited}"
         elif name == "max_solid" and found and not population.checked:
             why = population.unchecked_reason
             said = f"it is not known which of {len(found)} finds are solid: {why} (--fresh-seeds 59)."

@@ -17,9 +17,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, listed, plural
-from butfor.files import save
+from butfor.files import pages, save
 from butfor.names import ALTERNATIVES, PLAIN, Names
-from butfor.pages import pages
 from butfor.standard.explain import MOST_VALUES, ColumnMove, Slice, kept
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
 from butfor.standard.null import LEAST_ROWS
