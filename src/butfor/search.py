@@ -268,9 +268,7 @@ def in_turn(sets: Iterable[FlipSet]) -> Search:
 CLAIMS = 8
 """The most sets of one person that a guided search confirms, since confirmation rarely fails."""
 LEAST, MOST = 8, 64
-"""A guided search gives somebody up after twice as many attempts as Algorithm 1 takes, counted from LEAST to MOST."""
-NEARER = 4
-"""Who came this many times as near to the other decision as they were gets twice as many."""
+"""A guided search gives somebody up after as many attempts as Algorithm 1 takes, counted from LEAST to MOST."""
 FEW = 2000
 """Flippable labels up to which all are tried one by one, with a budget of one label."""
 REACH, LEAST_CANDIDATES = 3, 24
@@ -289,8 +287,8 @@ def guided(person: Person, tries: int | None = None) -> Search:
     """Flip as many labels as the budget allows, learn from every retraining what each label does, and draw the next set
     from these beliefs (Thompson sampling); shrink what works. With a budget of one, try the labels one by one.
 
-    `tries`: attempts after which somebody is given up; by default twice as many as Algorithm 1 takes, and few if the
-    ranking's predictions can be believed, since little is left to learn then."""
+    `tries`: attempts after which somebody is given up who came no nearer to the other decision; by default as many as
+    Algorithm 1 takes, and few if the ranking's predictions can be believed, since little is left to learn then."""
     if person.budget == 1 or len(person.order) < 2:
         few = person.flippable <= FEW
         return (yield from _one_by_one(person, person.order[: tries or (person.flippable if few else FEW // 10)]))
@@ -299,14 +297,15 @@ def guided(person: Person, tries: int | None = None) -> Search:
     believed = person.predicted is not None
     effects = Effects(rows, budget, person.start, None if person.predicted is None else person.predicted[: len(rows)])
     if tries is None:
-        tries = LEAST if believed else 2 * max(LEAST, min(person.budget, person.flippable, MOST))
+        tries = LEAST if believed else max(LEAST, min(person.budget, person.flippable, MOST))
     # The first set flips the top of the ranking: more flips move a decision further, and what works is shrunk.
     flips: FlipSet | None = person.best(budget)
     tried = failed = 0
     while failed < CLAIMS:
         while not person.working:
-            near = person.known.closest[person.number] > person.start / NEARER
-            if tried >= (2 if near else 1) * tries or flips is None:
+            # Who comes nearer to the other decision gets up to eight times as many attempts.
+            left = person.known.closest[person.number] / person.start
+            if tried >= tries * np.clip(left, 1 / 16, 1) ** -0.75 or flips is None:
                 return None
             gain = yield flips
             tried += 1
