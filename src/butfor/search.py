@@ -303,9 +303,9 @@ def guided(person: Person, tries: int | None = None) -> Search:
     tried = failed = 0
     while failed < CLAIMS:
         while not person.working:
-            # Who comes nearer to the other decision gets up to eight times as many attempts.
+            # Who comes nearer to the other decision gets more attempts, up to eight times as many; twice if believed.
             left = person.known.closest[person.number] / person.start
-            if tried >= tries * np.clip(left, 1 / 16, 1) ** -0.75 or flips is None:
+            if tried >= tries * np.clip(left, 2 / 5 if believed else 1 / 16, 1) ** -0.75 or flips is None:
                 return None
             gain = yield flips
             tried += 1
