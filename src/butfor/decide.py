@@ -6,7 +6,7 @@ side 1. All other code sees margins, and so two sides.
 
     Decision()                                   one half, or whatever the model decides by itself: margins are answers
     Decision(0.8, label=1, at=0.8)               a cut: the label is decided from this score on
-    Decision("top 20%", label=1, places=9, …)    places: the best of a pool of people get the label, under every model.
+    Decision("top 20%", share=0.2, pool=people)  places: the best of a pool of people get the label, under every model.
                                                  Each model's cut lies halfway between the last score with a place and
                                                  the first without
     Decision(towards=…, new=…)                   of more than two classes, those `towards` against the others
@@ -20,7 +20,7 @@ import math
 import re
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -68,36 +68,12 @@ def parse_threshold(given: Any) -> tuple[float | None, float | None]:
     return (None, number / 100) if top else (number, None)
 
 
-def places_of(share: float, given: str, pool: pd.DataFrame | None) -> int:
-    """How many people of the pool get a place."""
-    if pool is None:
-        raise SettingError(
-            f"{given}: name the people who compete for the places, and whom the model is not trained on: "
-            "fit(…, pool=X_test) or also_labelled=(X_test, y_test)."
-        )
-    people = share * len(pool) + 1e-9  # a share is seldom an exact float
-    places = math.floor(people + 0.5)
-    if people < 1 or places == len(pool):
-        who = "nobody" if people < 1 else "everybody"
-        raise SettingError(f"{given} of {len(pool)} people is {who}: give another share, or more people.")
-    return places
-
-
-class Places(NamedTuple):
-    """Per model: the score at the cut, how many of the pool have a place, and how many tie for the last place if more
-    people have one than there are places, else 0."""
-
-    cut: NDArray[np.float64]
-    accepted: NDArray[np.int64]
-    ties: NDArray[np.int64]
-
-
 @dataclass(frozen=True, eq=False)
 class Decision:
     """The line between two sides. `given`: the threshold as the user wrote it, None if it is the model's own.
 
     A cut: `label`, the class by number, is decided from the score `at` on, a probability or, if not `by_probability`,
-    the decision function. Places: the best `places` of the `pool` get the label.
+    the decision function. Places: the best `share` of the `pool` get the label.
     More than two classes: `towards [classes]` are side 1; a flip gives row i the label `new[i]`; `decided` is the
     present class of the people asked about, if they share one."""
 
@@ -105,7 +81,7 @@ class Decision:
     label: int = 1
     at: float | None = None
     by_probability: bool = True
-    places: int = 0
+    share: float | None = None
     pool: pd.DataFrame | None = None
     towards: NDArray[np.bool_] | None = None
     new: NDArray[np.int64] | None = None
@@ -177,25 +153,30 @@ class Decision:
 
     def answer_at_cut(self, answers: Answers) -> NDArray[np.float64]:
         """Models' answers at their cut, `[…]`, from their answers, the last of which are about the pool."""
-        return np.array(self.fixed_answer) if self.pool is None else self.sign * self.divide(answers).cut
+        if self.pool is None:
+            return np.array(self.fixed_answer)
+        cuts = [self.last_place(each)[0] for each in answers.reshape(-1, answers.shape[-1])]
+        return self.sign * np.reshape(cuts, answers.shape[:-1])
 
-    def divide(self, answers: Answers) -> Places:
-        """Who of the pool has a place, by answers of which the last are about the pool. Scores within `NEAR` of each
-        other tie, and everybody who ties with the last one has a place too."""
+    @property
+    def places(self) -> int:
+        """How many people of the pool get a place."""
+        people = 0 if self.pool is None else len(self.pool)
+        return math.floor((self.share or 0.0) * people + 0.5 + 1e-9)  # a share is seldom an exact float
+
+    def last_place(self, answers: Answers) -> tuple[float, int]:
+        """The score at the cut of one model, from its answers, the last of which are about the pool, and how many tie
+        for the last place. Scores within `NEAR` of each other tie. If more people tie than there are places, all of
+        them have one; else the number is 0."""
         assert self.pool is not None
-        pool = answers[..., -len(self.pool) :]
-        scores = -np.sort(-self.sign * pool.astype(np.float64), axis=-1)
-        index, last = np.arange(scores.shape[-1] - 1), self.places - 1
-        apart = scores[..., :-1] - scores[..., 1:] > NEAR
-        below = apart & (index >= last)
-        end = np.where(below.any(axis=-1), below.argmax(axis=-1), len(index))
-        above = apart & (index < last)
-        start = np.where(above.any(axis=-1), len(index) - above[..., ::-1].argmax(axis=-1), 0)
-        after = np.minimum(end + 1, len(index))[..., None]
-        inside, outside = (np.take_along_axis(scores, at, -1)[..., 0] for at in (end[..., None], after))
-        cut = np.where(end == len(index), inside - 1, (inside + outside) / 2)
-        cut[np.isnan(pool).any(axis=-1)] = np.nan
-        return Places(cut, end + 1, np.where(end > last, end + 1 - start, 0))
+        scores = -np.sort(-self.sign * answers[-len(self.pool) :].astype(np.float64))
+        if np.isnan(scores).any():
+            return math.nan, 0
+        ends = np.flatnonzero(np.append(scores[:-1] - scores[1:] > NEAR, True))  # the last of each run of ties
+        run = int(np.searchsorted(ends, self.places - 1))
+        first, last = ends[run - 1] + 1 if run else 0, ends[run]
+        cut = (scores[last] + scores[last + 1]) / 2 if last + 1 < len(scores) else scores[last] - 1
+        return float(cut), int(last + 1 - first) if last >= self.places else 0
 
     # --- scores, as shown ---
 
@@ -205,21 +186,17 @@ class Decision:
         towards = answer if label == 1 else -answer
         if not self.by_probability:
             return float(towards)
-        if self.at is not None and self.pool is None and answer == self.fixed_answer:
+        if self.at is not None and answer == self.fixed_answer:
             return self.at if label == self.label else 1 - self.at
         return float(expit(towards))
 
     def agreeing(self, answers: Answers, decided: NDArray[np.bool_]) -> Margins:
-        """Answers moved to the side of a fixed cut that `decided` says: probabilities are compared with more digits
-        than float32 has."""
-        moved, at = answers.astype(np.float32), self.fixed_answer
-        one = decided == (self.label == 1)
+        """Answers moved to the side of a fixed cut, or of 0, where `decided` says whether they get the label: scores
+        are compared with more digits than float32 has."""
+        moved, at = answers.astype(np.float32), np.float32(self.fixed_answer)
+        one, step = decided == (self.label == 1), max(abs(np.spacing(at)), np.float32(SMALLEST))
         is_one = self.margins(moved) > 0
-        for wrong, way in ((one & ~is_one, np.inf), (~one & is_one, -np.inf)):
-            beyond = np.float32(at)
-            while float(beyond) <= at if way > 0 else float(beyond) >= at:
-                beyond = np.nextafter(beyond, np.float32(way))
-            moved[wrong] = beyond
+        moved[one & ~is_one], moved[~one & is_one] = at + step, at - step
         return np.where(np.isnan(answers), np.float32(np.nan), moved)
 
 

@@ -21,7 +21,7 @@ from butfor.data.check import Concern, concerns_of
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Cuts, Sensitive
-from butfor.decide import USUAL, Decision, DecisionFacts, decides_one, parse_threshold
+from butfor.decide import Decision, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import check_random_state, check_whole
 from butfor.models import ensemble, learners
@@ -193,9 +193,9 @@ class Fitted:
             facts = replace(facts, pool=len(pool), accepted=accepted)
         if decision.pool is not None:
             answers = ensemble.unaudited(self.model).logits(decision.pool)
-            facts = replace(facts, ties=int(decision.divide(answers).ties))
-        share = parse_threshold(USUAL if decision.given is None else decision.given)[1]
-        return replace(facts, cut=True, probability=at_cut if decision.by_probability else None, share=share)
+            facts = replace(facts, ties=decision.last_place(answers)[1])
+        probability = at_cut if decision.by_probability else None
+        return replace(facts, cut=True, probability=probability, share=decision.share)
 
     def remarks(self, X: Any) -> list[str]:
         """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and

@@ -72,7 +72,7 @@ THREE = {"y": pd.Series(np.arange(ROWS) % 3, index=X.index), "adverse": None}
         *((LOGISTIC, threshold, {}, said) for threshold, said in (
             (0, "above 0 and below 1"), (1, "above 0 and below 1"), (1.5, "write 'top 1.5%'"),
             ("20", "write 'top 20%'"), ("top 0%", "above 0 %"), ("top 100%", "below 100 %"),
-            ("top 1.2.3%", "above 0 %"), ("top 1.6%", r"'top 1\.6%' of 60 people is nobody"),
+            ("top 1.2.3%", "above 0 %"), ("top 0.5%", r"'top 0\.5%' of 60 people is nobody"),
             ("top 99.9%", "everybody"), *((odd, "not a threshold") for odd in (math.nan, True, None, [0.8], "top")),
         )),
         (RidgeClassifier(), 0.8, {}, "gives no probabilities"),
@@ -205,11 +205,9 @@ def test_places_do_not_depend_on_who_is_asked_about():
 def test_ties_for_the_last_place_are_counted():
     pool = pd.DataFrame({"x": range(6)})
     scores = np.array([[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]])
-    found = Decision("top 30%", 1, places=2, pool=pool).divide(scores)
-    np.testing.assert_array_equal(found.cut, [3.0, 4.5, 0.0, np.nan])
-    assert list(found.accepted[:3]) == [4, 2, 6]
-    assert list(found.ties[:3]) == [3, 0, 6]
-    lowest = Decision("top 30%", 0, places=2, pool=pool)
+    found = [Decision("top 30%", share=0.3, pool=pool).last_place(each) for each in scores]
+    np.testing.assert_array_equal(found, [(3.0, 3), (4.5, 0), (0.0, 6), (np.nan, 0)])
+    lowest = Decision("top 30%", 0, share=0.3, pool=pool)
     assert list(lowest.margins(np.hstack([[[0.0, 9.0]], -scores[1:2]]))[0] > 0) == [True, True]
     assert list(lowest.margins(np.hstack([[[-5.0, -4.4]], -scores[1:2]]))[0] > 0) == [False, True]
 

@@ -12,12 +12,11 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, clone, is_classifier
+from sklearn.base import BaseEstimator, is_classifier
 from sklearn.compose import ColumnTransformer
 from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
-from sklearn.model_selection import FixedThresholdClassifier
-from sklearn.pipeline import Pipeline
+from sklearn.pipeline import Pipeline, make_pipeline
 
 from butfor.errors import ReplayError
 from butfor.machine import load
@@ -40,24 +39,16 @@ SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
 """Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
 
 
-def last_step(estimator: Any) -> Any:
-    """The last step of a pipeline, or the estimator itself."""
-    while isinstance(estimator, Pipeline):
-        estimator = estimator.steps[-1][1]
-    return estimator
+def steps_of(estimator: Any) -> list[Any]:
+    """The steps of a pipeline and of pipelines in it; of any other estimator, itself alone."""
+    if type(estimator) is not Pipeline:
+        return [estimator]
+    return [part for _, step in estimator.steps if step not in (None, "passthrough") for part in steps_of(step)]
 
 
-def without_threshold(estimator: Any) -> tuple[Any, FixedThresholdClassifier | None]:
-    """The estimator without scikit-learn's fixed threshold around it or around a pipeline's last step, and that
-    threshold."""
-    final = estimator.steps[-1][1] if isinstance(estimator, Pipeline) else estimator
-    if type(final) is not FixedThresholdClassifier:
-        return estimator, None
-    if final is estimator:
-        return final.estimator, final
-    bare = clone(estimator)
-    bare.steps[-1] = (bare.steps[-1][0], final.estimator)
-    return bare, final
+def joined(steps: list[Any]) -> Any:
+    """A pipeline of these steps, or the only one."""
+    return steps[0] if len(steps) == 1 else make_pipeline(*steps)
 
 
 def parts(estimator: Any) -> list[Any]:
@@ -80,23 +71,14 @@ def preprocesses(estimator: Any) -> bool:
     return any(isinstance(part, Pipeline) or (hasattr(part, "fit") and transforms(part)) for part in parts(estimator))
 
 
-def by_neighbours(fitted: Any) -> bool:
-    """Whether a fitted model uses the nearest training rows."""
-    return type(_regressor(fitted)).__module__.startswith("sklearn.neighbors")
-
-
-def sees_no_label(estimator: Any) -> bool:
-    """Whether no step before the last uses labels."""
-    return not isinstance(estimator, Pipeline) or all(_label_blind(step) for _, step in estimator.steps[:-1])
-
-
-def _label_blind(step: Any) -> bool:
-    if isinstance(step, Pipeline):
-        return all(_label_blind(part) for _, part in step.steps)
+def uses_no_label(step: Any) -> bool:
+    """Whether a transformer is known to ignore labels."""
     if isinstance(step, ColumnTransformer):
-        return all(map(_label_blind, [*(part[1] for part in step.transformers), step.remainder]))
-    if step is None or isinstance(step, str):
-        return step in (None, "passthrough", "drop")
+        return all(map(uses_no_label, [*(part[1] for part in step.transformers), step.remainder]))
+    if type(step) is Pipeline:
+        return all(map(uses_no_label, steps_of(step)))
+    if isinstance(step, str):
+        return step in ("passthrough", "drop")
     # Classes of the same name in other libraries may use labels: feature_engine's OrdinalEncoder does.
     return type(step).__module__.split(".")[0] in ("sklearn", "butfor") and type(step).__name__ in LABEL_BLIND
 
@@ -108,61 +90,51 @@ def is_logistic(final: Any) -> bool:
 
 
 def has_linear_engine(estimator: Any) -> bool:
-    final = last_step(estimator)
+    *before, final = steps_of(estimator)
     if not is_logistic(final):
         return linear_in_labels(estimator)
     usual = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
-    return usual and sees_no_label(estimator)
+    return usual and all(map(uses_no_label, before))
 
 
 def has_boosting_engine(estimator: Any) -> bool:
-    from sklearn.ensemble import HistGradientBoostingClassifier
-
-    final = last_step(estimator)
-    if type(final) is not HistGradientBoostingClassifier or not sees_no_label(estimator):
+    *before, final = steps_of(estimator)
+    if type(final).__name__ != "HistGradientBoostingClassifier" or not all(map(uses_no_label, before)):
         return False
     plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
     return plain and final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
 
 
-def work_of_fit(estimator: Any, cells: int) -> float | None:
+def work_of_fit(steps: list[Any], cells: int) -> float | None:
     """Roughly the microseconds of a fit to a table with this many values; None where the kind does not tell."""
-    final = last_step(estimator)
-    others = [part for part in parts(estimator) if isinstance(part, BaseEstimator) and part is not final]
-    if not all(type(part).__module__.startswith(QUICK) for part in others):
+    final = steps[-1]
+    others = [part for step in steps for part in parts(step) if isinstance(part, BaseEstimator) and part is not final]
+    boosting = type(final).__name__ == "HistGradientBoostingClassifier"
+    if not all(type(part).__module__.startswith(QUICK) for part in [*others, *([] if boosting else [final])]):
         return None
-    if type(final).__name__ == "HistGradientBoostingClassifier":
-        return float(final.max_iter * (1000 + cells / 50))
-    return 2000 + cells / 2 if type(final).__module__.startswith(QUICK) else None
+    return float(final.max_iter * (1000 + cells / 50)) if boosting else 2000 + cells / 2
 
 
 def linear_in_labels(estimator: Any) -> bool:
     """Whether the margin is a sum over the labels with weights that do not depend on labels: then a flip moves it by
     the same amount under any other flips."""
-    final = last_step(estimator)
+    *before, final = steps_of(estimator)
     if type(final) is ThresholdedRegressor:
-        regressor = final.new_regressor()
-        inner = last_step(regressor)
-        direct = type(inner) in (LinearRegression, Ridge) and not inner.positive
-        direct = direct and getattr(inner, "solver", "auto") in DIRECT
-        return (direct or type(inner) is KernelRidge) and sees_no_label(regressor) and sees_no_label(estimator)
-    ridge = type(final) is RidgeClassifier and not final.positive and final.class_weight is None
-    return ridge and final.solver in DIRECT and sees_no_label(estimator)
+        *inside, final = steps_of(final.new_regressor())
+        before += inside
+        linear = type(final) in (LinearRegression, Ridge, KernelRidge)
+    else:
+        linear = type(final) is RidgeClassifier and final.class_weight is None
+    direct = getattr(final, "solver", "auto") in DIRECT and not getattr(final, "positive", False)
+    return linear and direct and all(map(uses_no_label, before))
 
 
-def solved_directly(fitted: Any) -> bool:
+def solved_directly(final: Any) -> bool:
     """Whether a fitted model that is linear in labels was solved in one step. Ridge and least squares on sparse inputs
     are not: they stop near the minimum, and where they stop is not linear in the labels."""
-    final = _regressor(fitted)
     if hasattr(final, "solver"):
         return getattr(final, "solver_", final.solver) in DIRECT
     return type(final) is not LinearRegression or hasattr(final, "singular_")
-
-
-def _regressor(fitted: Any) -> Any:
-    """The last step or, if that is a `ThresholdedRegressor`, its regressor."""
-    final = last_step(fitted)
-    return last_step(final.regressor_) if isinstance(final, ThresholdedRegressor) else final
 
 
 # --- as JSON ------------------------------------------------------------------------------------------
@@ -226,18 +198,17 @@ def rebuild(record: Any) -> Any:
 
 
 def _class(path: str) -> Any:
-    if not _trusted(path):
-        raise ReplayError(
-            f"The record's model is {path}, and a record may not load such code; name it yourself: "
-            "--model package.module:name, or in Python replay(..., model=...)."
-        )
+    """An estimator's class; a record may load no other code."""
     try:
-        named = load(path)
+        named = load(path) if _trusted(path) else None
     except (ImportError, AttributeError) as error:
         raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
     if isinstance(named, type) and (issubclass(named, BaseEstimator) or named.__module__.startswith(PLAIN)):
         return named
-    raise ReplayError(f"The record's model is {path}, which is not an estimator.")
+    raise ReplayError(
+        f"The record's model is {path}, and a record may not load such code; name it yourself: "
+        "--model package.module:name, or in Python replay(..., model=...)."
+    )
 
 
 def _trusted(path: str) -> bool:
@@ -246,13 +217,14 @@ def _trusted(path: str) -> bool:
 
 def missing_parts(record: Any, where: str = "model") -> Iterator[str]:
     """The parts of a description that cannot be rebuilt, in words."""
-    if isinstance(record, dict):
+    if isinstance(record, list):
+        for value in record:
+            yield from missing_parts(value, where)
+    elif isinstance(record, dict):
         if OPAQUE in record:
             yield f"{where}: {record[OPAQUE]}"
         if CLASS in record and not _trusted(record[CLASS]):
             yield f"{where}: {record[CLASS]} is not of {', '.join(TRUSTED)}"
         for name, value in record.get("params", {}).items():
             yield from missing_parts(value, f"{where}.{name}")
-        record = [*record.get(TUPLE, []), *record.get(PAIRS, [])]
-    for value in record if isinstance(record, list) else []:
-        yield from missing_parts(value, where)
+        yield from missing_parts([*record.get(TUPLE, []), *record.get(PAIRS, [])], where)

@@ -18,7 +18,7 @@ from pandas.api.types import is_numeric_dtype
 from sklearn.base import clone
 
 from butfor.data.table import default_setup
-from butfor.decide import USUAL, Decision, parse_threshold, places_of
+from butfor.decide import USUAL, Decision, parse_threshold
 from butfor.errors import ButforError, LearnerError, ReplayError, SettingError, listed, nearest
 from butfor.machine import installed, load, single_threaded
 from butfor.models.ensemble import Ensemble
@@ -193,7 +193,16 @@ def decision_of(
         )
     label = 1 if adverse is None else 1 - adverse
     if share is not None:
-        return Decision(given, label, None, learner.has_probabilities, places_of(share, named, pool), pool)
+        if pool is None:
+            raise SettingError(
+                f"{named}: name the people who compete for the places, and whom the model is not trained on: "
+                "fit(…, pool=X_test) or also_labelled=(X_test, y_test)."
+            )
+        decision = Decision(given, label, None, learner.has_probabilities, share, pool)
+        if decision.places in (0, len(pool)):
+            who = "everybody" if decision.places else "nobody"
+            raise SettingError(f"{named} of {len(pool)} people is {who}: give another share, or more people.")
+        return decision
     if not learner.has_probabilities:
         raise SettingError(
             f"{named}: {learner.name} gives no probabilities. Give a share of people instead, such as "

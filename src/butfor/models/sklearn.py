@@ -1,6 +1,6 @@
 """Any scikit-learn classifier or pipeline as a learner: cloned, never changed; its own `fit` is the definition of L.
 
-Steps of a pipeline that do not use labels are fitted once, since they are the same for all labels. A fitted model's
+The steps that come first and use no labels are fitted once, since they are the same for all labels. A fitted model's
 margin is `decision_function` or, without one, the logit of `predict_proba` (its logarithm with more than two classes);
 the decision is always that of `predict`. With a cut, answers are the log-odds of `predict_proba` (without it, the
 decision function), and comparing them with the cut decides.
@@ -10,7 +10,8 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from contextlib import ExitStack, nullcontext
+from contextlib import ExitStack, nullcontext, suppress
+from itertools import takewhile
 from typing import Any
 
 import numpy as np
@@ -20,35 +21,34 @@ from pandas.api.types import is_numeric_dtype
 from scipy.special import expit
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
-from sklearn.model_selection import TunedThresholdClassifierCV
+from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from butfor.decide import CLIP, ONE_HALF, SMALLEST, Decision, decides_one, log_odds
+from butfor.decide import CLIP, ONE_HALF, Decision, log_odds
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.machine import GENERATOR, single_threaded
 from butfor.models import linear
 from butfor.models.estimators import (
-    by_neighbours,
     describe,
     is_logistic,
-    last_step,
+    joined,
     linear_in_labels,
     missing_parts,
     packages,
     preprocesses,
     rebuild,
-    sees_no_label,
     solved_directly,
-    without_threshold,
+    steps_of,
+    uses_no_label,
     work_of_fit,
 )
 from butfor.models.learner import Floats, Learner, Model, Table, TableCache, named_pulls
 from butfor.models.linear import Array
 from butfor.models.robust import PartitionEnsemble, ThresholdedRegressor
 
-NUMBERED_LABELS = ("xgboost", "skorch")
+NUMBERED_LABELS = {"xgboost", "skorch"}
 """Libraries whose classifiers need labels 0, 1, …"""
 RAW = "passthrough"
 """Instead of an encoder: the estimator gets the raw table."""
@@ -57,14 +57,11 @@ BLOCK = 256
 SAME = 1e-9
 """A decision function whose logistic value is this near to the probability is the log-odds."""
 
-Answer = Callable[[Any, Any], Floats]
-"""Deciding estimator and its input → logits or scores that agree with its decisions."""
-
 
 class SklearnLearner(Learner):
-    """`given`: the user's estimator; `estimator`: what is trained, without a fixed threshold around it, which becomes
-    the table's cut. `encoder`: comes before the estimator. None: only if the estimator has no preprocessing and the
-    table has columns that are not numbers. "passthrough": never."""
+    """`given`: the user's estimator; `steps`: those of its pipeline or itself alone, without a fixed threshold, which
+    becomes the table's cut. `encoder`: comes first. None: only if the estimator has no preprocessing and the table has
+    columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
 
@@ -75,20 +72,24 @@ class SklearnLearner(Learner):
                 f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'. Put other preprocessing into a pipeline "
                 "with the model."
             )
-        self.given, self.torch_seed = clone(estimator), None
+        self.given, self.encoder, self.torch_seed = clone(estimator), clone(encoder, safe=False), None
         if "skorch" in packages(estimator):  # a torch module has no random_state: torch is seeded around each `fit`
             self.torch_seed = seed or 0
             loud = {name: value for name, value in self.given.get_params().items() if name.endswith("verbose")}
             self.given.set_params(**{name: type(value)(0) for name, value in loud.items()})  # a line per epoch
-        self.estimator, self._threshold = without_threshold(self.given)
-        self.encoder = clone(encoder) if isinstance(encoder, BaseEstimator) else encoder
-        self._cache = TableCache()
+        copies = [name for name in self.given.get_params() if name.split("__")[-1] in ("copy", "copy_X")]
+        self.given.set_params(**dict.fromkeys(copies, True))  # otherwise it may write into the table
+        self.steps, self._threshold = steps_of(self.given), None
+        if type(self.steps[-1]) is FixedThresholdClassifier:
+            self._threshold = self.steps.pop()
+            self.steps += steps_of(self._threshold.estimator)
+        self.estimator = joined(self.steps)
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
+        self._cache = TableCache()
 
     @property
     def name(self) -> str:
-        inner = last_step(self.estimator)
-        return f"{type(inner).__name__} (pipeline)" if inner is not self.estimator else type(inner).__name__
+        return type(self.steps[-1]).__name__ + (" (pipeline)" if len(self.steps) > 1 else "")
 
     @property
     def seeded(self) -> bool:
@@ -111,11 +112,10 @@ class SklearnLearner(Learner):
         return other
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
-        estimator, values = clone(self.estimator), self.values(table)
-        y = values[labels.astype(np.int64)]
+        values = self.values(table)
         try:
-            front, shared = self._front(table)
-            learns = estimator.steps[-1][1] if shared else estimator
+            front, steps = self._split(table)
+            estimator = joined([clone(step) for step in steps])
             with ExitStack() as seeds:
                 if self.torch_seed is not None:
                     import torch
@@ -123,57 +123,48 @@ class SklearnLearner(Learner):
                     seeds.enter_context(GENERATOR)
                     seeds.enter_context(torch.random.fork_rng(devices=[]))
                     torch.manual_seed(self.torch_seed)
-                learns.fit(table.X if front is None else front.X, y, **self._weights(table, learns))
-            if shared and front is not None:
-                estimator.steps[:-1] = front.encoder.steps
+                X, y = table.X if front is None else front.X, values[labels.astype(np.int64)]
+                estimator.fit(X, y, **self._weights(table, estimator))
             if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
                     f"{self.name} has neither decision_function nor predict_proba, so the distance to the other "
                     "decision is unknown. Wrap it in sklearn.calibration.CalibratedClassifierCV, or set its option for "
                     "probabilities."
                 )
-            if table.multiclass and getattr(last_step(estimator), "decision_function_shape", None) == "ovo":
+            if table.multiclass and getattr(self.steps[-1], "decision_function_shape", None) == "ovo":
                 raise LearnerError(f"{self.name} scores pairs of classes; set decision_function_shape='ovr'.")
-            return SklearnModel(estimator, front, shared, values, table.decision)
+            return SklearnModel(estimator, front, values, table.decision)
         except ButforError:
             raise
         except Exception as error:  # the model's own code may raise anything
             raise LearnerError(f"{self.name} could not be trained on this table: {first_line(error)}") from error
 
-    def _front(self, table: Table) -> tuple[EncodedTable | None, bool]:
-        """The table after what comes before the last step and is the same for all trainings, made once: an encoder; or,
-        then the flag is True, the other steps of a pipeline, if they use no labels and do not write into their inputs.
-        None where there is neither."""
-        estimator, torch = self.estimator, self.torch_seed is not None
-        encoder: Any = self.encoder
+    def _split(self, table: Table) -> tuple[EncodedTable | None, list[Any]]:
+        """The table after the steps that come first and use no labels, made once for all trainings; None if there are
+        none. And the other steps, which are trained."""
+        encoder, steps, torch = self.encoder, self.steps, self.torch_seed is not None
         numeric = not torch and all(map(is_numeric_dtype, table.X.dtypes))
-        if encoder is None and not numeric and not preprocesses(estimator):
+        if encoder is None and not numeric and not preprocesses(self.estimator):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
-        shared = not isinstance(encoder, TableEncoder)
-        if shared:
-            if type(estimator) is not Pipeline or len(estimator.steps) < 2 or not sees_no_label(estimator):
-                return None, False
-            if any("copy" in name and value is False for name, value in estimator.get_params().items()):
-                return None, False
-            encoder = estimator[:-1]
-        front: EncodedTable = self._cache.get(table, lambda: EncodedTable(encoder, table.X))
-        return front, shared
+        if isinstance(encoder, TableEncoder):
+            steps = [encoder, *steps]
+        shared = list(takewhile(uses_no_label, steps[:-1]))
+        front = self._cache.get(table, lambda: EncodedTable(joined(shared), table.X)) if shared else None
+        return front, steps[len(shared) :]
 
     def _weights(self, table: Table, estimator: Any) -> dict[str, Any]:
         if table.weight is None:
             return {}
-        if not has_fit_parameter(last_step(estimator), "sample_weight"):
+        if not has_fit_parameter(self.steps[-1], "sample_weight"):
             raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
-        steps = ""
         # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
-        while isinstance(estimator, Pipeline) and not get_config()["enable_metadata_routing"]:
-            steps, estimator = f"{steps}{estimator.steps[-1][0]}__", estimator.steps[-1][1]
-        return {f"{steps}sample_weight": table.weight}
+        routed = not isinstance(estimator, Pipeline) or get_config()["enable_metadata_routing"]
+        return {"sample_weight" if routed else f"{estimator.steps[-1][0]}__sample_weight": table.weight}
 
     def values(self, table: Table) -> NDArray[Any]:
         """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
         labels are boolean or the library needs numbers."""
-        coded = table.classes.dtype == bool or any(root in NUMBERED_LABELS for root in packages(self.estimator))
+        coded = table.classes.dtype == bool or NUMBERED_LABELS & packages(self.estimator)
         return np.arange(len(table.classes)) if coded else table.classes
 
     def own_cut(self, table: Table) -> Decision | None:
@@ -192,13 +183,13 @@ class SklearnLearner(Learner):
         return Decision(None, label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
 
     def work(self, table: Table) -> float | None:
-        return work_of_fit(self.estimator, table.X.size)
+        return work_of_fit(self.steps, table.X.size)
 
     def pack(self, model: Any) -> Any:
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, *self._front(table), self.values(table), table.decision)
+        return SklearnModel(packed, self._split(table)[0], self.values(table), table.decision)
 
     def record(self) -> dict[str, Any]:
         by_logit = f"the logit of predict_proba, clipped at {CLIP:g}"
@@ -231,16 +222,15 @@ def check_classifier(estimator: Any) -> None:
                 "skorch.NeuralNetClassifier, or use butfor.MLP."
             )
         raise LearnerError(f"model={estimator!r} is neither a scikit-learn classifier nor a learner (butfor.Learner).")
-    try:
+    decides = False
+    with suppress(Exception):  # a class that scikit-learn cannot ask
         decides = is_classifier(estimator)
-    except Exception as error:
-        raise LearnerError(f"{name} does not say what kind of estimator it is: {first_line(error)}") from error
     if not decides:
         sentence = f"{name} is not a classifier; an audit needs decisions between classes."
         if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
             sentence += f" For a regression on 0 and 1 use butfor.ThresholdedRegressor({name}(…))."
         raise LearnerError(sentence)
-    if isinstance(last_step(estimator), TunedThresholdClassifierCV):
+    if isinstance(steps_of(estimator)[-1], TunedThresholdClassifierCV):
         raise LearnerError(
             f"{name} would tune its threshold anew in every training. Tune it once, and audit the classifier inside "
             "with threshold=tuned.best_threshold_."
@@ -255,33 +245,28 @@ def is_seed(parameter: str) -> bool:
 
 
 class SklearnModel(Model):
-    """A fitted estimator, after our encoder `front` or, if `shared`, with a pipeline's steps before the last in it.
+    """A fitted `estimator`, perhaps after steps that are the same for all labels: `front` holds the table after them.
     `values`: its label for each class. `decision`: if it has a cut, that decides."""
 
     def __init__(
-        self,
-        estimator: Any,
-        front: EncodedTable | None,
-        shared: bool,
-        values: NDArray[Any],
-        decision: Decision = ONE_HALF,
+        self, estimator: Any, front: EncodedTable | None, values: NDArray[Any], decision: Decision = ONE_HALF
     ) -> None:
-        self.estimator, self.front, self.shared = estimator, front, shared
-        self.values, self.decision, self.final = values, decision, last_step(estimator)
-        if front is not None and not shared:
-            self.table_encoder = front.encoder
-        final = self.final
-        self.exact = linear_in_labels(estimator) and solved_directly(estimator)
-        if type(final) is ThresholdedRegressor:
-            linear = linear_in_labels(estimator)
-        else:
-            linear = (is_logistic(final) or type(final).__name__ == "RidgeClassifier") and self.separable
-        if linear:
+        self.estimator, self.front, self.values, self.decision = estimator, front, values, decision
+        self.steps = [*([] if front is None else steps_of(front.encoder)), *steps_of(estimator)]
+        self.final = final = self.steps[-1]
+        if isinstance(self.steps[0], TableEncoder):
+            self.table_encoder = self.steps[0]
+        regression = isinstance(final, ThresholdedRegressor)
+        inner = steps_of(final.regressor_)[-1] if regression else final
+        self.by_neighbours = type(inner).__module__.startswith("sklearn.neighbors")
+        linear = linear_in_labels(estimator)
+        self.exact = linear and solved_directly(inner)
+        if linear if regression else is_logistic(final) or type(final).__name__ == "RidgeClassifier":
             self.flip_effects = self._flip_effects
         if hasattr(type(final), "apply") or hasattr(type(final), "staged_decision_function") or is_lightgbm(final):
             self.leaves = self._leaves
         votes = type(final).__name__ == "KNeighborsClassifier" and final.weights in ("uniform", "distance")
-        if votes and self.separable and sees_no_label(estimator):
+        if votes and estimator is final:
             self.neighbours = self._neighbours
         if type(estimator) is PartitionEnsemble:
             self.part_votes = self._part_votes
@@ -294,40 +279,38 @@ class SklearnModel(Model):
     def scores(self, people: pd.DataFrame) -> Floats:
         return self._answers(people, self._scores)
 
-    def _answers(self, people: pd.DataFrame, answer: Answer) -> Floats:
+    def _answers(self, people: pd.DataFrame, answer: Callable[[Any, Any], Floats]) -> Floats:
+        """What `answer` makes of the deciding estimator and its input."""
         if not len(people):
             return np.empty(0, np.float32)
-        near = by_neighbours(self.estimator)
-        if near and len(people) > BLOCK:
+        if self.by_neighbours and len(people) > BLOCK:
             return np.concatenate([self._answers(some, answer) for some in _blocks(people)])
         try:
-            with single_threaded() if near else nullcontext():
-                return answer(*self._decider(people))
+            with single_threaded() if self.by_neighbours else nullcontext():
+                return answer(self.final, self.step_inputs(people))
         except ButforError:
             raise
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
 
-    def _decider(self, X: pd.DataFrame) -> tuple[Any, Any]:
-        """The deciding estimator and its input: a pipeline's last step, so that people go through the others once."""
-        given = X if self.front is None else self.front.people(X)
-        if self.shared:
-            return self.estimator.steps[-1][1], given
-        if type(self.estimator) is not Pipeline or len(self.estimator.steps) < 2:
-            return self.estimator, given
-        return self.estimator.steps[-1][1], self.estimator[:-1].transform(given)
-
     def logits_by(self, decider: Any, given: Any) -> Floats:
-        """The logits of any fitted estimator for its input, computed as for this model: above 0 exactly if it decides
-        class 1. Its threshold may lie elsewhere, and numbers too small for float32 must not become 0."""
-        if self.decision.has_cut:
-            return cut_answers(self.decision, decider, given, self.values)
-        margin, decided = _margin(decider, given), _predictions(decider, given) == self.values[1]
-        logits = margin.astype(np.float32)
-        logits[decided & ~decides_one(logits)] = SMALLEST
-        logits[~decided & decides_one(logits)] = 0.0
-        return np.where(np.isnan(margin), np.float32(np.nan), logits)
+        """The logits of any fitted estimator for its input, computed as for this model: on the side of the cut that the
+        estimator itself decides for, or that comparing its score with the cut gives. With a cut they are log-odds of
+        class 1, or the decision function if the cut is on it or there are no probabilities."""
+        cut, label = self.decision, self.values[self.decision.label]
+        if not cut.has_cut:
+            return cut.agreeing(_margin(decider, given), _predictions(decider, given) == label)
+        if not cut.by_probability:
+            margin = _margin(decider, given)
+            score = cut.sign * margin
+        else:
+            score = np.asarray(decider.predict_proba(given))[:, decider.classes_ == label].sum(axis=1)
+            margin = cut.sign * log_odds(score.astype(np.float64))
+            if hasattr(decider, "decision_function"):  # more digits, if it is the log-odds
+                finer = _margin(decider, given)
+                margin = np.where(np.abs(expit(cut.sign * finer) - score) <= SAME, finer, margin)
+        return margin.astype(np.float32) if cut.at is None else cut.agreeing(margin, score >= cut.at)
 
     def _scores(self, decider: Any, given: Any) -> Floats:
         """`[people × classes]`, in which the decided class alone is highest, also in a tie; a class without labels gets
@@ -347,29 +330,21 @@ class SklearnModel(Model):
         return scores
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
-        decider, given = self._decider(people)
+        decider, given = self.final, self.step_inputs(people)
         if not hasattr(decider, "predict_proba"):
             return False
         return np.allclose(expit(_margin(decider, given)), decider.predict_proba(given)[:, -1], rtol=0, atol=1e-6)
 
     # --- what it sees ---
 
-    @property
-    def separable(self) -> bool:
-        """Whether the inputs of the last step are known: after a pipeline's steps, but not inside other estimators."""
-        return isinstance(self.estimator, Pipeline) or not preprocesses(self.estimator)
-
     def step_inputs(self, X: pd.DataFrame) -> Any:
         """Raw rows as the last step gets them."""
-        estimator, given = self._decider(X)
-        while isinstance(estimator, Pipeline):
-            given = estimator[:-1].transform(given) if len(estimator.steps) > 1 else given
-            estimator = estimator.steps[-1][1]
-        return given
+        given = X if self.front is None else self.front.people(X)
+        return given if self.estimator is self.final else self.estimator[:-1].transform(given)
 
-    def numbers(self, X: pd.DataFrame) -> NDArray[np.float64] | None:
-        """The same as numbers, `[rows × inputs]`; None if they are not numbers."""
-        if not self.separable:
+    def numbers(self, X: pd.DataFrame) -> Array | None:
+        """The same as numbers, `[rows × inputs]`; None if they are not numbers or the last step has a transformer."""
+        if preprocesses(self.final):
             return None
         given = self.step_inputs(X)
         try:
@@ -384,11 +359,10 @@ class SklearnModel(Model):
 
     # --- what only some models can tell ---
 
-    def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
-        if type(self.final) is ThresholdedRegressor:
+    def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> Array:
+        if isinstance(self.final, ThresholdedRegressor):
             rows, asked = self.step_inputs(table.X), self.step_inputs(people)
-            shares: Array = self.final.share_of_labels(rows, asked, table.weight)
-            return shares * (1 - 2 * table.zero_one)
+            return self.final.share_of_labels(rows, asked, table.weight) * (1 - 2 * table.zero_one)
         seen = self.as_numbers(table, people)
         assert seen is not None
         return linear.flip_effects(self.final, *seen, table, contrast)
@@ -404,7 +378,7 @@ class SklearnModel(Model):
         steps = np.round(np.diff(stages, axis=0, prepend=stages[:1] * 0), 9)
         return steps.transpose(1, 0, 2).reshape(len(rows), -1)
 
-    def _neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+    def _neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], Array]:
         with single_threaded():
             asked = [self.final.kneighbors(self.step_inputs(some)) for some in _blocks(people)]
         distances, rows = (np.concatenate(each) for each in zip(*asked, strict=True))
@@ -427,15 +401,15 @@ class SklearnModel(Model):
             return None
         terms = inputs * (counted @ np.atleast_2d(coefficients))
         bias = np.broadcast_to(counted @ np.broadcast_to(self.final.intercept_, counted.shape[1]), len(people))
-        if not isinstance(self.estimator, Pipeline) or len(self.estimator.steps) < 2:
-            terms = terms if self.table_encoder is None else self.table_encoder.by_column(terms)
-            return named_pulls(terms, bias, list(people.columns))
-        if isinstance(self.estimator.steps[-1][1], Pipeline):
-            return None
+        names, before = people.columns, self.steps[:-1]
+        if before == [self.table_encoder]:
+            terms, before = before[0].by_column(terms), []
         try:
-            return named_pulls(terms, bias, list(self.estimator[:-1].get_feature_names_out()))
+            for step in before:
+                names = step.get_feature_names_out(None if step is before[0] else names)
         except (AttributeError, ValueError):
             return None
+        return named_pulls(terms, bias, list(names))
 
 
 def is_lightgbm(final: Any) -> bool:
@@ -451,29 +425,13 @@ def _predictions(decider: Any, given: Any) -> NDArray[Any]:
     return said
 
 
-def _margin(decider: Any, given: Any) -> NDArray[np.float64]:
+def _margin(decider: Any, given: Any) -> Array:
     """The decision function, or the logit of the probability."""
-    if not hasattr(decider, "decision_function"):
-        return np.asarray(log_odds(np.asarray(decider.predict_proba(given), np.float64)[:, -1]))
-    margin = np.asarray(decider.decision_function(given), np.float64)
-    return margin if margin.ndim == 1 else margin[:, -1]
-
-
-def cut_answers(cut: Decision, decider: Any, given: Any, values: NDArray[Any]) -> Floats:
-    """Log-odds of class 1, or the decision function if the cut is on it or there are no probabilities; moved to the
-    side of a fixed cut that scikit-learn decides for. `values`: the estimator's label for each class."""
-    label, two = values[cut.label], len(decider.classes_) == 2
-    if cut.by_probability:
-        shares, known = np.asarray(decider.predict_proba(given)), np.flatnonzero(decider.classes_ == label)
-        score = shares[:, known[0]] if len(known) else np.zeros(len(shares))
-        answers = cut.sign * np.asarray(log_odds(score.astype(np.float64)))
-        if two and hasattr(decider, "decision_function"):  # more digits, if it is the log-odds
-            margin = _margin(decider, given)
-            answers = np.where(np.abs(expit(cut.sign * margin) - score) <= SAME, margin, answers)
+    if hasattr(decider, "decision_function"):
+        margin = np.asarray(decider.decision_function(given), np.float64)
     else:
-        answers = _margin(decider, given)
-        score = cut.sign * answers
-    return answers.astype(np.float32) if cut.at is None else cut.agreeing(answers, score >= cut.at)
+        margin = log_odds(np.asarray(decider.predict_proba(given), np.float64))
+    return margin if margin.ndim == 1 else margin[:, -1]
 
 
 def _blocks(people: pd.DataFrame) -> list[pd.DataFrame]:
