@@ -344,14 +344,17 @@ def _explain(
     if not (fitted.params.fresh_seeds and part.finds and len(X) > 1):
         return
     if not flag.interrupted and not flag.out_of_time:
-        if part.cases != list(range(len(X))):
-            trainer = Trainer(trainer.engine, fitted.learner, trainer.table, X, progress=progress, flag=flag)
-        tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
-        progress.phase("side effects", trainer.members * len(tried))
         with suppress(Stopped):
-            before, *after = trainer.table.decisions(trainer.answers(tried))
+            if part.cases == list(range(len(X))):  # decisions about everyone are known since the finds were confirmed
+                before, answers = people.decisions, trainer.confirmed
+            else:
+                trainer = Trainer(trainer.engine, fitted.learner, trainer.table, X, progress=progress, flag=flag)
+                tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
+                progress.phase("side effects", trainer.members * len(tried))
+                trainer.fit(tried)
+                before, answers = trainer.table.decisions(trainer.means[()]), trainer.means
             for find in part.finds:
-                now, case = after[tried.index(find.flips) - 1], part.cases[find.person]
+                now, case = trainer.table.decisions(answers[find.flips]), part.cases[find.person]
                 changed = int((now != before).sum() - (now != before)[case])
                 right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
                 part.collateral[find.person] = Collateral(len(before) - 1, changed, *right)

@@ -210,9 +210,10 @@ def test_with_a_limit_those_nearest_to_the_other_decision_come_first_and_the_tri
 
 def test_ctrl_c_after_the_search_keeps_the_finds_and_the_forecast_comes_before_it():
     audit, data = fitted("salary", strategy="algorithm1", fresh_seeds=3)
-    whole = audit.explain_all(data.X_test)
+    whole = audit.explain_all(data.X_test, cases=range(10))
     for phase, words in (("fresh_seeds", "not checked: "), ("side_effects", "before side effects")):
-        stopped = audit.explain_all(data.X_test, progress=(heard := Listening(**{phase: press})))
+        heard = Listening(**{phase: press})
+        stopped = audit.explain_all(data.X_test, cases=range(10), progress=heard)
         assert stopped.interrupted
         assert any(words in line for line in heard.lines)
         assert [v.positions for v in stopped] == [v.positions for v in whole]
@@ -220,6 +221,11 @@ def test_ctrl_c_after_the_search_keeps_the_finds_and_the_forecast_comes_before_i
     forecast = next(line for line in heard.lines if line.startswith(f"{len(whole.eligible)} people, about "))
     assert heard.heard.index(forecast) < heard.heard.index("search")
     assert min(heard.seconds) >= 0
+    # The side effects of all who were asked about are known: they train nothing beyond the limit.
+    limited = audit.explain_all(data.X_test, stop=max_retrainings(8), progress=(heard := Listening()))
+    assert limited.run.retrainings == 8
+    assert {v.collateral.others for v in limited.found} == {10}
+    assert "side effects" not in heard.heard
 
 
 def test_trainings_that_failed_prove_nothing():
