@@ -16,20 +16,20 @@ def situation(salary):
     return audit.fitted_.people(data.X_test)[0]
 
 
-def test_the_published_rules_row_by_row_with_few_masks_for_everyone(situation):
+def test_the_published_rules_row_by_row_with_few_masks_for_everyone(situation, monkeypatch):
     s, sex = situation, situation.table.X["Sex"].to_numpy()
     other = s.people.assign(Sex=1 - s.people["Sex"])
     stable = (s.model.logits(other) > 0) == (s.predictions == 1)
     assert np.array_equal(rules.stable_under_switch()(s), stable)
     assert 0 < stable.sum() < len(stable)
-    allowed = rules.flippable(rules.as_psi("published"), s)
+    allowed = rules.flippable(rules.as_rule("published", "psi"), s)
     pairs = zip(s.people["Sex"], s.predictions, strict=True)
     rows = [(sex == own) & (s.table.zero_one == given) & (s.training_decisions == given) for own, given in pairs]
     expected = np.array(rows)
-    three = rules.Allowed.of([expected[k : k + 3] for k in range(0, len(expected), 3)], s.table.n)  # people at a time
-    for found in (allowed, three):
-        assert np.array_equal([*found], expected)
-        assert len(found.masks) == len(np.unique(expected, axis=0)) <= 4
+    assert np.array_equal([*allowed], expected)
+    assert len(allowed.masks) == len(np.unique(expected, axis=0)) <= 4
+    monkeypatch.setattr(rules, "BLOCK", 3 * s.table.n)
+    assert np.array_equal([*rules.flippable(rules.published_psi(), s)], expected), "three people at a time"
     assert np.array_equal(allowed.counts, expected.sum(axis=1))
     pair = np.flatnonzero(expected[0])[:2]
     assert np.array_equal(allowed.permits(pair), expected[:, pair].all(axis=1))
@@ -46,13 +46,13 @@ def test_rules_compose_and_survive_text_and_pickling_and_callables_and_masks_are
         ("~(in_group(Sex,0)|predicted(1))", ~(female | one)),
         ("stable_under_switch(Sex) & ~predicted(0)", stable & one),
     ):
-        rule = rules.as_phi(text)
-        for same in (rule, rules.as_phi(rule.text), pickle.loads(pickle.dumps(rule))):
+        rule = rules.as_rule(text, "phi")
+        for same in (rule, rules.as_rule(rule.text, "phi"), pickle.loads(pickle.dumps(rule))):
             assert same.text == rule.text
             assert np.array_equal(same(s), expected), text
-    admitted = [why is None for why in rules.why_left_out(rules.as_phi(lambda s: s.people["Year"] > 5), s)]
+    admitted = [why is None for why in rules.why_left_out(rules.as_rule(lambda s: s.people["Year"] > 5, "phi"), s)]
     assert np.array_equal(admitted, s.people["Year"] > 5)
-    assert rules.flippable(rules.as_psi(np.arange(s.table.n) < 3), s).counts.sum() == 3 * len(s.people)
+    assert rules.flippable(rules.as_rule(np.arange(s.table.n) < 3, "psi"), s).counts.sum() == 3 * len(s.people)
 
 
 def test_labels_are_named_by_name_or_value_and_any_value_is_read_back(situation):
@@ -61,7 +61,7 @@ def test_labels_are_named_by_name_or_value_and_any_value_is_read_back(situation)
     cases += [(("other", odd), odd, 1) for odd in ("bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words")]
     for names, value, decision in cases:
         named, rule = dataclasses.replace(situation, label_names=names), rules.predicted(value) & rules.everyone()
-        for same in (rule, rules.as_phi(rule.text)):
+        for same in (rule, rules.as_rule(rule.text, "phi")):
             assert np.array_equal(same(named), named.predictions == decision)
 
 
@@ -85,6 +85,6 @@ def test_labels_are_named_by_name_or_value_and_any_value_is_read_back(situation)
 )
 def test_what_is_no_rule_or_about_what_is_not_there_is_explained(situation, asked, said):
     with pytest.raises(SettingError) as caught:
-        rules.why_left_out(rules.as_phi(asked), situation)
+        rules.why_left_out(rules.as_rule(asked, "phi"), situation)
     assert said in str(caught.value)
     assert not isinstance(asked, str) or "stable_under_switch" in str(caught.value)

@@ -34,7 +34,7 @@ from butfor.provenance import data_hash
 from butfor.rank import Ranking, as_ranking, refuse_unaccepted
 from butfor.rank.mix import RankingMix
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
-from butfor.rules import Mask, Rule, Situation, as_phi, as_psi, predicted, stable_under_switch
+from butfor.rules import Mask, Rule, Situation, as_rule, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
 from butfor.standard.compare import compare, references_of, table_order
 from butfor.standard.groups import Standards
@@ -220,8 +220,8 @@ def check(params: SimpleNamespace) -> None:
     if params.rank is not None:
         as_ranking(params.rank)
     if params.phi is not None:
-        as_phi(params.phi)
-    as_psi(params.psi)
+        as_rule(params.phi, "phi")
+    as_rule(params.psi, "psi")
     parse_threshold(params.threshold)
     budget_in_labels(params.budget, 2**62)
     check_engine(params.engine, params.n_jobs)
@@ -314,8 +314,8 @@ def fit(
         sides=(tuple(texts[zeros]), tuple(texts[~zeros])),
         adverse=side,
         budget=budget,
-        phi=as_phi(phi),
-        psi=as_psi(params.psi),
+        phi=as_rule(phi, "phi"),
+        psi=as_rule(params.psi, "psi"),
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(trained["table"]),
@@ -458,9 +458,9 @@ def with_params(fitted: Fitted, **changed: Any) -> Fitted:
     """The same model with other parameters of the search or run."""
     params = SimpleNamespace(**vars(fitted.params) | changed)
     check(params)
-    phi = fitted.phi if params.phi is None else as_phi(params.phi)
+    phi = fitted.phi if params.phi is None else as_rule(params.phi, "phi")
     search = choose_search(params, fitted.learner, fitted.model, fitted.members)
-    return replace(fitted, params=params, phi=phi, psi=as_psi(params.psi), **search)
+    return replace(fitted, params=params, phi=phi, psi=as_rule(params.psi, "psi"), **search)
 
 
 def with_labels(

@@ -12,10 +12,11 @@ import ast
 import inspect
 import re
 from collections.abc import Callable, Hashable, Iterable, Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from functools import cached_property, wraps
 from keyword import iskeyword
-from typing import Any, Concatenate, ParamSpec
+from typing import Any, Concatenate, Literal, ParamSpec
 
 import numpy as np
 import pandas as pd
@@ -55,17 +56,17 @@ class Situation:
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
         some = replace(self, people=self.people.iloc[people], groups=self.groups[people])
-        for name in ("logits", "decisions"):  # what is known of them need not be asked again
-            some.__dict__[name] = getattr(self, name)[people]
-        if "switch_changes" in self.__dict__:
-            some.__dict__["switch_changes"] = None if self.switch_changes is None else self.switch_changes[people]
+        vars(some).update(logits=self.logits[people], decisions=self.decisions[people])  # they need not be asked again
+        if "switch_changes" in vars(self):
+            changes = self.switch_changes
+            vars(some)["switch_changes"] = None if changes is None else changes[people]
         return some
 
     def with_decision(self, decision: Decision) -> Situation:
         """The same, asked about other sides of the decisions."""
         table = self.table.with_decision(decision)
         other = replace(self, model=audited(self.model, table), table=table)
-        other.__dict__.update(decisions=self.decisions, switch_changes=self.switch_changes)
+        vars(other).update(decisions=self.decisions, switch_changes=self.switch_changes)
         return other
 
     @cached_property
@@ -81,40 +82,22 @@ class Situation:
     @cached_property
     def decisions(self) -> NDArray[np.int64]:
         """The class decided about each person, by number."""
-        return self.predictions if not self.table.multiclass else self.decided(self.people)
+        return self.predictions if not self.table.multiclass else self.table.decided(self.model, self.people)
 
     @cached_property
     def switch_changes(self) -> Mask | None:
         """Whose decision changes when the protected attribute alone is switched to any other value; None if the model
         does not see it."""
-        if self.sensitive.blind:
-            return None
-        changed = np.zeros(len(self.people), bool)
-        for people in self.switched():
-            changed |= self.decided(people) != self.decisions
-        return changed
+        return None if self.sensitive.blind else self.changed_by(self.sensitive.columns)
 
-    def decided(self, people: pd.DataFrame) -> NDArray[np.int64]:
-        """The class decided about other people, by number."""
-        return self.table.decided(self.model, people)
-
-    def column(self, name: Hashable) -> Hashable:
-        """A column named by a rule; an error if the table does not have it."""
-        if name not in self.table.X.columns:
-            known = nearest(name, self.table.X.columns, "The table has")
-            raise SettingError(f"A rule names column '{name}', which the table does not have. {known}")
-        return name
-
-    def switched(self, column: Hashable | None = None) -> Iterator[pd.DataFrame]:
-        """The people with the protected attribute (or `column`) switched to each of its values in turn, or to the
-        median of each other band; nothing if the model does not see it."""
-        columns = self.sensitive.columns if column is None else (self.column(column),)
-        if not columns:
-            return
+    def changed_by(self, columns: Sequence[Hashable]) -> Mask:
+        """Whose decision changes when these columns alone are switched to any other values of training rows, or to the
+        median of any other band."""
         bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
         typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
         values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
         group_values(groups_in(values, {})[0], " × ".join(map(str, columns)))
+        changed = np.zeros(len(self.people), bool)
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
             for name, value in zip(columns, combination, strict=True):
@@ -123,7 +106,15 @@ class Situation:
                     own = bands[name].of(people[name])
                     switched = switched.where(own != bands[name].of(switched), people[name])
                 people[name] = switched
-            yield people
+            changed |= self.table.decided(self.model, people) != self.decisions
+        return changed
+
+    def column(self, name: Hashable) -> Hashable:
+        """A column named by a rule; an error if the table does not have it."""
+        if name not in self.table.X.columns:
+            known = nearest(name, self.table.X.columns, "The table has")
+            raise SettingError(f"A rule names column '{name}', which the table does not have. {known}")
+        return name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -208,12 +199,8 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
 def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
     """The decision stays the same when the protected attribute, or `column`, alone is switched (the published φ). If
     the model does not see it, this holds for everyone."""
-    if column is None:
-        return np.ones(len(s.people), bool) if s.switch_changes is None else ~s.switch_changes
-    stable = np.ones(len(s.people), dtype=bool)
-    for people in s.switched(column):
-        stable &= s.decided(people) == s.decisions
-    return stable
+    changes = s.switch_changes if column is None else s.changed_by([s.column(column)])
+    return np.ones(len(s.people), bool) if changes is None else ~changes
 
 
 @_rule
@@ -302,21 +289,13 @@ def meanings(text: str) -> dict[str, str]:
     return {name: doc.removesuffix(".").partition(". ")[0] + "." for name, doc in docs.items()}
 
 
-def as_phi(given: Any) -> Rule:
-    """φ from a rule, its text, a callable of the situation, or a mask with one entry per person."""
-    return _as_rule(given, PHI, "phi")
-
-
-def as_psi(given: Any) -> Rule:
-    """ψ from the same; a mask has one entry per training row, or one row of entries per person."""
-    return _as_rule(given, PSI, "psi")
-
-
-def _as_rule(given: Any, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
+def as_rule(given: Any, option: Literal["phi", "psi"]) -> Rule:
+    """φ or ψ from a rule, its text, a callable of the situation, or a mask. φ's has one entry per person; ψ's one per
+    training row, or one row of entries per person."""
     if isinstance(given, Rule):
         return given
     if isinstance(given, str):
-        return _parsed(given, names, option)
+        return _parsed(given, PHI if option == "phi" else PSI, option)
     if callable(given):
         return Rule("function", (given,))
     mask = np.asarray(given)
@@ -339,10 +318,9 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
         if depth > DEEPEST:
             raise refused("is nested too deeply")
         match node:
-            case ast.BinOp(left, ast.BitAnd(), right):
-                return rule(left, depth + 1) & rule(right, depth + 1)
-            case ast.BinOp(left, ast.BitOr(), right):
-                return rule(left, depth + 1) | rule(right, depth + 1)
+            case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as joined, right):
+                both = rule(left, depth + 1), rule(right, depth + 1)
+                return Rule("&" if isinstance(joined, ast.BitAnd) else "|", both)
             case ast.UnaryOp(ast.Invert(), operand):
                 return ~rule(operand, depth + 1)
             case ast.Name(name):
@@ -359,13 +337,10 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
             raise refused(f"rule '{name}' does not take {len(values)} argument(s)") from None
 
     def value(node: ast.expr) -> Any:
-        match node:
-            case ast.Constant(str() | bool() | int() | float()):
-                return node.value
-            case ast.Name(name):
-                return name
-            case ast.UnaryOp(ast.USub(), ast.Constant(int() | float() as number)):
-                return -number
+        with suppress(ValueError):
+            found = node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+            if isinstance(found, (str, int, float)):
+                return found
         raise refused(f"'{ast.unparse(node)[:100]}' is not a value; put it in quotes")
 
     try:
@@ -407,14 +382,15 @@ def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) ->
 
 def flippable(psi: Rule, situation: Situation) -> Allowed:
     """ψ's answer, checked: which training labels may be flipped for each person."""
-    people, rows = len(situation.people), situation.table.n
-    # A user's own mask or function is about all people at once.
-    size = max(1, BLOCK // max(1, rows)) if psi.rebuildable else max(1, people)
-    blocks = (np.arange(first, min(people, first + size)) for first in range(0, people, size))
-    masks = (
-        _shaped(psi, situation.of(some) if psi.rebuildable else situation, (len(some), rows), "psi") for some in blocks
-    )
-    return Allowed.of(masks, rows)
+    people, rows, own = len(situation.people), situation.table.n, not psi.rebuildable
+    size = max(1, people if own else BLOCK // max(1, rows))  # a user's own mask or function is about all people at once
+    kinds, kind = dict[bytes, int](), list[int]()
+    for first in range(0, people, size):
+        some = np.arange(first, min(people, first + size))
+        block = _shaped(psi, situation if own else situation.of(some), (len(some), rows), "psi")
+        kind += [kinds.setdefault(mask.tobytes(), len(kinds)) for mask in np.packbits(block, axis=1)]
+    packed = np.frombuffer(b"".join(kinds), np.uint8).reshape(len(kinds), -(-rows // 8))
+    return Allowed(np.unpackbits(packed, axis=1, count=rows).view(bool), np.array(kind, np.int64))
 
 
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:
@@ -422,7 +398,7 @@ def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str)
     if mask.shape not in (shape, shape[1:]):
         wanted = "one entry per person" if name == "phi" else "one entry per training row"
         raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.")
-    return np.broadcast_to(mask, shape) if mask.shape else np.full(shape, bool(mask))
+    return np.broadcast_to(mask, shape)
 
 
 # --- what ψ allows: people of one group with one decision share a mask, so a few masks serve everyone ------------
@@ -434,19 +410,6 @@ class Allowed:
 
     masks: Mask
     kind: NDArray[np.int64]
-
-    @classmethod
-    def of(cls, blocks: Iterable[Mask], rows: int) -> Allowed:
-        """From masks of people × rows, block by block of people."""
-        kinds: dict[bytes, int] = {}
-        masks, kind = list[Mask](), list[int]()
-        for block in blocks:
-            for mask, packed in zip(block, np.packbits(block, axis=1), strict=True):
-                number = kinds.setdefault(packed.tobytes(), len(masks))
-                if number == len(masks):
-                    masks.append(mask.copy())
-                kind.append(number)
-        return cls(np.array(masks, bool).reshape(-1, rows), np.array(kind, np.int64))
 
     def __iter__(self) -> Iterator[Mask]:
         return (self.masks[kind] for kind in self.kind)
@@ -463,7 +426,7 @@ class Allowed:
     def of_people(self, people: People) -> Allowed:
         return Allowed(self.masks, self.kind[people if isinstance(people, slice) else list(people)])
 
-    def permits(self, rows: Iterable[int]) -> NDArray[np.bool_]:
+    def permits(self, rows: Iterable[int]) -> Mask:
         """Whether all of these labels may be flipped for each person, `[people]`."""
-        permits: NDArray[np.bool_] = np.all(self.masks[:, list(rows)], axis=1)
+        permits: Mask = np.all(self.masks[:, list(rows)], axis=1)
         return permits[self.kind]

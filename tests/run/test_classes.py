@@ -325,5 +325,5 @@ def test_standards_are_about_two_sides_and_worlds_give_the_better_of_the_favoura
     assert standard.group == "F"
     assert standard.changed
     flips = draw_world(audit.standards(), "F", standard.worlds[0].seed).flips
-    assert len(flips) == standard.flips[0] > 10
+    assert len(flips) == standard.worlds[0].flips > 10
     assert set(audit.table_.classes[audit.table_.new_codes[list(flips)]]) == {"pass", "good"}

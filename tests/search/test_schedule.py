@@ -59,7 +59,7 @@ def audit(starts, strategy, effects=None, budget=4, psi=None, confirm=agree, sto
     engine = Bar(starts, effects, **engine)
     trainer = Trainer(engine, Learner(), Plain(), np.zeros((len(starts), 1)), flag=StopFlag(stop))
     trainer.confirm = lambda flips: confirm(trainer, flips)
-    psi = Allowed.of([np.ones(effects.shape, bool) if psi is None else psi], effects.shape[1])
+    psi = Allowed(np.ones(effects.shape, bool) if psi is None else psi, np.arange(len(effects)))
     known, strategy = Known(np.ones(len(starts))), as_strategy(strategy)
     people = [
         Person(
