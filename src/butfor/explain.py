@@ -251,7 +251,7 @@ def _explain(
         searches: dict[Person, Search] = {}
         if persons and (brackets := prove(people.of(audited), psi.of_people(audited))):
             part.proven = dict(zip(persons, brackets, strict=True))
-        flag.set_deadline(None if seconds is None else begun + SEARCH_SHARE * seconds)
+        flag.deadline = None if seconds is None else begun + SEARCH_SHARE * seconds
         flag.check()
         for number, bracket in part.proven.items() if strategy.proves else ():
             person = persons[number]
@@ -324,7 +324,7 @@ def _explain(
     if flag.out_of_time:
         left = sum(not person.complete for person in part.searched)
         progress.note(f"The time is up: the search for {left} of {len(part.searched)} people is incomplete.")
-    flag.set_deadline(None if seconds is None else begun + seconds)
+    flag.deadline = None if seconds is None else begun + seconds
 
     # Fresh seeds: without flips, and with every find.
     if fitted.seeds and persons and not flag.interrupted:

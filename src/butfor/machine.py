@@ -134,18 +134,6 @@ def in_threads(
             advance(1)
 
 
-def keeps_compiled() -> bool:
-    """Whether numba has a place for compiled code: beside this package, or in the user's cache. Where all of that is
-    read-only, every process compiles for itself."""
-    from numba import njit
-
-    try:
-        njit(cache=True)(lambda: None)
-    except (RuntimeError, OSError):
-        return False
-    return True
-
-
 @contextmanager
 def compiling() -> Iterator[None]:
     """Around what compiles, or loads what was compiled before: says so when it takes more than a second. numba swallows
@@ -168,16 +156,9 @@ def load(path: str) -> Any:
     needed = ["torch"] if module == "butfor.models.network" else []
     needed += ["numba"] if module == "butfor.models.boosting" or name == "FusedEngine" else []
     for package in needed:
-        if not installed(package):
+        if find_spec(package) is None:
             raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')
     loaded: Any = import_module(module)
     for part in name.split("."):
         loaded = getattr(loaded, part)
     return loaded
-
-
-def installed(package: str) -> bool:
-    try:
-        return find_spec(package) is not None
-    except ImportError:
-        return False

@@ -110,11 +110,12 @@ class ConsoleProgress(Progress):
             from rich.live import Live
             from rich.text import Text
 
-            def drawn() -> Text:
-                return Text(one_line(self.line()), no_wrap=True, overflow="ellipsis")
-
-            console = Console(stderr=True, highlight=False)
-            self._live = Live(console=console, get_renderable=drawn, transient=True, refresh_per_second=5)
+            self._live = Live(
+                console=Console(stderr=True, highlight=False),
+                get_renderable=lambda: Text(one_line(self.line()), no_wrap=True, overflow="ellipsis"),
+                transient=True,
+                refresh_per_second=5,
+            )
             self._live.start()
 
     def line(self) -> str:

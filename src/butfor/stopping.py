@@ -23,6 +23,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from butfor.errors import SettingError, Stopped
+from butfor.terminal import say
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: the user waits for the files."""
@@ -54,7 +55,7 @@ def max_seconds(seconds: float) -> Stop:
         confirmations and fresh seeds.
     """
     if not 0 < seconds < math.inf:
-        raise SettingError(f"max_seconds={seconds} must be above 0.")
+        raise SettingError(f"max_seconds={seconds:g} must be above 0.")
     return Stop(seconds=float(seconds))
 
 
@@ -73,12 +74,11 @@ def max_retrainings(count: int) -> Stop:
 
 @dataclass
 class _Heard:
-    """The first signal that came while somebody listened, and from when on it ends work."""
+    """The first signal since somebody began to listen, when it came, and how many seconds it leaves to work."""
 
     number: int | None = None
-    ends: float = math.inf
+    came: float = math.inf
     grace: float = 0.0
-    """Seconds until a signal that comes now ends work."""
 
 
 _heard: _Heard | None = None
@@ -93,11 +93,9 @@ class StopFlag:
 
     def __init__(self, stop: Stop | None = None) -> None:
         self.limits, self.out_of_time = stop or Stop(), False
-        self._heard, self._deadline = _heard or _Heard(), math.inf
-
-    def set_deadline(self, moment: float | None) -> None:
-        """End work at this moment of `time.monotonic`."""
-        self._deadline = math.inf if moment is None else moment
+        self._heard = _heard or _Heard()
+        self.deadline: float | None = None
+        """The moment of `time.monotonic` that ends work."""
 
     @property
     def interrupted(self) -> bool:
@@ -106,24 +104,23 @@ class StopFlag:
     def check(self) -> None:
         """Raise `Stopped` if work should end."""
         now = time.monotonic()
-        if now >= self._heard.ends:
+        if now >= self._heard.came + self._heard.grace:
             raise Stopped(by_hand=True)
-        if now > self._deadline:
+        if self.deadline is not None and now > self.deadline:
             self.out_of_time = True
             raise Stopped(by_hand=False)
 
     @contextmanager
     def grace(self) -> Iterator[None]:
         """Time to confirm finds: unlimited when the time is up, `GRACE` seconds after Ctrl-C."""
-        heard, (deadline, self._deadline) = self._heard, (self._deadline, math.inf)
-        heard.grace = GRACE
+        heard, deadline = self._heard, self.deadline
+        self.deadline, heard.grace = None, GRACE
         if self.interrupted:
-            heard.ends = time.monotonic() + GRACE
+            heard.came = time.monotonic()
         try:
             yield
         finally:
-            self._deadline, heard.grace = deadline, 0.0
-            heard.ends = math.inf if heard.number is None else 0.0
+            self.deadline, heard.grace = deadline, 0.0
 
 
 def check() -> None:
@@ -145,22 +142,21 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
     only those with a handler are taken."""
     global _heard
     outermost = _heard is None and threading.current_thread() is threading.main_thread()
-    before: dict[int, Any] = {}
+    heard, before = _Heard(), dict[int, Any]()
     if outermost:
-        _heard = _Heard()
+        _heard = heard
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         before = {number: handler for number, handler in handlers.items() if callable(handler)}
     flag = StopFlag(stop)
-    if stop is not None and stop.seconds is not None:
-        flag.set_deadline(time.monotonic() + stop.seconds)
-    heard = flag._heard
+    if flag.limits.seconds is not None:
+        flag.deadline = time.monotonic() + flag.limits.seconds
 
     def hear(number: int, frame: Any) -> None:
         if heard.number is not None:
             before[number](number, frame)
-            return
-        heard.number, heard.ends = number, time.monotonic() + heard.grace
-        _write(STOPPING)
+        else:
+            heard.number, heard.came = number, time.monotonic()
+            _say(STOPPING)
 
     try:
         for number in before:
@@ -171,7 +167,7 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
             _heard = None
         for number, handler in before.items():
             signal.signal(number, handler)
-    if before and heard.number is not None and before[heard.number] is not signal.default_int_handler:
+    if heard.number is not None and before[heard.number] is not signal.default_int_handler:
         before[heard.number](heard.number, None)
 
 
@@ -190,11 +186,10 @@ def end_on_signals() -> None:
 
 def stopped() -> int:
     """Say "Stopped."; returns the exit code."""
-    _write("Stopped.")
+    _say("Stopped.")
     return INTERRUPTED
 
 
-def _write(line: str) -> None:
-    with suppress(OSError, ValueError, AttributeError, RuntimeError):  # nobody reads, or it is being written to
-        sys.stderr.write(f"{line}\n")
-        sys.stderr.flush()
+def _say(line: str) -> None:
+    with suppress(OSError, RuntimeError):  # the disk is full, or a print was interrupted in its midst
+        say(line, err=True)

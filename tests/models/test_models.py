@@ -151,7 +151,7 @@ def test_boosted_trees_of_other_packages_by_name(name, monkeypatch):
     model = model_named(name, 3)
     assert type(model).__module__.split(".")[0] == name
     assert model.get_params()["random_state"] == 3
-    monkeypatch.setattr("butfor.models.learners.installed", lambda package: False)
+    monkeypatch.setattr("butfor.models.learners.find_spec", lambda package: None)
     with pytest.raises(SettingError, match=f"pip install {name}"):
         model_named(name)
 

@@ -7,11 +7,12 @@ import pytest
 
 SCRIPT = """
 import sys
-class Missing:
-    def find_spec(self, name, path=None, target=None):
-        if name.split(".")[0] in ("torch", "numba", "llvmlite"):
-            raise ModuleNotFoundError(name, name=name)
-sys.meta_path.insert(0, Missing())
+from importlib.machinery import PathFinder
+class Others(PathFinder):
+    @classmethod
+    def find_spec(cls, name, *where):
+        return None if name in ("torch", "numba", "llvmlite") else super().find_spec(name, *where)
+sys.meta_path[sys.meta_path.index(PathFinder)] = Others
 import tempfile, warnings
 import butfor
 from butfor.cli import main

@@ -37,10 +37,10 @@ def test_limits_join_and_a_deadline_ends_work():
             refused()
     flag = StopFlag(max_retrainings(50))
     flag.check()
-    flag.set_deadline(time.monotonic() - 1)
+    flag.deadline = time.monotonic() - 1
     with pytest.raises(Stopped, match="time"):
         flag.check()
-    flag.set_deadline(time.monotonic() + 60)
+    flag.deadline = time.monotonic() + 60
     flag.check()
     assert flag.out_of_time  # it was
 

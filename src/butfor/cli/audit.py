@@ -157,7 +157,8 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
 
         setup, batch = data.setup, o.batch_size
         if batch not in (None, "full"):
-            batch = opt.read("batch-size", batch, int, "a number of rows, or 'full'")
+            with opt.reading("batch-size", batch, "a number of rows, or 'full'"):
+                batch = int(batch)
         model: Any = MLP(
             hidden=setup.hidden if o.hidden is None else opt.layers_in(o.hidden),
             max_epochs=setup.max_epochs if o.epochs is None else o.epochs,

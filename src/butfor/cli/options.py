@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import os
 import tomllib
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any
 
 import click
 from click.types import convert_type
@@ -22,30 +23,29 @@ from cloup import argument, option, option_group
 
 from butfor.errors import SettingError, nearest
 
-T = TypeVar("T")
 ROWS, FOLDER, SEED = click.Path(), click.Path(path_type=Path, file_okay=False), int
 UNITS = {"s": 1, "m": 60, "h": 3600}
 
 # --- settings --------------------------------------------------------------------------------------------
 
-SETTINGS: dict[str, tuple[Any, Any]] = {
-    "towards": (str, None),
-    "ledger": (ROWS, None),
-    "keep": (str, None),
-    "validation": (ROWS, None),
-    "split_seed": (click.IntRange(0, 2**32 - 1), None),
-    "n_jobs": (int, None),
-    "unknown": (click.Choice(["own", "refuse"]), "own"),
-    "max_categories": (int, None),
-    "encoding": (click.Choice(["onehot", "embed", "ordinal"]), None),
-    "hidden": (str, None),
-    "batch_size": (str, None),
-    "epochs": (int, None),
-    "rank": (str, None),
-    "strategy": (str, None),
-    "max_retrainings": (int, None),
+SETTINGS: dict[str, Any] = {
+    "towards": str,
+    "ledger": ROWS,
+    "keep": str,
+    "validation": ROWS,
+    "split_seed": click.IntRange(0, 2**32 - 1),
+    "n_jobs": int,
+    "unknown": click.Choice(["own", "refuse"]),
+    "max_categories": int,
+    "encoding": click.Choice(["onehot", "embed", "ordinal"]),
+    "hidden": str,
+    "batch_size": str,
+    "epochs": int,
+    "rank": str,
+    "strategy": str,
+    "max_retrainings": int,
 }
-"""Of an audit, with their types and defaults; docs/data.md says what they mean."""
+"""Of an audit, with their types; docs/data.md says what they mean."""
 
 
 def dashed(name: str) -> str:
@@ -53,7 +53,7 @@ def dashed(name: str) -> str:
 
 
 def read_settings(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> dict[str, Any]:
-    """All settings: those of --set, before those of --config, before their defaults."""
+    """All settings: those of --set, before those of --config; None where neither says anything."""
     texts = dict(ctx.meta.get("settings", {}))
     for text in given:
         name, equals, value = text.partition("=")
@@ -62,10 +62,10 @@ def read_settings(ctx: click.Context, param: click.Parameter, given: tuple[str, 
             meant = nearest(dashed(name), map(dashed, SETTINGS))
             raise SettingError(f"--set {text}: give a setting and its value, such as --set epochs=20. {meant}")
         texts[name] = value.strip()
-    settings = {name: default for name, (_, default) in SETTINGS.items()}
+    settings = dict.fromkeys(SETTINGS) | {"unknown": "own"}
     for name, text in texts.items():
         try:
-            settings[name] = convert_type(SETTINGS[name][0])(text, param, ctx)
+            settings[name] = convert_type(SETTINGS[name])(text, param, ctx)
         except click.BadParameter as error:
             raise SettingError(f"--set {dashed(name)}={text}: {error.message}") from error
     return settings
@@ -85,7 +85,7 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     group = ctx.find_root().command
     audit = group.commands["audit"] if isinstance(group, click.Group) else ctx.command
     options = {str(o.name): o for o in (*audit.params, *ctx.command.params) if o.name not in ("config", "settings")}
-    types = {name: kind for name, (kind, _) in SETTINGS.items()} | {name: o.type for name, o in options.items()}
+    types = SETTINGS | {name: o.type for name, o in options.items()}
     given: dict[str, Any] = {}
     for written, value in lines.items():
         name = written.replace("-", "_")
@@ -112,10 +112,11 @@ def is_table_name(text: str) -> bool:
 # --- texts of options as values --------------------------------------------------------------------------
 
 
-def read(option: str, text: str, value: Callable[[str], T], how: str) -> T:
-    """The value of a text, or an error that says how to write it."""
+@contextmanager
+def reading(option: str, text: str, how: str) -> Iterator[None]:
+    """Around what reads a text: a ValueError becomes a sentence that says how to write it."""
     try:
-        return value(text)
+        yield
     except ValueError:
         raise SettingError(f"{option} '{text}': give {how}.") from None
 
@@ -125,11 +126,11 @@ def names_in(text: str | None) -> list[str]:
     return [name.strip() for name in (text or "").split(",") if name.strip()]
 
 
-def references_in(text: str | None, attributes: Sequence[str]) -> dict[str, str] | list[str] | None:
+def references_in(text: str | None, attributes: str | Sequence[str]) -> dict[str, str] | list[str] | None:
     """Groups such as white, or attributes with their groups: race=white,sex=m."""
-    named = names_in(text)
+    known, named = [attributes] if isinstance(attributes, str) else attributes, names_in(text)
     pairs = [[part.strip() for part in name.split("=", 1)] for name in named]
-    if not named or any(len(pair) == 1 or pair[0] not in attributes for pair in pairs):
+    if not named or any(len(pair) == 1 or pair[0] not in known for pair in pairs):
         return named or None
     if len(dict(pairs)) < len(pairs):
         raise SettingError(f"--reference {text}: give one group per attribute.")
@@ -141,7 +142,8 @@ def bands_in(given: Sequence[str]) -> Any:
     bands: dict[str, list[float]] = {}
     for text in given:
         name, _, cuts = text.rpartition("=")
-        bands[name] = read("--bands", cuts, lambda cuts: list(map(float, cuts.split(","))), "cut points: age=25,60")
+        with reading("--bands", cuts, "cut points: age=25,60"):
+            bands[name] = [float(cut) for cut in cuts.split(",")]
     if len(bands) > 1 and "" in bands:
         raise SettingError("--bands: with cut points for several columns, name each column, such as age=25,60.")
     return bands.get("", bands or None)
@@ -151,45 +153,40 @@ def cases_in(text: str, people: int) -> list[int]:
     """Positions from 148, 3,8 or 0:200; a range may reach past the end."""
     from butfor.validate import as_positions
 
-    def positions(text: str) -> list[int]:
-        chosen: list[int] = []
+    positions: list[int] = []
+    with reading("--cases", text, f"positions (3,8) or a range (0:200) of the people 0 to {people - 1}"):
         for part in text.split(","):
             start, colon, stop = part.partition(":")
             first, last = (int(start or 0), min(int(stop or people), people)) if colon else (int(part), int(part) + 1)
             if not 0 <= first < last:
                 raise ValueError("an empty range")
-            chosen += range(first, last)
-        return chosen
-
-    how = f"positions (3,8) or a range (0:200) of the people 0 to {people - 1}"
-    return as_positions(read("--cases", text, positions, how), people)
+            positions += range(first, last)
+    return as_positions(positions, people)
 
 
 def budget_in(text: str) -> float:
     """A share such as 0.1% or 0.001, or a count such as 3."""
-
-    def labels(text: str) -> float:
+    text = text.strip()
+    with reading("--budget", text, "a count such as 3, or a share above 0 % and below 100 %"):
         number = float(text.removesuffix("%"))
-        if text.endswith("%"):
-            if not 0 < number < 100:
-                raise ValueError("not a share of labels")
-            return number / 100
-        return int(number) if number.is_integer() else number
-
-    return read("--budget", text.strip(), labels, "a count such as 3, or a share above 0 % and below 100 %")
+        if text.endswith("%") and not 0 < number < 100:
+            raise ValueError("not a share of labels")
+    return number / 100 if text.endswith("%") else int(number) if number.is_integer() else number
 
 
 def seconds_in(text: str) -> float:
     """A time such as 90s, 10m or 2h."""
-    number, unit = (text[:-1], text[-1:]) if text[-1:] in UNITS else (text, "s")
-    return read("--max-seconds", number, float, "a time such as 90s, 10m or 2h") * UNITS[unit]
+    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    with reading("--max-seconds", number, "a time such as 90s, 10m or 2h"):
+        seconds = float(number)
+    return seconds * UNITS[unit]
 
 
 def layers_in(text: str) -> tuple[int, ...]:
     """Widths such as 32,32, or none."""
-    if text.strip() == "none":
-        return ()
-    return tuple(read("--set hidden", text, lambda text: list(map(int, text.split(","))), "widths (32,32) or none"))
+    with reading("--set hidden", text, "widths (32,32) or none"):
+        widths = [] if text.strip() == "none" else [int(width) for width in text.split(",")]
+    return tuple(widths)
 
 
 # --- options ---------------------------------------------------------------------------------------------

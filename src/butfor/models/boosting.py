@@ -19,11 +19,12 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import expit, logit
 
-from butfor.machine import compiling, in_threads, keeps_compiled
+from butfor.machine import compiling, in_threads
 from butfor.models.engines import OwnFit
 from butfor.models.estimators import has_boosting_engine
 from butfor.models.learner import Advance, Bound, Floats, Table, Training
 from butfor.models.sklearn import SklearnModel
+from butfor.nets import keeps_compiled
 
 Bins = NDArray[np.uint8]
 Ints = NDArray[np.int64]

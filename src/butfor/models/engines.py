@@ -26,6 +26,7 @@ from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, suppress
 from functools import cached_property, lru_cache, partial
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
+from importlib.util import find_spec
 from typing import Any, NamedTuple
 
 import cloudpickle
@@ -34,7 +35,7 @@ import pandas as pd
 
 from butfor import stopping
 from butfor.errors import EngineError, LearnerError, SettingError, TableError, nearest
-from butfor.machine import available_cores, check_n_jobs, in_worker, installed, load, single_threaded
+from butfor.machine import available_cores, check_n_jobs, in_worker, load, single_threaded
 from butfor.models.ensemble import Ensemble, EnsembleModel, single_learner
 from butfor.models.learner import PIECE, Advance, Bound, Engine, Learner, Model, Table, Training
 
@@ -169,7 +170,7 @@ class Fastest(Engine):
         self.name, self.n_jobs = name, check_n_jobs(n_jobs)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        names = ["linear", *(["boosting"] if installed("numba") else [])] if self.name == "auto" else [self.name]
+        names = ["linear", *(["boosting"] if find_spec("numba") else [])] if self.name == "auto" else [self.name]
         for name in names if learner.kind == "sklearn" else []:
             bound: Bound | None = load(f"butfor.models.{name}:bind")(learner, table, people, self.n_jobs)
             if bound is not None:

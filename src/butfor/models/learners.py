@@ -10,6 +10,7 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from functools import partial
 from importlib import invalidate_caches
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -20,7 +21,7 @@ from sklearn.base import clone
 from butfor.data.table import default_setup
 from butfor.decide import USUAL, Decision, parse_threshold
 from butfor.errors import ButforError, LearnerError, ReplayError, SettingError, listed, nearest
-from butfor.machine import installed, load, single_threaded
+from butfor.machine import load, single_threaded
 from butfor.models.ensemble import Ensemble
 from butfor.models.estimators import rebuild
 from butfor.models.learner import Learner, MakesLearner, Model, Table
@@ -78,7 +79,7 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     if name in MODELS:
         return usual_model(name, seed, inputs)
     if name in OTHER_PACKAGES:
-        if not installed(name):
+        if find_spec(name) is None:
             raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")
         quiet = {"verbose": -1} if name == "lightgbm" else {"verbosity": 0}
         return load(f"{name}:{OTHER_PACKAGES[name]}")(random_state=seed, n_jobs=1, **quiet)
@@ -103,7 +104,7 @@ def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
 
 def default_name(note: Callable[[str], object]) -> str:
     """The default model for a user's table: the network or, without torch, boosting."""
-    if installed("torch"):
+    if find_spec("torch"):
         return "mlp"
     note('The model is boosting: the network needs torch, which is not installed (pip install "butfor[net]").')
     return "boosting"

@@ -17,7 +17,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
@@ -68,7 +67,7 @@ def fit_many(
     if not flip_sets:
         return Fits.empty(job)
     check()
-    if device == "cpu" and rows.outputs == 1 and not stacked and _has_numba():
+    if device == "cpu" and rows.outputs == 1 and not stacked and find_spec("numba"):
         from . import fused
 
         return fused.train(job, threads or os.cpu_count() or 1)
@@ -107,7 +106,7 @@ def label_gradient(
     rows.check([sweep.flips for sweep in sweeps], people)
     where = torch.device(device)
     count = 1 if where.type == "cuda" else min(threads or os.cpu_count() or 1, len(sweeps))
-    compiled = bool(recipe.hidden) and recipe.activation == "relu" and rows.outputs == 1 and _has_numba()
+    compiled = recipe.hidden and recipe.activation == "relu" and rows.outputs == 1 and find_spec("numba")
     if where.type == "cpu" and compiled:
         from .walks import Training
 
@@ -124,7 +123,13 @@ def label_gradient(
     yield from (done[k % count][k // count] for k in range(len(sweeps)))
 
 
-def _has_numba() -> bool:
-    with suppress(ImportError):
-        return find_spec("numba") is not None
-    return False
+def keeps_compiled() -> bool:
+    """Whether numba has a place for compiled code: beside this package, or in the user's cache. Where all of that is
+    read-only, every process compiles for itself."""
+    from numba import njit
+
+    try:
+        njit(cache=True)(lambda: None)
+    except (RuntimeError, OSError):
+        return False
+    return True

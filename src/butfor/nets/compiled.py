@@ -30,6 +30,8 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 from numpy.typing import NDArray
 
+from . import keeps_compiled
+
 Floats = NDArray[np.float32]
 Ints = NDArray[np.int64]
 f32 = np.float32
@@ -53,17 +55,7 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 """torch.optim.Adam's defaults."""
 
 
-def _keeps_compiled() -> bool:
-    """Whether numba has a place for compiled code: beside this file, or in the user's cache. Where all of that is
-    read-only, every process compiles for itself."""
-    try:
-        njit(cache=True)(lambda: None)
-    except (RuntimeError, OSError):
-        return False
-    return True
-
-
-OPTIONS: dict[str, Any] = {"nogil": True, "cache": _keeps_compiled(), "error_model": "numpy"}
+OPTIONS: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 CONTRACT = {"contract"}
 SUMS = {"contract", "reassoc", "nsz"}
 """Reassociation lets sums vectorise. NaN and infinity keep their meaning: a training that diverges must show it."""
