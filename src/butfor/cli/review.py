@@ -39,14 +39,11 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     record = opened(file, allow_changes=True)
     given = None if model is None else model_named(model)
     audit = Population.from_json(record)
-    data = audit.run.data
-    for name, place in places.items():
-        if place is not None and (data.label is None or (name != "data" and getattr(data, name) is None)):
+    data, moved = audit.run.data, dict[str, Any]((name, place) for name, place in places.items() if place is not None)
+    for name, place in moved.items():
+        if data.label is None or (name != "data" and getattr(data, name) is None):
             raise SettingError(f"The record names no such file; leave out --{name} {place}.")
-    moved: dict[str, Any] = {
-        "table" if name == "data" else name: place for name, place in places.items() if place is not None
-    }
-    people = audit.with_run(data=replace(data, **moved))
+    people = audit.with_run(data=replace(data, table=moved.pop("data", data.table), **moved))
     if not people:
         say("This record has no verdicts to retrain; replay the audit.json of the first round.")
     outcomes = []
@@ -54,10 +51,10 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
         outcomes.append(outcome)
         if outcome.found is not False or not outcome.agrees:
             say(outcome.sentence)
-    for found, of_what in ((True, "counterfactual datasets"), (False, "other verdicts; no search was repeated")):
+    said = {True: "counterfactual datasets agree", False: "other verdicts agree; no search was repeated"}
+    for found, what in said.items():
         if agree := [outcome.agrees for outcome in outcomes if outcome.found is found]:
-            what, _, remark = of_what.partition(";")
-            say(f"{sum(agree)} of {len(agree)} {what} agree{remark and ';'}{remark}.")
+            say(f"{sum(agree)} of {len(agree)} {what}.")
     say(record.sentence)
     return 0 if all(outcomes) and record.unchanged else 1
 
@@ -109,9 +106,9 @@ def review(
     from butfor.progress import ConsoleProgress
     from butfor.result.population import Population
     from butfor.result.reviewed import worth_a_review
-    from butfor.review.answers import read_answers, read_key
+    from butfor.review.answers import read_answers
     from butfor.review.close import close_review
-    from butfor.review.tasks import review_of, write_review
+    from butfor.review.tasks import read_key, review_of, write_review
 
     audit = Population.from_json(file)
     if key is not None and key.resolve() == file.resolve():
@@ -169,7 +166,7 @@ def review(
 @option("--max-close-calls", help="The share of audited decisions that may be close calls: 30%.")
 @option("--max-switch", help="The share of decisions that a switch of the protected attribute may change: 1%.")
 @opt.JSON
-def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, **limits: str | None) -> int:
+def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None) -> int:
     """Hold an audit or a comparison of groups to limits.
 
     \b
@@ -185,8 +182,9 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
     from butfor.standard.groups import Compared
 
     shares = {name: share_in(text, f"--{opt.dashed(name)}") for name, text in limits.items() if text is not None}
-    if max_gap is None and not shares:
+    if not shares:
         raise SettingError("Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%.")
+    max_gap = shares.pop("max_gap", None)
     if without and max_gap is None:
         raise SettingError("--except goes with --max-gap.")
     record = opened(file)
@@ -199,13 +197,12 @@ def gate(file: Path, max_gap: str | None, without: tuple[str, ...], json: bool, 
         if audit is None:  # standard.json names some fields otherwise
             names = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
             standards = record.read(Compared, {names.get(name, name): value for name, value in record.content.items()})
-        checks = [] if max_gap is None else check_gaps(standards, share_in(max_gap, "--max-gap"), without)
+        checks = [] if max_gap is None else check_gaps(standards, max_gap, without)
         checks += [] if audit is None else check_shares(audit, **shares)
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""
     if json:
         say(shown_json(dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))
-    else:
-        for line in filter(None, (cut, *(check.line for check in checks))):
-            say_wrapped(line)
+    for line in filter(None, () if json else (cut, *(check.line for check in checks))):
+        say_wrapped(line)
     codes = {check.code for check in checks}
     return BROKEN if BROKEN in codes else UNKNOWN if UNKNOWN in codes else KEPT

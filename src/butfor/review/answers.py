@@ -17,12 +17,10 @@ import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
 from butfor.data.labels import EQUALS
-from butfor.errors import ReplayError, SettingError, TableError, listed, plural
+from butfor.errors import SettingError, TableError, listed, plural
 from butfor.files import harmless, text_of
-from butfor.result.population import Population
-from butfor.result.record import CHECKSUM, checksum
 from butfor.result.reviewed import Evidence
-from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task, key_of
+from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
 
 LONGEST = 40
 """The most characters of an id or an answer in a message."""
@@ -50,33 +48,31 @@ class Outcome:
     def corrections(self) -> list[tuple[Task, str]]:
         """Labels to correct and the right ones, of the group and of the controls alike; the most likely wrong first.
         Clear cases are not corrected: there the reviewer is more likely to be wrong."""
-        given = [(task, self.answer(task)) for task in self.key.tasks if task.kind != CLEAR]
-        changed = [(task, label) for task, label in given if label not in (task.label, CANNOT_TELL)]
-        return sorted(changed, key=lambda pair: (-(pair[0].wrong or 0), -(pair[0].doubt or 0), pair[0].position))
+        tasks = sorted(self.key.tasks, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
+        given = [(task, self.answer(task)) for task in tasks if task.kind != CLEAR]
+        return [(task, label) for task, label in given if label not in (task.label, CANNOT_TELL)]
 
     @property
     def evidence(self) -> Evidence:
         """What the answers show. An answer counts as a change if it is on the other side: favourable or adverse."""
-        tasks, adverse, everybody = self.key.tasks, self.key.adverse, self.reviewers
+        key, tasks, everybody = self.key, self.key.tasks, self.reviewers
 
         def counts(some: Iterable[Task], reviewers: Sequence[Answers] = everybody) -> tuple[int, int]:
             """Of the tasks about which no reviewer is unsure, how many all of them change; and how many these are."""
-            given = [(task.label in adverse, [answers[task.id] for answers in reviewers]) for task in some]
+            given = [(task.label in key.adverse, [answers[task.id] for answers in reviewers]) for task in some]
             judged = [(was, answers) for was, answers in given if CANNOT_TELL not in answers]
-            return sum(all((a in adverse) != was for a in answers) for was, answers in judged), len(judged)
+            return sum(all((a in key.adverse) != was for a in answers) for was, answers in judged), len(judged)
 
         sure = {task.position: task for task in tasks if counts([task])[1]}
         judged = [task for task in sure.values() if task.kind == REVIEWED]
         pairs = [(task, sure[task.control]) for task in judged if task.control in sure]
         wrong = np.array([task.wrong or 0.0 for task in judged])
         usual = ERRS + (1 - 2 * ERRS) * wrong  # how likely a careful reviewer changes each label
-        agreed = kappa = None
-        if len(everybody) > 1:
-            agreed = sum(len({answers[task.id] for answers in everybody}) == 1 for task in tasks), len(tasks)
-            kappa = cohens_kappa(everybody)
+        several = len(everybody) > 1
+        alike = sum(len({answers[task.id] for answers in everybody}) == 1 for task in tasks)
         return Evidence(
-            group=self.key.group,
-            others=self.key.others,
+            group=key.group,
+            others=key.others,
             strata=tuple(
                 (
                     counts([label for label, _ in pairs if label.favoured == side]),
@@ -90,9 +86,9 @@ class Outcome:
             unsure=sum(self.answer(task) == CANNOT_TELL for task in tasks),
             expected=float(wrong.sum()),
             most=float(usual.sum() + FAR * math.sqrt(usual @ (1 - usual))),
-            agreed=agreed,
-            kappa=kappa,
-            file_column=self.key.file_column,
+            agreed=(alike, len(tasks)) if several else None,
+            kappa=cohens_kappa(everybody) if several else None,
+            file_column=key.file_column,
         )
 
 
@@ -173,16 +169,13 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
 def _meant(text: str, names: Sequence[str]) -> str | None:
     """The label that an answer means: as the table spells it (some end in a space), as our CSV files do, without spaces
     around it, without its column ("no" of "deny = no"), or in other capitals. None if that is no label, or several."""
-    alone = text.strip()
-    for answer, spelled in (
-        (text, str),
-        (text, harmless),
-        (alone, str.strip),
-        (alone, lambda name: name.rpartition(EQUALS)[2]),
-        (alone.casefold(), str.casefold),
-        (alone.casefold(), lambda name: name.rpartition(EQUALS)[2].casefold()),
+    alone, spelled = text.strip(), {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)}
+    for meant in (
+        lambda name: text in (name, harmless(name)),
+        lambda name: alone in (name.strip(), spelled[name]),
+        lambda name: alone.casefold() in (name.casefold(), spelled[name].casefold()),
     ):
-        if labels := [name for name in (*names, CANNOT_TELL) if spelled(name) == answer]:
+        if labels := list(filter(meant, spelled)):
             return labels[0] if len(labels) == 1 else None
     return None
 
@@ -226,27 +219,3 @@ def _of_label_studio(text: str, path: Path) -> Given:
         raise TableError(
             f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export them as JSON."
         ) from error
-
-
-# --- the key ------------------------------------------------------------------------------------------
-
-
-def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> Key:
-    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to this
-    audit, or was changed."""
-    import msgspec
-
-    folders = [file.resolve().parent for file in answers]
-    places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
-    path = path or next((place for place in places if place.exists()), places[0])
-    text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
-    try:
-        record = msgspec.json.decode(text)
-        key = msgspec.convert(record, Key)
-    except (ValueError, RecursionError) as error:
-        raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
-    if key.audit_sha256 != checksum(audit.to_dict()):
-        raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
-    if record.get(CHECKSUM) != checksum(record):
-        raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
-    return key

@@ -17,7 +17,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.data.labels import EQUALS
-from butfor.errors import TableError
+from butfor.errors import ReplayError, TableError
 from butfor.files import as_csv, save_all
 from butfor.fit import Fitted, with_labels
 from butfor.labels import labels_frame, labels_to_review
@@ -25,6 +25,7 @@ from butfor.machine import single_threaded
 from butfor.names import ALTERNATIVES
 from butfor.progress import Progress
 from butfor.result.population import Population
+from butfor.result.record import plain
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import figures_of
 from butfor.review.answers import Outcome
@@ -37,11 +38,11 @@ def after_review(
     fitted: Fitted,
     outcome: Outcome,
     X: Any,
-    y: Any = None,
+    y: Any,
     *,
-    sensitive_features: Any = None,
-    before: Sequence[GroupStandard] | None = None,
-    progress: Progress | None = None,
+    sensitive_features: Any,
+    before: Sequence[GroupStandard] | None,
+    progress: Progress,
 ) -> tuple[Reviewed, Fitted, Standards | None]:
     """What a review changes for the people X, and the audit of the corrected table with its comparison of groups.
     `before`: the comparison before the review, if known."""
@@ -52,12 +53,10 @@ def after_review(
         except TableError:  # a group became too small, or never was large enough
             return None
 
-    progress = progress or Progress()
     if before is None:
         known = compared(fitted)
         before = known.comparisons if known else ()
-    labels = {task.position: fitted.label_names.index(label) for task, label in outcome.corrections}
-    labels = dict(sorted(labels.items()))
+    labels = dict(sorted((task.position, fitted.label_names.index(label)) for task, label in outcome.corrections))
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
         progress.phase("the corrected labels", fitted.members + 2 * len(fitted.seeds))
@@ -81,30 +80,25 @@ def after_review(
 
 
 def close_review(
-    audit: Population, outcome: Outcome, folder: Path, model: Any = None, progress: Progress | None = None
+    audit: Population, outcome: Outcome, folder: Path, model: Any, progress: Progress
 ) -> tuple[Population, list[str]]:
     """Correct the training rows of an audit's record, decide about its test rows again, and write all files or none.
     Returns the record, with what changes in `run.reviewed` and the labels left to review, and the files' names."""
     from butfor.report.page import review_page  # imports jinja2
 
     training, data = load_rows(audit.run)
-    fitted = fitted_again(audit.run, training, data, model, progress=progress, phi="everyone", psi="everything")
+    for task in outcome.key.tasks:
+        row, label = plain(training.X.index[task.position]), audit.run.label_names[training.codes[task.position]]
+        if (task.row, task.label) != (row, label):
+            was, now = f"row {task.row} with label '{task.label}'", f"row {row} with label '{label}'"
+            raise ReplayError(f"In the key, task {task.id} is {was}; in the table, it is {now}. Use the original key.")
+    fitted = fitted_again(audit.run, training, data, model, progress, phi="everyone", psi="everything")
+    groups, known = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after, standards = after_review(
-        fitted,
-        outcome,
-        data.X_test,
-        data.y_test,
-        sensitive_features=data.groups["test"] if data.groups else None,
-        before=audit.standards or None,
-        progress=progress,
+        fitted, outcome, data.X_test, data.y_test, sensitive_features=groups, before=known, progress=progress
     )
-    run = replace(
-        audit.run,
-        reviewed=reviewed,
-        standard=figures_of(standards) if standards else None,
-        standard_notes=tuple(standards.notes()) if standards else (),
-        one_standard=(),
-    )
+    figures, notes = (figures_of(standards), tuple(standards.notes())) if standards else (None, ())
+    run = replace(audit.run, reviewed=reviewed, standard=figures, standard_notes=notes, one_standard=())
     compared = standards or after.compare(draws=0)
     population = Population([], run, labels=labels_to_review(after, compared))
 

@@ -7,8 +7,8 @@ untested finds leave open.
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -59,34 +59,30 @@ def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] 
     if standards is None:
         why = "the record compares no groups. Name the label that people do not want (--adverse) and audit everybody."
         return [Check(MAX_GAP, limit, why)]
-    too_small = {f"{each.attribute} = {each.group}": each.sentence for each in standards.left_out}
-    names = [*(c.name for c in standards.comparisons), *too_small]
-    excepted = set[str]()
-    for group in without:
-        named = {name for name in names if group in (name, name.partition(" = ")[2])}
-        if not named:
-            raise SettingError(f"--except: there is no group '{group}'. {nearest(group, names, 'The groups are')}")
-        excepted |= named
-    checks = []
+    checks = {}
     for c in standards.comparisons:
-        if c.bounds is None:
-            said = f"{c.name} has no bounds: compare the groups with draws."
-            checks.append(Check(MAX_GAP, limit, said, group=c.name))
-            continue
-        low, high = c.bounds
-        said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
-        if low <= limit + SLACK < high:  # bounds narrow with the root of the number of rows
-            margin = high - c.difference if c.difference <= limit else c.difference - low
-            times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
-            many = f"about {times:.{0 if times >= 10 else 1}f}" if times <= 1000 else "more than 1000"
-            said += f" If the gap stays as it is, it takes {many} times the rows."
-        checks.append(Check(MAX_GAP, limit, said, low, high, c.name))
-    for name, said in too_small.items():
-        checks.append(Check(MAX_GAP, limit, f"{said} Collect more rows, or leave it out with --except.", group=name))
-    checks = [check for check in checks if check.group not in excepted]
-    if not checks:
+        low, high = c.bounds or (None, None)
+        said = f"{c.name} has no bounds: compare the groups with draws."
+        if low is not None and high is not None:
+            said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
+            if low <= limit + SLACK < high:  # bounds narrow with the root of the number of rows
+                margin = high - c.difference if c.difference <= limit else c.difference - low
+                times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
+                many = f"about {times:.{0 if times >= 10 else 1}f}" if times <= 1000 else "more than 1000"
+                said += f" If the gap stays as it is, it takes {many} times the rows."
+        checks[c.name] = Check(MAX_GAP, limit, said, low, high, c.name)
+    for group in standards.left_out:
+        name, said = f"{group.attribute} = {group.group}", "Collect more rows, or leave it out with --except."
+        checks[name] = Check(MAX_GAP, limit, f"{group.sentence} {said}", group=name)
+    excepted = set[str]()
+    for given in without:
+        named = {name for name in checks if given in (name, name.partition(" = ")[2])}
+        if not named:
+            raise SettingError(f"--except: there is no group '{given}'. {nearest(given, checks, 'The groups are')}")
+        excepted |= named
+    if len(excepted) == len(checks):
         raise SettingError("--except leaves no group to hold to --max-gap.")
-    return checks
+    return [check for name, check in checks.items() if name not in excepted]
 
 
 def check_shares(population: Population, **limits: float) -> list[Check]:
@@ -141,12 +137,10 @@ def share_in(text: str, option: str) -> float:
     """A limit as a share: of --max-gap from percentage points such as '2', of others from '5%' or '0.05'."""
     in_points = option == "--max-gap"
     percent = in_points or text.strip().endswith("%")
-    try:
+    with suppress(ValueError):
         share = float(text if in_points else text.strip().removesuffix("%")) / (100 if percent else 1)
-    except ValueError:
-        share = math.nan
-    if 0 <= share < 1 or (share == 1 and percent):  # "1" alone may mean 1 %
-        return share
+        if 0 <= share < 1 or (share == 1 and percent):  # "1" alone may mean 1 %
+            return share
     if in_points:
         raise SettingError(f"{option} {text}: give percentage points from 0 to 100, without a sign, such as 2.")
     raise SettingError(f"{option} {text}: give a share from 0% to 100%, with the sign, such as 5%.")

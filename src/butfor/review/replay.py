@@ -14,8 +14,8 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
-from butfor.columns import DATES
 from butfor.data import Dataset
 from butfor.data.table import load_table
 from butfor.decide import USUAL
@@ -34,14 +34,15 @@ from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.search import recorded
+from butfor.validate import as_person
 from butfor.worlds import FlipTrial, in_worlds
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
 EXACT, CLOSE, SHARE = 1e-9, 0.01, 0.05
 """How far numbers may be apart, relative where they are above 1: values, logits, and mean rates over worlds."""
-AFTER = ("prediction", "logit", "score", "cut")
-NEAR = dict.fromkeys((*AFTER, *(f"counterfactual_{name}" for name in AFTER), "decision"), CLOSE)
+AFTER = [f"counterfactual_{name}" for name in ("prediction", "logit", "score", "cut")]
+NEAR = dict.fromkeys(("logit", "score", "cut", *AFTER, "decision"), CLOSE)
 OF_RUN = (
     *("label_names", "sensitive", "sensitive_columns", "sensitive_bands", "blind"),
     *("budget", "members", "seeded", "decision"),
@@ -51,6 +52,8 @@ SEARCHED = {
     *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case"),
 }
 """Fields that only a search knows, or that depend on each seed alone."""
+ABOUT_PEOPLE = {"people", "favoured", "pool", "accepted"}
+"""Of the decision, what depends on who was asked about; with places, the pool does not."""
 BY_ITSELF = "replay the Verdict that explain returned, or butfor.replay(record, audit=…)"
 
 
@@ -118,16 +121,13 @@ def replay_all(
             if beside := sorted({"phi", "psi"} & run.lost):
                 raise ReplayError(f"The record cannot restore {listed(beside)}, which is code of yours: {BY_ITSELF}.")
             training, data = load_rows(run)
-            fitted = fitted_again(run, training, data, model)
+            fitted = fitted_again(run, training, data, model, Progress())
             asked = data if run.command else None  # the command asks about the table's test rows
         fitted = with_params(fitted, engine="joblib", fresh_seeds=run.fresh_seeds if fresh else 0)
 
-        skip = SEARCHED | (set() if fresh else {"fresh", "without_flips"})
-        asked_about = {"people", "favoured"} | (
-            set() if fitted.table.decision.pool is not None else {"pool", "accepted"}
-        )
-        then, now = ({name: builtins_of(getattr(each, name)) for name in OF_RUN} for each in (run, run_of(fitted)))
-        differs_in_run = list(_unlike("run", then, now, NEAR, skip | asked_about))
+        about_people = ABOUT_PEOPLE - (set() if fitted.table.decision.pool is None else {"pool", "accepted"})
+        then, now = (builtins_of({name: getattr(each, name) for name in OF_RUN}) for each in (run, run_of(fitted)))
+        differs_in_run = tuple(_unlike("run", then, now, NEAR, about_people))
         doubted = any(flip.doubt is not None for verdict in verdicts for flip in verdict.flip_set)
         standards = fitted.compare(draws=0) if doubted else None
         for start in range(0, len(verdicts), BLOCK):
@@ -143,16 +143,8 @@ def replay_all(
                 standards=standards,
             )
             allowed = flippable_labels(fitted, people, sensitive_features=groups)
-            outcomes = []
-            for was, verdict, may in zip(block, again, allowed, strict=True):
-                forbidden = [
-                    f"row at position {position} is flipped, but the rule ψ does not allow it"
-                    for position in was.positions
-                    if not may[position]
-                ]
-                differs = (*differs_in_run, *_verdict_differs(was, verdict, skip), *forbidden)
-                outcomes.append(_outcome(was, verdict, differs))
-            yield from outcomes
+            each = zip(block, again, allowed, strict=True)
+            yield from [_compared(was, verdict, may, differs_in_run, fresh) for was, verdict, may in each]
         if worlds and run.one_standard:
             yield from _replay_worlds(fitted, run, asked)
 
@@ -167,18 +159,11 @@ def _people(
         cases = [verdict.case for verdict in verdicts]
         beside = asked.groups["test"].iloc[cases] if blind and asked.groups is not None else None
         return asked.X_test.iloc[cases], asked.y_test.iloc[cases], beside
-    rows = pd.DataFrame([v.values for v in verdicts], [v.row for v in verdicts], dtype=object)
-    rows = rows[list(map(str, table.columns))].set_axis(table.columns, axis=1)
-    rows = rows.where(rows.notna(), np.nan)
-    for name, column in table.items():
-        if isinstance(column.dtype, pd.CategoricalDtype):
-            rows[name] = rows[name].replace({str(category): category for category in column.cat.categories})
-        if name not in table.attrs.get(DATES, ()):  # those as text become days later, as everybody's do
-            whole = column.dtype.kind in "iub" and rows[name].isna().any()
-            rows[name] = rows[name].astype(np.float64 if whole else column.dtype)
+    rows = [pd.Series([v.values[str(name)] for name in table.columns], table.columns, object) for v in verdicts]
+    people = pd.concat([as_person(row.where(row.notna(), np.nan), table) for row in rows])
     known = {str(plain(value)): value for value in fitted.sensitive.values}
     groups = np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
-    return rows, None, groups if blind else None
+    return people.set_axis([verdict.row for verdict in verdicts]), None, groups if blind else None
 
 
 def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[Replay]:
@@ -187,31 +172,31 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
     if asked is None:
         yield Replay(None, "One standard: not trained again, since the record does not include all people.")
         return
-    groups = None if asked.groups is None else asked.groups["test"]
-    with single_threaded():
-        tried = FlipTrial.about(fitted, asked.X_test, asked.y_test, groups, Progress())
-    gaps = {(c.attribute, c.group): c for c in (run.standard.comparisons if run.standard else ())}
-    standards = replace(fitted.compare(draws=0), comparisons=tuple(gaps.values()))
 
     def facts(one: OneStandard) -> dict[str, Any]:
         """Single decisions may differ, so rates and accuracy are compared on average."""
+        changed = dict.fromkeys(range(one.asked), 0) | {person.case: person.worlds for person in one.changed}
         return builtins_of(one) | {
             "rates": {group: mean for group, (mean, *_) in one.rates_in_worlds.items()},
             "accuracy": one.accuracy_in_worlds and one.accuracy_in_worlds[0],
             "worlds": [builtins_of(replace(world, rates={}, accuracy=None)) for world in one.worlds],
-            "changed": {str(person.case): person.worlds for person in one.changed},
+            "changed": {str(case): worlds for case, worlds in changed.items()},
         }
 
+    groups = None if asked.groups is None else asked.groups["test"]
+    gaps = {(c.attribute, c.group): c for c in (run.standard.comparisons if run.standard else ())}
+    standards = replace(fitted.compare(draws=0), comparisons=tuple(gaps.values()))
+    with single_threaded():
+        tried = FlipTrial.about(fitted, asked.X_test, asked.y_test, groups, Progress())
     for one in run.one_standard:
-        about = f"one standard for {run.names.group(one.attribute, one.group)}"
         with single_threaded():
             now = in_worlds(standards, gaps[one.attribute, one.group], tried, [world.seed for world in one.worlds])
         near = {"rates": SHARE, "accuracy": SHARE}
         near |= {"turned": 1 + one.refused // 20, "changed": 1 + len(one.worlds) // 20}
         differs = tuple(_unlike("", facts(one), facts(now), near))
         course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
-        said = f"{about}: {'DISAGREE' if differs else 'agree'} ({course})"
-        yield Replay(None, "; ".join([said, *differs]), differs=differs)
+        about = f"one standard for {run.names.group(one.attribute, one.group)}"
+        yield Replay(None, _said(about, [course], differs), differs=differs)
 
 
 # --- compared -----------------------------------------------------------------------------------------
@@ -220,47 +205,46 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
 def _unlike(
     path: str, recorded: Any, now: Any, near: Mapping[str, float], skip: Collection[str] = (), slack: float = EXACT
 ) -> Iterator[str]:
-    """The fields that differ, each with both values. `near`: how far the numbers of a field may be apart; a number
-    that is missing counts as 0 if others may be apart."""
+    """The fields that differ, each with both values. `near`: how far the numbers of a field may be apart."""
     if isinstance(recorded, dict) and isinstance(now, dict):
-        absent = 0 if slack >= 1 else None
         for name in (name for name in {**now, **recorded} if name not in skip):
-            pair = recorded.get(name, absent), now.get(name, absent)
+            pair = recorded.get(name), now.get(name)
             yield from _unlike(f"{path}.{name}".lstrip("."), *pair, near, skip, near.get(name, slack))
-    elif isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
-        for place, (was, real) in enumerate(zip(recorded, now, strict=True)):
-            yield from _unlike(f"{path}[{place}]", was, real, near, skip, slack)
-    elif {type(recorded), type(now)} <= {int, float}:
-        if abs(recorded - now) > slack * (max(1.0, abs(now)) if isinstance(now, float) else 1):
-            yield f"{path} is {brief(recorded)}, but should be {brief(now)}"
-    elif recorded != now or type(recorded) is not type(now):
+        return
+    if isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
+        for place, pair in enumerate(zip(recorded, now, strict=True)):
+            yield from _unlike(f"{path}[{place}]", *pair, near, skip, slack)
+        return
+    if {type(recorded), type(now)} <= {int, float}:
+        differ = abs(recorded - now) > slack * (max(1.0, abs(now)) if isinstance(now, float) else 1)
+    else:
+        differ = recorded != now or type(recorded) is not type(now)
+    if differ:
         yield f"{path} is {brief(recorded)}, but should be {brief(now)}"
 
 
-def _verdict_differs(recorded: Verdict, now: Verdict, skip: set[str]) -> Iterator[str]:
-    skip = skip | {
-        name
-        for name in ("fresh", "without_flips", "recorded_label")
-        if None in (getattr(recorded, name), getattr(now, name))
-    }
+def _compared(
+    recorded: Verdict, now: Verdict, allowed: NDArray[np.bool_], differs_in_run: Sequence[str], fresh: bool
+) -> Replay:
+    """What differs about one person. `allowed`: the labels that ψ lets flip."""
+    run, optional, differs = recorded.run, ("fresh", "without_flips", "recorded_label"), list(differs_in_run)
+    skip = SEARCHED | {name for name in optional if None in (getattr(recorded, name), getattr(now, name))}
+    skip |= set() if fresh else {"fresh", "without_flips"}
     if recorded.found and not now.found:
-        yield "retraining with these flips does not change the decision"
-        skip |= {"flip_set", "fresh", "without_flips", "new_decision", *(f"counterfactual_{name}" for name in AFTER)}
+        differs.append("retraining with these flips does not change the decision")
+        skip |= {"flip_set", "fresh", "without_flips", "new_decision", *AFTER}
     if recorded.proof == ENUMERATION:  # only the search knows that it tried all sets
         skip |= {"at_least", "proof"}
-    seeds = 1 + recorded.run.fresh_seeds // 20
-    pulls = CLOSE * max([1.0, *map(abs, (now.pulls or {}).values())])
-    near = NEAR | {"with_flips": seeds, "without_flips": seeds, "pulls": pulls}
+    near = NEAR | dict.fromkeys(("with_flips", "without_flips"), 1 + run.fresh_seeds // 20)
+    near["pulls"] = CLOSE * max([1.0, *map(abs, (now.pulls or {}).values())])
     names = ("prediction", "counterfactual_prediction", *(field.name for field in fields(Person)))
-    then, again = ({name: builtins_of(getattr(verdict, name)) for name in names} for verdict in (recorded, now))
-    yield from _unlike("", then, again, near, skip)
+    then, again = (builtins_of({name: getattr(verdict, name) for name in names}) for verdict in (recorded, now))
+    differs += _unlike("", then, again, near, skip)
+    forbidden = [position for position in recorded.positions if not allowed[position]]
+    differs += [f"row at position {position} is flipped, but the rule ψ does not allow it" for position in forbidden]
 
-
-def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Replay:
-    """The result in a sentence."""
-    names, after = recorded.run.names, now.counterfactual_prediction
-    changes = "" if after is None else f" → {names.label(after)}"
-    course = [f"{names.label(now.prediction)}{changes}", now.course_in_words]
+    said, after = run.names, now.counterfactual_prediction
+    course = [f"{said.label(now.prediction)}{'' if after is None else f' → {said.label(after)}'}", now.course_in_words]
     if recorded.found:
         course.append(f"{plural(len(recorded.flip_set), 'label')} flipped")
     if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):
@@ -268,9 +252,13 @@ def _outcome(recorded: Verdict, now: Verdict, differs: tuple[str, ...]) -> Repla
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
-    who = f"row {recorded.row}" if recorded.case is None else f"{names.one} {recorded.case}"
-    sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
-    return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, differs, recorded.found)
+    who = f"row {recorded.row}" if recorded.case is None else f"{said.one} {recorded.case}"
+    sentence = _said(who, course, differs)
+    return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, tuple(differs), recorded.found)
+
+
+def _said(who: str, course: Sequence[str], differs: Sequence[str]) -> str:
+    return "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
 
 
 # --- from a record back to its audit ------------------------------------------------------------------
@@ -311,9 +299,7 @@ def protected(run: Run, X: pd.DataFrame, data: Dataset) -> Any:
     return data.groups["train"].loc[X.index]
 
 
-def fitted_again(
-    run: Run, training: Table, data: Dataset, model: Any = None, *, progress: Progress | None = None, **rules: Any
-) -> Fitted:
+def fitted_again(run: Run, training: Table, data: Dataset, model: Any, progress: Progress, **rules: Any) -> Fitted:
     """The audit of a run on the training rows, with the labels that a review corrected. `model` replaces one that the
     record cannot restore, `rules` replace its φ and ψ."""
     learner = learner_of(run.learner) if model is None else learner_for_replay(model, run.learner, run.random_state)
@@ -349,7 +335,7 @@ def fitted_again(
         also_labelled=data.not_trained_on if labelled else (),
         pool=None if run.threshold is None else data.X_test,
         label_names=run.label_names,
-        progress=progress or Progress(),
+        progress=progress,
     )
     if run.reviewed is None:
         return fitted

@@ -33,8 +33,8 @@ from butfor.columns import DATES, date_of
 from butfor.data.labels import EQUALS
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import read_file
-from butfor.errors import SettingError, TableError, nearest, plural
-from butfor.files import as_csv, harmless, save_all
+from butfor.errors import ReplayError, SettingError, TableError, nearest, plural
+from butfor.files import as_csv, harmless, save_all, text_of
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
@@ -42,7 +42,7 @@ from butfor.names import PLAIN, Names
 from butfor.provenance import data_hash
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
-from butfor.result.record import checksum, plain, with_checksum
+from butfor.result.record import CHECKSUM, checksum, plain, with_checksum
 from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review
 from butfor.review.replay import load_rows, protected
 from butfor.standard.groups import GroupStandard
@@ -220,22 +220,18 @@ def make_review(
     if CANNOT_TELL in label_names:
         raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
     hide = [hide] if isinstance(hide, str) else hide
-    for name in hide:
-        if name not in map(str, table.X.columns):
-            known = nearest(name, table.X.columns, "The table has")
-            raise TableError(f"hide={name!r}: there is no such column. {known}")
+    rows = table.X if rows is None else rows
+    rows = rows if rows.index.name in (None, *rows.columns) else rows.reset_index()
+    named = [("hide", name, list(map(str, table.X.columns))) for name in hide]
+    named += [] if file_column is None else [("file_column", file_column, list(rows.columns))]
+    for option, name, columns in named:
+        if name not in columns:
+            raise TableError(f"{option}={name!r}: there is no such column. {nearest(name, columns, 'The table has')}")
+    files = None if file_column is None else rows[file_column]
     unseen = {*hide, *map(str, sensitive.columns)}
     shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
     if not shown.shape[1]:
         raise SettingError("hide leaves no column to show.")
-    files = None
-    if file_column is not None:
-        rows = table.X if rows is None else rows
-        rows = rows if rows.index.name in (None, *rows.columns) else rows.reset_index()
-        if file_column not in rows.columns:
-            known = nearest(file_column, rows.columns, "The table has")
-            raise TableError(f"file_column={file_column!r}: there is no such column. {known}")
-        files = rows[file_column]
     rng = np.random.default_rng(check_random_state(random_state))
 
     def called(group: str) -> str:
@@ -265,20 +261,17 @@ def make_review(
     controls = matched(likely, list(chosen), candidates)
 
     # Clear cases of both labels, a quarter as many as these.
+    kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL)
     doubt = np.where(favourable, 1 - likely[:, 1], likely[:, 1])
-    taken = [*chosen, *controls.values()]
-    half, clear = max(LEAST_CLEAR, round(len(taken) / 4)) // 2, list[int]()
-    for side in (favourable, ~favourable):
-        undoubted = np.setdiff1d(np.flatnonzero(free & side & (doubt <= UNDOUBTED)), taken)
-        clear += rng.permutation(undoubted)[:half].tolist()
+    half, free[list(kinds)] = max(LEAST_CLEAR, round(len(kinds) / 4)) // 2, False
+    undoubted = [np.flatnonzero(free & side & (doubt <= UNDOUBTED)) for side in (favourable, ~favourable)]
+    kinds |= {int(at): CLEAR for positions in undoubted for at in rng.permutation(positions)[:half]}
+    clear = sum(kind == CLEAR for kind in kinds.values())
 
-    # The tasks in shuffled order. Ids have four digits or more: they do not look like row numbers. Their letters tell
-    # this review from others, such as the next round.
-    kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL) | dict.fromkeys(clear, CLEAR)
+    # The tasks in shuffled order. Ids have four digits or more: they do not look like row numbers.
     positions = rng.permutation(list(kinds)).tolist()
     audit = data_hash(table) if population is None else checksum(population.to_dict())
-    digest = hashlib.sha256(json.dumps([audit, int(random_state), positions]).encode()).digest()
-    code = "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
+    code = letters_of(audit, int(random_state), positions)
     numbers = 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
     people = population.flip_counts if population else Counter[int]()
     tasks = tuple(
@@ -329,7 +322,7 @@ def make_review(
         ours = [label for label in reviewable[:count] if label.position in pairs]
         wrong = np.array([label.wrong or 0.0 for label in ours])
         own = favoured[[label.position for label in ours]]
-        return simulated_power(wrong, own, favoured[list(pairs.values())], len(clear))
+        return simulated_power(wrong, own, favoured[list(pairs.values())], clear)
 
     likely_shown, would_do = power(int(labels)), None
     if likely_shown < LIKELY:
@@ -337,6 +330,12 @@ def make_review(
         would_do = next((count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None)
     asked = question(table.y.name if isinstance(table.y.name, str) else None, label_names, adverse)
     return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do, names)
+
+
+def letters_of(audit_sha256: str, seed: int, positions: Sequence[int]) -> str:
+    """The letters of a review's ids, which tell it from others, such as the next round."""
+    digest = hashlib.sha256(json.dumps([audit_sha256, seed, list(positions)]).encode()).digest()
+    return "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
 
 
 def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats, Mask]:
@@ -472,6 +471,39 @@ def write_review(
         )
     save_all(texts)
     return [path for path in texts if path != key], key
+
+
+def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> Key:
+    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to this
+    audit, or was changed."""
+    import msgspec
+
+    folders = [file.resolve().parent for file in answers]
+    places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
+    path = path or next((place for place in places if place.exists()), places[0])
+    text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
+    try:
+        record = msgspec.json.decode(text)
+        key = msgspec.convert(record, Key)
+    except (ValueError, RecursionError) as error:
+        raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
+    if key.audit_sha256 != checksum(audit.to_dict()):
+        raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
+    if record.get(CHECKSUM) != checksum(record):
+        raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
+
+    # Whoever changes a key can compute its checksum too, so it is also held to the ids and to the audit.
+    letters = letters_of(key.audit_sha256, key.seed, [task.position for task in key.tasks])
+    labels = {label.position: (label.row, label.label, label.doubt, label.wrong) for label in audit.labels}
+    ours = [task for task in key.tasks if task.kind == REVIEWED]
+    controls = {task.position for task in key.tasks if task.kind == CONTROL}
+    if (
+        any(not task.id.startswith(f"{letters}-") for task in key.tasks)
+        or any(labels.get(task.position) != (task.row, task.label, task.doubt, task.wrong) for task in ours)
+        or {task.control for task in ours} - {None} != controls
+    ):
+        raise ReplayError(f"The key '{path}' contradicts its audit or the ids of its tasks. Use the original.")
+    return key
 
 
 def what_to_look_at(file_column: str | None) -> str:
