@@ -35,8 +35,6 @@ QUICK = (
     *("sklearn.preprocessing.", "sklearn.model_selection._classification_threshold", "butfor."),
 )
 """Modules of estimators that learn a small table in milliseconds."""
-SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
-"""Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
 
 
 def steps_of(estimator: Any) -> list[Any]:
@@ -87,14 +85,6 @@ def is_logistic(final: Any) -> bool:
     """A logistic regression with the usual penalty."""
     usual = type(final) is LogisticRegression and final.l1_ratio in (None, 0)
     return usual and getattr(final, "penalty", None) not in ("l1", "elasticnet")
-
-
-def has_linear_engine(estimator: Any) -> bool:
-    *before, final = steps_of(estimator)
-    if not is_logistic(final):
-        return linear_in_labels(estimator)
-    usual = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
-    return usual and all(map(uses_no_label, before))
 
 
 def has_boosting_engine(estimator: Any) -> bool:

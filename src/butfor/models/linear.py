@@ -11,9 +11,10 @@ from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
 All flip sets of a table share X and differ in a few labels, so their minima are close together. If the margin is a sum
 over the labels (ridge, regressions on 0 and 1), a flip set adds its labels' effects, exactly. For logistic regression
 the loss is convex: Newton's method starts at the present minimum, with the present Hessian factorised once, and moves
-all flip sets together; the few that are far away get their own Hessians. The estimator's solver stops about equally far
-before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. Flip sets without
-a minimum (separable labels and no penalty) are trained by the estimator's own `fit`, which also confirms every find.
+all flip sets together; those that are far away get Hessians of their own. The estimator's solver stops about equally
+far before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. Flip sets
+without a minimum (separable labels and no penalty) are trained by the estimator's own `fit`, which also confirms every
+find.
 """
 
 from __future__ import annotations
@@ -29,24 +30,24 @@ from scipy.special import expit, softmax
 from sklearn.utils.class_weight import compute_sample_weight
 
 from butfor.models.engines import OwnFit
-from butfor.models.estimators import has_linear_engine, linear_in_labels
+from butfor.models.estimators import is_logistic, linear_in_labels, steps_of, uses_no_label
 from butfor.models.learner import Advance, Bound, FlipSet, Floats, Table, Training
 
 Array = NDArray[np.float64]
 
+SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
+"""Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
 SETS_AT_ONCE = 64
 SMALL_GRADIENT = 1e-6
 """The largest entry of the gradient, per training row, at a minimum."""
 NEAR = 0.02
 """The largest difference in logits between estimator and minimum for training rows near the boundary."""
-SHARED_STEPS, OWN_STEPS, HALVINGS = 12, 30, 13
+SHARED_STEPS, OWN_STEPS, LEAST_STEP = 12, 30, 2**-13
 NEVER_UPHILL = 1.0
 """A Newton step that moves no training row by more logits than this goes downhill: logistic loss is self-concordant,
 and e − 2 < 1."""
 SLOW = 0.5
 """The most that a step with the present Hessian may leave of the gradient for another such step to pay."""
-MOST_PRODUCTS = 2**23
-"""The most products of two inputs of training rows that are kept: 64 MB."""
 
 
 def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any] | None = None) -> Array:
@@ -66,21 +67,19 @@ def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: ND
         X, people, w = reduce_inputs(final, X, people)
         H = curvature(X, weight, penalty(final, X.shape[1]), w)
         return np.asarray((_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :])
-    classes = contrast.shape[1]
     X, people = (with_ones(A, final.fit_intercept) for A in (X, people))
     outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
-    by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(len(outcomes), classes, -1)
-    found = np.zeros((len(outcomes), table.n))
-    for k in range(classes):
+    by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(*contrast.shape, -1)
+    effects = np.zeros((len(people), table.n))
+    for k in range(contrast.shape[1]):
         moved = (table.new_codes == k).astype(float) - (table.codes == k)
-        found += (by_class[:, k] @ X.T) * (weight * moved)
-    return found
+        effects += (by_class[:, k] @ X.T) * (weight * moved)
+    return effects
 
 
 def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
     """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. Adding a constant to all scores does
     not change the softmax, so the intercepts have a direction without curvature; it gets a little."""
-
     w = np.column_stack([estimator.coef_, estimator.intercept_]) if estimator.fit_intercept else estimator.coef_
     shares, (classes, size) = softmax(X @ w.T, axis=1), w.shape
     blocks = np.empty((classes, size, classes, size))
@@ -149,10 +148,14 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
     """The engine for LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are
     linear in them, after preprocessing that does not use labels. None for other models, with more than two classes, and
     if the estimator's solver stops short of the minimum (logistic regression, or sparse inputs)."""
-    if table.multiclass or not has_linear_engine(learner.estimator):
+    *before, final = steps_of(learner.estimator)
+    adds_up, logistic = linear_in_labels(learner.estimator), is_logistic(final) and all(map(uses_no_label, before))
+    if logistic:
+        logistic = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
+    if table.multiclass or not (adds_up or logistic):
         return None
     model = learner.fit(table, table.labels())
-    if not linear_in_labels(model.estimator):
+    if logistic:
         try:
             newton = _Newton(model, table, people, OwnFit(n_jobs).bind(learner, table, people))
         except (np.linalg.LinAlgError, FloatingPointError):
@@ -160,13 +163,13 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
         return Bound(newton.train, "linear", width=SETS_AT_ONCE)
     if not model.exact:
         return None
-    before, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
+    present, effects = model.logits(people).astype(np.float64), model.flip_effects(table, people)
 
     def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         if advance:
             advance(len(trainings))
-        moved = [before + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
-        return np.array(moved, np.float32).reshape(-1, len(before))
+        moved = [present + effects[:, list(flips)].sum(axis=1) for flips, _ in trainings]
+        return np.array(moved, np.float32).reshape(-1, len(present))
 
     return Bound(train, "linear", width=SETS_AT_ONCE)
 
@@ -180,10 +183,7 @@ class _Newton:
         self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = penalty(model.final, self.X.shape[1])
-        n, d = self.X.shape
-        self.products = (self.X[:, :, None] * self.X[:, None, :]).reshape(n, -1) if n * d * d <= MOST_PRODUCTS else None
-        """Each row's products of two inputs, if they fit: then Hessians of many sets are one matrix product."""
-        self.w = self._own_steps(given[:, None].copy(), table.zero_one.astype(np.float64)[:, None])[:, 0]
+        self.w = self._own_steps(given, table.zero_one.astype(np.float64))
         self.before = model.logits(people).astype(np.float64)
         near = np.abs(self.X @ self.w - float(table.decision.answer_at_cut(self.before))) < 1
         if not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR or not np.isfinite(self.w).all():
@@ -202,82 +202,57 @@ class _Newton:
         return logits
 
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
-        """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none."""
+        """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none. All take steps with
+        the present Hessian; those for which such a step leaves too much go on with their own."""
         labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
-        W = np.repeat(self.w[:, None], len(flip_sets), axis=1)
-        going = np.arange(len(flip_sets))
+        W, going = np.repeat(self.w[:, None], len(flip_sets), axis=1), np.arange(len(flip_sets))
         # At the present minimum only the flipped labels contribute to the gradient.
-        gradient = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels))
-        left, slow = np.full(len(flip_sets), np.inf), np.zeros(len(flip_sets), np.bool_)
+        gradient, left = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels)), np.inf
+        alone: list[int] = []
         for _ in range(SHARED_STEPS):
             W[:, going] -= cho_solve(self.factor, gradient)
             missed = self.weight[:, None] * (expit(self.X @ W[:, going]) - labels[:, going])
             gradient = self.X.T @ missed + self.penalty[:, None] * W[:, going]
-            before, left[going] = left[going], np.abs(gradient).max(axis=0)
-            far = left[going] > SMALL_GRADIENT * self.table.n
-            if self.products is not None:
-                slow[going[far]] = (left[going] > SLOW * before)[far]
-            on = far & ~slow[going]
-            going, gradient = going[on], gradient[:, on]
+            before, left = left, np.abs(gradient).max(axis=0)
+            far, slow = left > SMALL_GRADIENT * self.table.n, left > SLOW * before
+            alone += going[far & slow].tolist()
+            on = far & ~slow
+            going, gradient, left = going[on], gradient[:, on], left[on]
             if not len(going):
                 break
-        going = np.union1d(going, np.flatnonzero(slow))
-        if self.products is not None and len(going):
-            W[:, going] = self._own_steps(np.repeat(self.w[:, None], len(going), axis=1), labels[:, going])
-            going = going[:0]
-        for k in going:  # one by one: large Hessians of many sets would fill the memory
-            W[:, [k]] = self._own_steps(W[:, [k]], labels[:, [k]])
-        W[:, self._separated(W, labels)] = np.nan
+        for k in [*alone, *going]:
+            W[:, k] = self._own_steps(W[:, k], labels[:, k])
+        W[:, [self._separates(w, y) for w, y in zip(W.T, labels.T, strict=True)]] = np.nan
         return W
 
-    def _separated(self, W: Array, Y: Array) -> NDArray[np.bool_]:
-        """Sets whose labels `[rows × sets]` a hyperplane separates: without a penalty it moves out for ever."""
-        return np.zeros(Y.shape[1], bool) if self.penalty.any() else ((self.X @ W > 0) == (Y > 0)).all(axis=0)
+    def _separates(self, w: Array, y: Array) -> bool:
+        """Whether a hyperplane separates the labels and no penalty holds it: it moves out for ever."""
+        return not self.penalty.any() and bool(((self.X @ w > 0) == (y > 0)).all())
 
-    def _own_steps(self, W: Array, labels: Array) -> Array:
-        """Newton's method from `W [inputs × sets]` with a Hessian for each set."""
-        going = np.arange(labels.shape[1])
+    def _own_steps(self, w: Array, y: Array) -> Array:
+        """The minimum for the labels by Newton's method from `w`, with a Hessian for each step; NaN if it finds none.
+        A step is halved while it would go uphill."""
+
+        def loss(z: Array, w: Array) -> float:
+            return float(self.weight @ (np.logaddexp(0, z) - y * z) + self.penalty @ (w * w) / 2)
+
         for _ in range(OWN_STEPS):
-            Y = labels[:, going]
-            Z = self.X @ W[:, going]
-            share = expit(Z)
-            gradient = self.X.T @ (self.weight[:, None] * (share - Y)) + self.penalty[:, None] * W[:, going]
-            far = np.abs(gradient).max(axis=0) > SMALL_GRADIENT * self.table.n
-            curved = (self.weight[:, None] * share * (1 - share)).T
-            lost = self._separated(W[:, going], Y) | (curved.max(axis=1) == 0)
-            W[:, going[lost]] = np.nan
-            far &= ~lost
-            going, Y, Z, gradient, curved = going[far], Y[:, far], Z[:, far], gradient[:, far], curved[far]
-            if not len(going):
-                return W
-            if self.products is None:
-                H = np.array([(self.X * each[:, None]).T @ self.X for each in curved])
-            else:
-                H = (curved @ self.products).reshape(len(going), *[len(W)] * 2)
-            H = _stable(H + np.diag(self.penalty))
-            step = np.linalg.solve(H, gradient.T[:, :, None])[:, :, 0].T
-            W[:, going] -= self._sizes(Z, W[:, going], Y, step) * step
-        W[:, going] = np.nan
-        return W
-
-    def _sizes(self, Z: Array, W: Array, Y: Array, step: Array) -> Array:
-        """The share of each step to take: halved while it would go uphill."""
-
-        def losses(Z: Array, W: Array, sets: NDArray[np.int64]) -> Array:
-            return np.asarray(self.weight @ (np.logaddexp(0, Z) - Y[:, sets] * Z) + self.penalty @ (W * W) / 2)
-
-        ahead, size = self.X @ step, np.ones(step.shape[1])
-        bold = np.flatnonzero(np.abs(ahead).max(axis=0) > NEVER_UPHILL)
-        here = losses(Z[:, bold], W[:, bold], bold)
-        for _ in range(HALVINGS if len(bold) else 0):
-            tried = Z[:, bold] - size[bold] * ahead[:, bold], W[:, bold] - size[bold] * step[:, bold]
-            uphill = losses(*tried, bold) > here
-            bold, here = bold[uphill], here[uphill]
-            size[bold] /= 2
-        return size
+            z = self.X @ w
+            share = expit(z)
+            gradient = self.X.T @ (self.weight * (share - y)) + self.penalty * w
+            if np.abs(gradient).max() <= SMALL_GRADIENT * self.table.n:
+                return w
+            if self._separates(w, y) or not (share * (1 - share)).any():
+                break
+            step = np.linalg.solve(_stable(curvature(self.X, self.weight, self.penalty, w)), gradient)
+            ahead, size = self.X @ step, 1.0
+            if np.abs(ahead).max() > NEVER_UPHILL:
+                while size > LEAST_STEP and loss(z - size * ahead, w - size * step) > loss(z, w):
+                    size /= 2
+            w = w - size * step
+        return np.full(len(w), np.nan)
 
 
 def _stable(H: Array) -> Array:
     """Without a penalty, or with duplicate columns, H may be nearly singular."""
-    size = H.shape[-1]
-    return H + 1e-10 * np.trace(H, axis1=-2, axis2=-1)[..., None, None] / size * np.eye(size)
+    return H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H))
