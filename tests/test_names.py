@@ -47,7 +47,7 @@ def test_words_and_plain_forms(said, expected):
     [
         ("[poeple]", ["poeple", "Did you mean 'people'"]),
         ("[people]\nnuon = 'x'", ["nuon", "Did you mean 'noun'"]),
-        ("[labels]\n1 = 2", ["[labels] 1 = 2", "in quotes"]),
+        ("[labels]\n1 = 2", ["labels", "in quotes"]),
         ("groups = 1", ["[groups.race]"]),
         ("labels = [1]", ["[labels]"]),
         ("[groups.sxe]\nmale = 'M'", ["sxe", "Did you mean 'sex'"]),

@@ -15,12 +15,15 @@ from __future__ import annotations
 import json
 import tomllib
 from collections.abc import Iterable, Mapping, Sequence
+from copy import copy
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Self, TypeVar
 
 from butfor.errors import SettingError, nearest, plural
+from butfor.files import text_of
 
+T = TypeVar("T", bound=Any)
 SECTIONS = ("people", "groups", "labels", "columns")
 PEOPLE = ("noun", "one")
 """Keys of [people]: several people, and one of them."""
@@ -40,7 +43,7 @@ class Names:
     @property
     def noun(self) -> str:
         """ "applicants", "people"."""
-        return self.people.get("noun", "people")
+        return self.people.get("noun") or "people"
 
     @property
     def one(self) -> str:
@@ -99,29 +102,29 @@ class Names:
     def read(cls, file: str | Path) -> Self:
         """From a TOML file."""
         try:
-            content = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-        except OSError as error:
-            raise SettingError(f"The names '{file}' cannot be read ({error.strerror}).") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            content = tomllib.loads(text_of(Path(file), "The names", "check-table --write-names writes a template."))
+        except tomllib.TOMLDecodeError as error:
             raise SettingError(f"'{file}' is not a TOML file ({error}).") from error
         return cls.of(content, f"'{file}'")
 
     @classmethod
     def of(cls, content: Mapping[str, Any], where: str = "names") -> Self:
         """From sections as in the file."""
-        for section, entries in content.items():
+        import msgspec
+
+        for section in content:
             if section not in SECTIONS:
                 raise SettingError(f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}")
-            tables = entries if section == "groups" else {"": entries}
-            if not isinstance(tables, Mapping) or not all(isinstance(words, Mapping) for words in tables.values()):
-                example = '[groups.race]\nwhite = "White"' if section == "groups" else f'[{section}]\nname = "word"'
-                raise SettingError(f"{where}: [{section}] must hold names, such as\n{example}")
-            for name, word in (pair for words in tables.values() for pair in words.items()):
-                if not isinstance(word, str) or not word.strip():
-                    raise SettingError(f'{where}: [{section}] {name} = {word!r}: write words in quotes, "…".')
-                if section == "people" and name not in PEOPLE:
-                    raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
-        return cls(**{section: dict(entries) for section, entries in content.items()})
+        try:
+            names = msgspec.convert(content, cls)
+        except msgspec.ValidationError as error:
+            example = '[labels]\nno = "were refused"\n[groups.race]\nwhite = "White"'
+            fault = str(error).replace("$.", "")
+            raise SettingError(f"{where}: write names in quotes ({fault}), such as\n{example}") from error
+        for name in names.people:
+            if name not in PEOPLE:
+                raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
+        return names
 
     def check(self, groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> Self:
         """Refuse names of what the table does not have. `groups`: by attribute its values."""
@@ -145,6 +148,15 @@ class Names:
 
 
 PLAIN = Names()
+
+
+def named(part: T, names: Names) -> T:
+    """A part of a record, such as a comparison of groups, that speaks in these names; a record holds them once."""
+    if part is None or part.names == names:
+        return part
+    speaking = copy(part)
+    object.__setattr__(speaking, "names", names)
+    return speaking
 
 
 def template(groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> str:

@@ -99,7 +99,7 @@ def test_one_standard_says_what_its_range_is_and_counts_and_rates_have_one():
     said = "Under one standard for all, the model would probably decide differently about 13 of 85 {} (in 9 of 10 "
     said += "simulated worlds: 9 to 18)."
     assert one.sentence == said.format("people with afam = yes")
-    assert one.said(NAMES) == said.format("Black applicants")
+    assert replace(NAMED, one_standard=(one,)).one_standard[0].sentence == said.format("Black applicants")
 
 
 # --- scores and cuts ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ from butfor import worlds
 from butfor.errors import SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
-from butfor.names import Names
+from butfor.names import Names, named
 from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
@@ -219,9 +219,9 @@ def test_who_gains_who_loses_and_what_is_said_of_them():
     rare = replace(one, changed=(*people[:2], replace(people[2], worlds=3)))  # fewer than one, on average
     assert "other groups" not in " ".join(rare.details())
     assert "1 person is accepted now and refused in most worlds." in details
-    named = " ".join(one.details(Names({"noun": "applicants"}, {"race": {"b": "Black"}})))
-    assert "3 of 4 decisions about Black applicants are adverse" in named
-    assert "1 applicant is accepted now" in named
+    in_words = " ".join(named(one, Names({"noun": "applicants"}, {"race": {"b": "Black"}})).details())
+    assert "3 of 4 decisions about Black applicants are adverse" in in_words
+    assert "1 applicant is accepted now" in in_words
     assert "Accuracy: 85.0 % now, 80.0 % in the worlds" in details
     nobody = replace(one, refused=0, worlds=(), changed=())
     assert "None of the 4 decisions" in nobody.sentence

@@ -178,23 +178,20 @@ def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, f
 
     Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject. Unlike simpler
     intervals it keeps its level with few seeds, and if no seed differs."""
+    from scipy.optimize import bisect
     from scipy.stats import norm
 
     b, c, z = only_with, only_without, float(norm.ppf((1 + SURE) / 2))
 
-    def score(difference: float) -> float:
+    def beyond(difference: float) -> float:
+        """The score test's statistic for this difference, less its critical value."""
         first = -b - c + (2 * n - b + c) * difference
         second = -c * difference * (1 - difference)
         only_c = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
         variance = n * (2 * only_c + difference * (1 - difference))
-        away = b - c - n * difference
-        return away / math.sqrt(variance) if variance > 0 else math.copysign(math.inf, away) if away else 0.0
+        away = abs(b - c - n * difference)
+        return (away / math.sqrt(variance) if variance > 0 else math.inf if away else 0.0) - z
 
-    ends = []
-    for outside in (-1.0, 1.0):  # bisection from the difference seen
-        inside = (b - c) / n
-        for _ in range(50):
-            middle = (inside + outside) / 2
-            inside, outside = (middle, outside) if abs(score(middle)) < z else (inside, middle)
-        ends.append(inside)
-    return ends[0], ends[1]
+    seen = (b - c) / n
+    low, high = (seen if seen == end else float(bisect(beyond, seen, end)) for end in (-1.0, 1.0))
+    return low, high

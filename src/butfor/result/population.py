@@ -22,7 +22,7 @@ from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, o
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Record, Verdict
-from butfor.words import percent
+from butfor.words import percent, share_in_words
 
 ALL = "everyone"
 PEOPLE_COLUMNS = (
@@ -99,21 +99,34 @@ class Population(Sequence[Verdict]):
     @property
     def summary(self) -> list[str]:
         """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
-        performance = self.performance.said(self.run.names) if self.performance else ""
+        performance = self.performance.sentence if self.performance else ""
         groups = self.run.standard.summary() if self.run.standard else []
-        worlds = [one.said(self.run.names) for one in self.one_standard]
+        worlds = [one.sentence for one in self.one_standard]
         return [*filter(None, (self.advice, performance)), *groups, *worlds, self.sentence]
 
     @property
     def advice(self) -> str:
         """That another threshold is needed: nearly everybody gets the favourable decision, so that hardly anybody is
         audited. Empty if not."""
-        facts, way, asked = self.run.decision, self.run.other_threshold, len(self.eligible)
-        if facts is None or not way or facts.alike:
-            return way
+        run, facts, asked = self.run, self.run.decision, len(self.eligible)
+        if facts is None or run.cut_moves:
+            return ""
         few = asked < SMALL_GROUP <= min(len(self), facts.people)
-        rare = self.run.adverse and facts.favoured > (1 - RARE) * facts.people
-        return f"Only {plural(asked, 'person is', 'people are')} audited. {way}" if few and rare else ""
+        rare = run.adverse and facts.favoured > (1 - RARE) * facts.people
+        if not facts.alike and not (few and rare):
+            return ""
+        only = "" if facts.alike else f"Only {plural(asked, 'person is', 'people are')} audited. "
+        unfavourable = next(name for name in run.label_names if name != run.favourable)
+        share, now = share_in_words(facts.recorded), facts.favoured / facts.people
+        option = f"`--threshold 'top {share}%'`" if run.command else f'`threshold="top {share}%"`'
+        about = f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
+        lower = now in (0, 1) or facts.recorded < now
+        return (
+            f"{only}{'This' if facts.given is None else f'At {facts.given} this'} model decides "
+            f"{run.names.label(run.favourable if facts.favoured else unfavourable)} about {about} people. Of the "
+            f"training labels, {share} % are {run.names.label(run.favourable)}: "
+            f"{f'try {option}.' if lower else 'audit more people, or set a stricter threshold.'}"
+        )
 
     @property
     def sentence(self) -> str:

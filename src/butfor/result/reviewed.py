@@ -12,6 +12,7 @@ from functools import cached_property
 from html import escape
 
 import numpy as np
+from scipy.special import gammaln
 
 from butfor.errors import plural
 from butfor.names import PLAIN
@@ -104,14 +105,13 @@ def guesses(wrong: int, judged: int) -> bool:
 def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
     """The one-sided p of labels being changed more often than their controls: Fisher's exact test of all, and summed
     over strata; the larger of both. Whoever follows what makes the strata changes labels and controls of one alike."""
-    from scipy.special import gammaln  # scipy.stats.hypergeom takes ten times as long
-
     p = 0.0
     for some in ([np.sum(strata, axis=0)], strata):
         chances, changed = np.ones(1), 0
         for (hit, n), (also, m) in some:
             if n and m and p <= LEVEL:
                 k = np.arange(max(0, hit + also - m), min(n, hit + also) + 1)
+                # scipy.stats.hypergeom takes ten times as long
                 ways = -sum(gammaln(count + 1) for count in (k, n - k, hit + also - k, m - hit - also + k))
                 weights = np.exp(ways - ways.max())
                 chances = np.convolve(chances, np.pad(weights / weights.sum(), (k[0], n - k[-1])))
@@ -164,12 +164,10 @@ class Evidence:
     def interval(self) -> tuple[float, float]:
         """90 %, of the difference (Newcombe's, from Wilson's of both shares): above 0 where the one-sided test at 5 %
         finds one."""
-        from scipy.stats import binomtest
-
         (hit, n), (also, m) = self.pairs
-        own, other = (binomtest(*each).proportion_ci(1 - 2 * LEVEL, "wilson") for each in ((hit, n), (also, m)))
-        below = math.hypot(hit / n - own.low, other.high - also / m)
-        above = math.hypot(own.high - hit / n, also / m - other.low)
+        own, other = (interval_of(*each, 1 - 2 * LEVEL, "wilson") for each in self.pairs)
+        below = math.hypot(hit / n - own[0], other[1] - also / m)
+        above = math.hypot(own[1] - hit / n, also / m - other[0])
         return self.difference - below, self.difference + above
 
     @property

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from copy import copy
 from dataclasses import dataclass, field, fields
 from typing import Any
 
@@ -12,7 +11,7 @@ from scipy.special import expit
 from butfor.data.check import Concern
 from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
 from butfor.machine import LARGEST_SEED
-from butfor.names import ALTERNATIVES, Names
+from butfor.names import ALTERNATIVES, PLAIN, Names, named
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import OneStandard
@@ -112,6 +111,7 @@ class Performance:
     sensitive: str
     by_group: tuple[GroupRates, ...]
     commonest: str = ""
+    names = PLAIN
 
     @property
     def rates(self) -> pd.DataFrame:
@@ -119,10 +119,11 @@ class Performance:
         frame = pd.DataFrame(map(vars, self.by_group)).set_index("group").rename_axis(self.sensitive)
         return frame.astype(float).astype({"people": int})
 
-    def said(self, names: Names) -> str:
+    @property
+    def sentence(self) -> str:
         """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)." """
-        usual = f"always predicting {names.label(self.commonest)}: {percent(self.majority)}"
-        return f"Accuracy: {percent(self.accuracy)} on {self.people} test {names.noun} ({usual})."
+        usual = f"always predicting {self.names.label(self.commonest)}: {percent(self.majority)}"
+        return f"Accuracy: {percent(self.accuracy)} on {self.people} test {self.names.noun} ({usual})."
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,10 +196,9 @@ class Run:
         within(self, members=(1, 2**31), budget=(1, 2**31), **seeds)
         if len(set(self.label_names)) < max(2, len(self.label_names)):
             raise ValueError(".label_names must name at least two labels, each once")
-        for name in ("standard", "reviewed"):  # they speak in the run's names, which a record holds once
-            if (part := getattr(self, name)) is not None and part.names != self.names:
-                object.__setattr__(self, name, named := copy(part))
-                object.__setattr__(named, "names", self.names)
+        for name in ("performance", "standard", "reviewed"):
+            object.__setattr__(self, name, named(getattr(self, name), self.names))
+        object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in self.one_standard))
 
     @property
     def lost(self) -> set[str]:
@@ -301,22 +301,4 @@ class Run:
             f"The model is no more accurate ({percent(known.accuracy)}) than always predicting "
             f"{self.names.label(known.commonest)} ({percent(known.majority)}), so what changes its decisions says "
             "little about the labels."
-        )
-
-    @property
-    def other_threshold(self) -> str:
-        """How often the model decides favourably, and which threshold would do so as often as the training labels."""
-        facts = self.decision
-        if facts is None or self.cut_moves:
-            return ""
-        other = self.names.label(next(name for name in self.label_names if name != self.favourable))
-        favourable = self.names.label(self.favourable)
-        share, now = share_in_words(facts.recorded), facts.favoured / facts.people
-        option = f"`--threshold 'top {share}%'`" if self.command else f'`threshold="top {share}%"`'
-        about = f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
-        lower = now in (0, 1) or facts.recorded < now
-        return (
-            f"{'This' if facts.given is None else f'At {facts.given} this'} model decides "
-            f"{favourable if facts.favoured else other} about {about} people. Of the training labels, {share} % are "
-            f"{favourable}: {f'try {option}.' if lower else 'audit more people, or set a stricter threshold.'}"
         )

@@ -128,67 +128,51 @@ class Verdict:
     """The answer about one person: what was `measured`, and the run. Every measurement is an attribute too, such as
     `case`, `row`, `group` and `logit`. `print` shows the answer in a sentence or two."""
 
-    status: str
-    """ "found", "not_found", "proven_none" or "not_eligible"."""
-    found: bool
-    unfinished: bool
-    """Whether the search was stopped before it found anything."""
-    positions: tuple[int, ...]
-    """The positions of the flipped rows among the training rows."""
-    doubted: int | None
-    """How many flipped labels are doubtful by the other groups' standard; None if groups were not compared."""
-    label_names: tuple[str, str]
-    """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
-    give."""
-    prediction: str
-    counterfactual_prediction: str | None
-    at_most: int | None
-    """An upper bound on the number of labels: the size of the set found."""
-    exact: bool
-    """Whether it is proven that no smaller set changes the decision."""
-    solidity: str | None
-    """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a find."""
-    distance: int | None
-    """The size of the solid set that was found; None without one."""
-    hold: float | None
-    """The share of fresh seeds that change the decision with the flips."""
-    base: float | None
-    """The share of fresh seeds that change the decision on the unchanged data."""
-    base_counts: tuple[int, int] | None
-    """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
-    close_call: bool | None
-    """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
-
     def __init__(self, measured: Person, run: Run, fitted: Any = None) -> None:
+        m, flips, fresh = measured, measured.flip_set, measured.fresh
         self.measured = measured
         self.run = run
         """The settings of the audit, shared by all its verdicts."""
         self.fitted = fitted
         """The audit, `Fitted`; None if the verdict was read from a file."""
-        m, flips, fresh = measured, measured.flip_set, measured.fresh
-        self.found, self.at_most, self.positions = bool(flips), len(flips) or None, tuple(f.position for f in flips)
+        self.found = bool(flips)
         none = m.at_least is not None and m.at_least > min(run.budget, m.flippable)
-        self.status = "found" if self.found else "proven_none" if none else "not_found"
-        self.status = self.status if m.eligible else "not_eligible"
-        self.unfinished = not m.complete and not self.found
-        self.exact = self.found and m.at_least == self.at_most
-        doubts = [flip.doubt for flip in flips if flip.doubt is not None]
-        self.doubted = sum(doubt > 0.5 for doubt in doubts) if doubts else None
+        status = "found" if flips else "proven_none" if none else "not_found"
+        self.status = status if m.eligible else "not_eligible"
+        """ "found", "not_found", "proven_none" or "not_eligible"."""
+        self.unfinished = not m.complete and not flips
+        """Whether the search was stopped before it found anything."""
+        self.positions = tuple(flip.position for flip in flips)
+        """The positions of the flipped rows among the training rows."""
+        self.at_most = len(flips) or None
+        """An upper bound on the number of labels: the size of the set found."""
+        self.exact = bool(flips) and m.at_least == len(flips)
+        """Whether it is proven that no smaller set changes the decision."""
+        doubts = [flip.doubt > 0.5 for flip in flips if flip.doubt is not None]
+        self.doubted = sum(doubts) if doubts else None
+        """How many flipped labels are doubtful by the other groups' standard; None if groups were not compared."""
 
-        self.label_names = run.label_names[0], run.label_names[1]
-        if m.decision is not None and m.new_label is not None:
-            self.label_names = m.decision, m.new_label
+        self.label_names = m.decision or run.label_names[0], m.new_label or run.label_names[1]
+        """The labels of negative and positive logits; with more than two labels, the decision and the label that flips
+        give."""
         side = int(decides_one(m.logit))
         self.prediction = m.decision or self.label_names[side]
-        self.counterfactual_prediction = m.new_decision or (self.label_names[1 - side] if self.found else None)
+        self.counterfactual_prediction = m.new_decision or (self.label_names[1 - side] if flips else None)
 
-        self.solidity = solidity(fresh, run.seeded) if self.found else None
+        self.solidity = solidity(fresh, run.seeded) if flips else None
+        """Whether a find holds over seeds: solid, leaning, seed-bound, undecided or not checked. None without a
+        find."""
         self.distance = self.at_most if self.solidity == SOLID else None
+        """The size of the solid set that was found; None without one."""
         self.hold = fresh.hold if fresh else None
-        self.base_counts = None if m.without_flips is None else (m.without_flips, run.fresh_seeds)
-        self.base_counts = (fresh.without_flips, fresh.seeds) if fresh else self.base_counts
-        self.base = self.base_counts[0] / max(1, self.base_counts[1]) if self.base_counts else None
+        """The share of fresh seeds that change the decision with the flips."""
+        count, seeds = (fresh.without_flips, fresh.seeds) if fresh else (m.without_flips, run.fresh_seeds)
+        self.base_counts = None if count is None else (count, seeds)
+        """How many fresh seeds change the decision on the unchanged data, and of how many; None if unknown."""
+        self.base = None if count is None else count / max(1, seeds)
+        """The same as a share."""
         self.close_call = None if self.base is None else self.base > CLOSE
+        """Whether more than one fresh seed in ten changes the decision without any flip; None if unknown."""
 
     def __getattr__(self, name: str) -> Any:
         if name.startswith("__") or "measured" not in self.__dict__:

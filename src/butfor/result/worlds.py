@@ -12,7 +12,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.errors import plural
-from butfor.names import PLAIN, Names
+from butfor.names import PLAIN
 from butfor.result.record import Cell, within
 from butfor.words import share
 
@@ -67,6 +67,8 @@ class OneStandard:
     rates: dict[str, float]
     accuracy: float | None = None
     limited: bool = False
+    names = PLAIN
+    """The reader's words, which a record holds once for all its parts."""
 
     @cached_property
     def probability(self) -> pd.Series:
@@ -120,11 +122,16 @@ class OneStandard:
 
     # --- in words -------------------------------------------------------------------------------------
 
-    def about(self, case: int | None, names: Names = PLAIN) -> str:
+    @property
+    def who(self) -> str:
+        """ "Black applicants", "people with race = black"."""
+        return self.names.people_in(self.attribute, self.group)
+
+    def about(self, case: int | None) -> str:
         """In how many worlds a person's decision changes, in a sentence; empty if in none."""
         worlds = next((person.worlds for person in self.changed if person.case == case), 0)
-        said = f"If {names.people_in(self.attribute, self.group)} were labelled by the standard of the others, this"
-        return f"{said} decision would change in {worlds} of {len(self.worlds)} worlds." if worlds else ""
+        said = f"If {self.who} were labelled by the standard of the others, this decision would change in"
+        return f"{said} {worlds} of {len(self.worlds)} worlds." if worlds else ""
 
     @property
     def expected_in_words(self) -> str:
@@ -133,29 +140,25 @@ class OneStandard:
 
     @property
     def sentence(self) -> str:
-        return self.said()
-
-    def said(self, names: Names = PLAIN) -> str:
         """ "Under one standard for all, the model would probably decide differently about 5 of 85 people with …" """
-        group = names.people_in(self.attribute, self.group)
         if not self.people:
-            return f"There are no {group} here."
+            return f"There are no {self.who} here."
         if not self.refused:
-            return f"None of the {self.people} decisions about {group} is adverse: none would change."
+            return f"None of the {self.people} decisions about {self.who} is adverse: none would change."
         (low, high), places = self.interval, ""
         if self.limited:
-            displaced = f"about {max(1, round(self.displaced))} of {self.asked} {names.noun}"
+            displaced = f"about {max(1, round(self.displaced))} of {self.asked} {self.names.noun}"
             places = f" Places are limited: {displaced if self.displaced >= 0.5 else 'nobody'} would lose theirs."
         return (
             f"Under one standard for all, the model would probably decide differently about {self.expected_in_words} "
-            f"of {self.people} {group} (in 9 of 10 simulated worlds: {low} to {high}).{places}"
+            f"of {self.people} {self.who} (in 9 of 10 simulated worlds: {low} to {high}).{places}"
         )
 
-    def details(self, names: Names = PLAIN) -> list[str]:
+    def details(self) -> list[str]:
         """Who is concerned, and how rates and accuracy move; a sentence each."""
         if not self.worlds:
             return []
-        group, worlds = names.people_in(self.attribute, self.group), len(self.worlds)
+        names, group, worlds = self.names, self.who, len(self.worlds)
         flips, about = [world.flips for world in self.worlds], f"of {self.people} decisions about {group}"
         ours = [person for person in self.gaining if str(person.group) == self.group]
         lines = [
