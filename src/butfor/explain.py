@@ -2,8 +2,9 @@
 
     people ─▸ φ ─▸ ψ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸ one standard
 
-`explain_all` walks this way once or, with more than two labels, once for each decision and the label that flips give.
-Ctrl-C or a limit ends it at any point: what is done is kept, the rest is marked as unknown.
+`explain_all` walks this way once or, with more than two labels, once for each decision and the label that flips give;
+`explain_together` is the way from proofs to side effects. Ctrl-C or a limit ends it at any point: what is done is kept,
+the rest is marked as unknown.
 """
 
 from __future__ import annotations
@@ -15,7 +16,6 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.data.check import check_people
@@ -43,7 +43,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
-from butfor.search import FEW, LEAST, LEAST_FOR_SECOND, SCREEN, SMALL, TEN, Gains, Known, Person, Search, in_turn
+from butfor.search import FOUND, LEAST_FOR_SECOND, NEAR, Gains, Known, Person, Search, in_turn, usual_sets
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, StopFlag, listen
 from butfor.train import Trainer
@@ -55,8 +55,6 @@ STANDARDS_SHARE, SEARCH_SHARE, LEAST_TIME = 0.2, 2 / 3, 0.1
 what is left for an audit in any case."""
 BLOCK, SCORES = 256, 2**23
 """The most people scored at once, and the most scores: one per person and training row must fit in memory."""
-FOUND, NEAR = 0.4, 0.4
-"""The usual shares of people with a find, and of people who come near the other decision."""
 RANKING_COST = 3.0
 """The cost of ranking all labels, in trainings per member, for a block of people or, at flipped labels, for one."""
 
@@ -131,7 +129,7 @@ def explain_all(
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
-                _explain(fitted, together, everyone.people, truth, share, len(short))
+                explain_together(fitted, together, everyone, truth, share, len(short))
             interrupted, out_of_time = flag.interrupted, any(part.trainer.flag.out_of_time for part in parts)
 
             # Whose decisions would change under one standard for all?
@@ -171,6 +169,199 @@ def explain_all(
         return Population(verdicts, run, labels), standards
 
 
+def explain_together(
+    fitted: Fitted,
+    part: Together,
+    everyone: Situation,
+    truth: NDArray[np.int64] | None,
+    share: float | None,
+    short: int,
+) -> None:
+    """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows. `everyone`: all rows given,
+    with their labels `truth`; `share`: by how many times all people take longer, if this part announces the time;
+    `short`: groups that worlds will be made of."""
+    strategy, ranking, budget, people, psi = fitted.strategy, fitted.ranking, fitted.budget, part.people, part.psi
+    trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
+    begun, seconds, members = time.monotonic(), flag.limits.seconds, trainer.members
+    table, counts = people.table, psi.counts
+    persons = part.searched = [
+        Person(
+            number=number,
+            position=int(part.positions[number]),
+            budget=budget,
+            flippable=int(counts[number]),
+            start=float(part.known.away[number]) * float(people.logits[number]),
+            gains=Gains(part.known, number),
+            known=part.known,
+            members=members,
+            random_order=ranking.is_random,
+            ranks_again=ranking.score_at is not None,
+        )
+        for number in part.audited.tolist()
+    ]
+
+    with suppress(Stopped):
+        # What is proven replaces a search. Without a label to flip, there is nothing to rank.
+        flag.check()
+        proven = prove(people.of(part.audited), psi.of_people(part.audited)) if persons else None
+        part.proven = {person.number: bracket for person, bracket in zip(persons, proven or (), strict=False)}
+        flag.deadline = None if seconds is None else begun + SEARCH_SHARE * seconds
+        flag.check()
+        searches: dict[Person, Search] = {}
+        for person in persons:
+            bracket = part.proven.get(person.number) if strategy.proves else None
+            # No set within the budget does, or no set at all.
+            beyond = bracket is not None and bracket.at_least > min(budget, person.flippable)
+            if bracket is not None and (beyond or bracket.witness is not None):
+                searches[person] = in_turn([bracket.witness] if bracket.witness and not beyond else [])
+            elif not person.flippable:
+                searches[person] = strategy.search(person)
+        to_rank = [person for person in persons if person not in searches]
+
+        # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
+        cost = 0 if ranking.trial is None or not to_rank else ranking.trial_sets(len(to_rank)) * members
+        seconds_each = None
+        if (
+            cost
+            and 2 * cost <= trainer.left
+            and (seconds is None or cost * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4)
+        ):
+            trained, started, who = trainer.trained, time.perf_counter(), [person.number for person in to_rank]
+            progress.phase("trial", cost)
+            part.agreement = figures = ranking.trial(
+                lambda flips: table.margins(trainer.answers(flips))[:, who],
+                people.model,
+                table,
+                people.people.iloc[who],
+                psi.of_people(who),
+                budget,
+            )
+            seconds_each = (time.perf_counter() - started) / max(1, trainer.trained - trained)
+            if figures["poor"]:
+                progress.note(
+                    "Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
+                    f"correlation {figures['spearman']:.2f}). The search uses "
+                    f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions furthest in a trial."
+                )
+        after_round: Callable[[int], None] = lambda left: None  # noqa: E731
+        if progress.listens and share is not None:
+            after_round = _forecast(fitted, part, to_rank, seconds_each, share, short)
+
+        # Rank the labels, block by block. With a limit of time, those closest to the other decision are first.
+        if seconds is not None:
+            to_rank.sort(key=lambda person: -person.start)
+        keys, size = person_keys(people.model, people.people), max(1, min(BLOCK, SCORES // table.n))
+        progress.phase("ranking", len(to_rank), PEOPLE)
+        for first in range(0, len(to_rank), size):
+            flag.check()
+            block = to_rank[first : first + size]
+            asked = (people.model, table, people.people.iloc[[person.number for person in block]])
+            scores = checked_scores(ranking, *asked)
+            predicted = None if ranking.predictions is None else ranking.predictions(*asked)
+            for k, person in enumerate(block):
+                rows = np.flatnonzero(psi[person.number])
+                person.order = rows[np.argsort(-scores[k][rows], kind="stable")].astype(np.int32)
+                person.rng = np.random.default_rng([fitted.params.random_state, keys[person.number]])
+                person.gain_limit = ranking.gain_limit  # what the trial allows to conclude
+                if predicted is not None:
+                    person.predicted = np.asarray(predicted[k][person.order], np.float64)
+            progress.advance(len(block))
+
+        def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
+            asked = people.people.iloc[[person.number for person in who]]
+            scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, table, asked, flips)
+            return scores
+
+        searches |= {person: strategy.search(person) for person in to_rank}
+        schedule(searches, strategy, part.known, trainer, psi, rank_again, after_round)
+
+    if flag.out_of_time:
+        left = sum(not person.complete for person in persons)
+        progress.note(f"The time is up: the search for {left} of {len(persons)} people is incomplete.")
+    flag.deadline = None if seconds is None else begun + seconds
+
+    # Fresh seeds: without flips, and with every find.
+    if fitted.seeds and persons and not flag.interrupted:
+        try:
+            progress.phase("fresh seeds", len(fitted.seeds))
+            logits = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
+            without = {person.number: logits[:, person.number] for person in persons}
+            for number, own in without.items():
+                part.without_flips[number] = int(changes_decision(own, int(people.predictions[number])).sum())
+            looks = (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
+            part.fresh.update(check_finds(trainer, looks, part.finds, without))
+        except Stopped:
+            if left := sum(find.person not in part.fresh for find in part.finds):
+                progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
+
+    # Side effects: flips also change decisions about other people.
+    if not (fitted.params.fresh_seeds and part.finds and len(everyone.people) > 1):
+        return
+    if not flag.interrupted and not flag.out_of_time:
+        with suppress(Stopped):
+            if part.cases == list(range(len(everyone.people))):  # known since the finds were confirmed
+                before, answers = people.decisions, trainer.confirmed
+            else:
+                others = Trainer(trainer.engine, fitted.learner, table, everyone.people, progress=progress, flag=flag)
+                tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
+                progress.phase("side effects", members * len(tried))
+                others.fit(tried)
+                before, answers = table.decisions(others.means[()]), others.means
+            for find in part.finds:
+                now, case = table.decisions(answers[find.flips]), part.cases[find.person]
+                changed = int((now != before).sum() - (now != before)[case])
+                right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
+                part.collateral[find.person] = Collateral(len(before) - 1, changed, *right)
+    if not part.collateral:
+        progress.note("Stopped before side effects on other people were counted; verdicts do not include them.")
+
+
+def check_finds(
+    trainer: Trainer, looks: Sequence[Sequence[int]], finds: Sequence[Find], without: Mapping[int, Floats]
+) -> Iterator[tuple[int, FreshSeeds]]:
+    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `looks`: seeds that are tried
+    one list after the other, by finds that are still open. `without`: each person's logits without flips under all
+    seeds. The engine trains these models; the documentation measures how well it agrees with the definition."""
+    logits_with: dict[int, Floats] = {find.person: np.empty(0, np.float32) for find in finds}
+    most = sum(map(len, looks))
+    for seeds in filter(len, looks):
+        sets, still_open = list(dict.fromkeys(find.flips for find in finds)), list[Find]()
+        step = max(1, 4 * trainer.bound.width // len(seeds))
+        trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
+        for first in range(0, len(sets), step):
+            some = sets[first : first + step]
+            trainings = [Training(flips, seed) for flips in some for seed in seeds]
+            logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
+            for find in (find for find in finds if find.flips in some):
+                own = np.append(logits_with[find.person], logits[some.index(find.flips), :, find.person])
+                logits_with[find.person] = own
+                both = without[find.person][: len(own)], own
+                before, after = (changes_decision(each, find.prediction) for each in both)
+                fresh = FreshSeeds.of(before, after, both)
+                still_open += [find] * fresh.open_until(most)
+                yield find.person, fresh
+        finds = still_open
+
+
+# --- the steps before a search ------------------------------------------------------------------------
+
+
+def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
+    """The comparison of groups, None if they cannot be compared or Ctrl-C came before the draws. Without an adverse
+    label, only the doubts are computed. A time limit gives it a share."""
+    if fitted.adverse is None and (not draws or fitted.table.multiclass):
+        return None
+    seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
+    try:
+        return fitted.compare(0 if fitted.adverse is None else draws, seconds, progress)
+    except (TableError, SettingError) as error:
+        if fitted.adverse is not None:
+            progress.note(f"Note: groups are not compared. {error}")
+    except Stopped:
+        progress.note("Stopped before the groups were compared.")
+    return None
+
+
 def _pairs(
     people: Situation, psi: Allowed, towards: int | None = None
 ) -> list[tuple[NDArray[np.int64], Situation, Allowed]]:
@@ -202,232 +393,33 @@ def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.
     return Stop(seconds, None if stop.retrainings is None else max(0, stop.retrainings - trained))
 
 
-def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
-    """The comparison of groups, None if they cannot be compared or Ctrl-C came before the draws. Without an adverse
-    label, only the doubts are computed. A time limit gives it a share."""
-    if fitted.adverse is None and (not draws or fitted.table.multiclass):
-        return None
-    seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
-    try:
-        return fitted.compare(0 if fitted.adverse is None else draws, seconds, progress)
-    except (TableError, SettingError) as error:
-        if fitted.adverse is not None:
-            progress.note(f"Note: groups are not compared. {error}")
-    except Stopped:
-        progress.note("Stopped before the groups were compared.")
-    return None
-
-
-# --- people who are audited together ------------------------------------------------------------------
-
-
-def _explain(
-    fitted: Fitted, part: Together, X: pd.DataFrame, truth: NDArray[np.int64] | None, share: float | None, short: int
-) -> None:
-    """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows; the people are rows of the
-    table X. `share`: by how many times all people take longer, if this part announces the time; `short`: groups
-    that worlds will be made of."""
-    strategy, ranking, budget, people, psi = fitted.strategy, fitted.ranking, fitted.budget, part.people, part.psi
-    trainer, progress, flag, audited = part.trainer, part.trainer.progress, part.trainer.flag, part.audited
-    begun, seconds, table, counts = time.monotonic(), flag.limits.seconds, people.table, psi.counts
-    persons = {
-        number: Person(
-            number=number,
-            position=int(part.positions[number]),
-            budget=budget,
-            flippable=int(counts[number]),
-            start=float(part.known.away[number]) * float(people.logits[number]),
-            gains=Gains(part.known, number),
-            known=part.known,
-            members=trainer.members,
-        )
-        for number in map(int, audited)
-    }
-    part.searched = list(persons.values())
-
-    with suppress(Stopped):
-        flag.check()
-        # What is proven replaces a search. Without a label to flip, there is nothing to rank.
-        searches: dict[Person, Search] = {}
-        if persons and (brackets := prove(people.of(audited), psi.of_people(audited))):
-            part.proven = dict(zip(persons, brackets, strict=True))
-        flag.deadline = None if seconds is None else begun + SEARCH_SHARE * seconds
-        flag.check()
-        for number, bracket in part.proven.items() if strategy.proves else ():
-            person = persons[number]
-            beyond = bracket.at_least > min(budget, person.flippable)  # no set within the budget, or none at all
-            if beyond or bracket.witness is not None:
-                searches[person] = in_turn([bracket.witness] if bracket.witness and not beyond else [])
-        for person in part.searched:
-            if person not in searches and not person.flippable:
-                searches[person] = strategy.search(person)
-        open_ = np.array([number for number, person in persons.items() if person not in searches], np.int64)
-
-        # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
-        sets = 0 if ranking.trial is None or not len(open_) else ranking.trial_sets(len(open_))
-        cost, seconds_each = sets * trainer.members, None
-        if (
-            sets
-            and 2 * cost <= trainer.left
-            and (seconds is None or cost * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4)
-        ):
-            trained, started = trainer.trained, time.perf_counter()
-            progress.phase("trial", cost)
-            part.agreement = figures = ranking.trial(
-                lambda flips: table.margins(trainer.answers(flips))[:, open_],
-                people.model,
-                table,
-                people.people.iloc[open_],
-                psi.of_people(open_),
-                budget,
-            )
-            seconds_each = (time.perf_counter() - started) / max(1, trainer.trained - trained)
-            if figures["poor"]:
-                progress.note(
-                    "Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
-                    f"correlation {figures['spearman']:.2f}). The search uses "
-                    f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions furthest in a trial."
-                )
-        after_round: Callable[[int], None] = lambda left: None  # noqa: E731
-        if progress.listens and share is not None:
-            after_round = _forecast(fitted, part, counts[open_], seconds_each, share, short)
-
-        # Rank the labels, block by block. With a limit of time, those closest to the other decision are first.
-        if seconds is not None:
-            open_ = open_[np.argsort(np.abs(people.logits[open_]), kind="stable")]
-        keys, size = person_keys(people.model, people.people), max(1, min(BLOCK, SCORES // table.n))
-        progress.phase("ranking", len(open_), PEOPLE)
-        for block in (open_[first : first + size] for first in range(0, len(open_), size)):
-            flag.check()
-            asked = (people.model, table, people.people.iloc[block])
-            scores = checked_scores(ranking, *asked)
-            predicted = None if ranking.predictions is None else ranking.predictions(*asked)
-            for k, number in enumerate(map(int, block)):
-                person, allowed = persons[number], np.flatnonzero(psi[number])
-                person.order = allowed[np.argsort(-scores[k][allowed], kind="stable")].astype(np.int32)
-                person.rng = np.random.default_rng([fitted.params.random_state, keys[number]])
-                # What the ranking allows to conclude, which its trial may have changed.
-                person.random_order, person.ranks_again = ranking.is_random, ranking.score_at is not None
-                person.gain_limit = ranking.gain_limit
-                if predicted is not None:
-                    person.predicted = np.asarray(predicted[k][person.order], np.float64)
-            progress.advance(len(block))
-
-        def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
-            asked = people.people.iloc[[person.number for person in who]]
-            scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, table, asked, flips)
-            return scores
-
-        searches |= {persons[number]: strategy.search(persons[number]) for number in map(int, open_)}
-        schedule(searches, strategy, part.known, trainer, psi, rank_again, after_round)
-
-    if flag.out_of_time:
-        left = sum(not person.complete for person in part.searched)
-        progress.note(f"The time is up: the search for {left} of {len(part.searched)} people is incomplete.")
-    flag.deadline = None if seconds is None else begun + seconds
-
-    # Fresh seeds: without flips, and with every find.
-    if fitted.seeds and persons and not flag.interrupted:
-        try:
-            progress.phase("fresh seeds", len(fitted.seeds))
-            logits = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
-            without = {number: logits[:, number] for number in persons}
-            for number, own in without.items():
-                part.without_flips[number] = int(changes_decision(own, int(people.predictions[number])).sum())
-            looks = (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
-            part.fresh.update(check_finds(trainer, looks, part.finds, without))
-        except Stopped:
-            if left := sum(find.person not in part.fresh for find in part.finds):
-                progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
-
-    # Side effects: flips also change decisions about other people.
-    if not (fitted.params.fresh_seeds and part.finds and len(X) > 1):
-        return
-    if not flag.interrupted and not flag.out_of_time:
-        with suppress(Stopped):
-            if part.cases == list(range(len(X))):  # decisions about everyone are known since the finds were confirmed
-                before, answers = people.decisions, trainer.confirmed
-            else:
-                trainer = Trainer(trainer.engine, fitted.learner, trainer.table, X, progress=progress, flag=flag)
-                tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
-                progress.phase("side effects", trainer.members * len(tried))
-                trainer.fit(tried)
-                before, answers = trainer.table.decisions(trainer.means[()]), trainer.means
-            for find in part.finds:
-                now, case = trainer.table.decisions(answers[find.flips]), part.cases[find.person]
-                changed = int((now != before).sum() - (now != before)[case])
-                right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
-                part.collateral[find.person] = Collateral(len(before) - 1, changed, *right)
-    if not part.collateral:
-        progress.note("Stopped before side effects on other people were counted; verdicts do not include them.")
-
-
-def check_finds(
-    trainer: Trainer, looks: Sequence[Sequence[int]], finds: Sequence[Find], without: Mapping[int, Floats]
-) -> Iterator[tuple[int, FreshSeeds]]:
-    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `looks`: seeds that are tried
-    one list after the other, by finds that are still open. `without`: each person's logits without flips under all
-    seeds. The engine trains these models; the documentation measures how well it agrees with the definition."""
-    logits_with: dict[int, Floats] = {find.person: np.empty(0, np.float32) for find in finds}
-    most = sum(map(len, looks))
-    for seeds in filter(len, looks):
-        sets, open_ = list(dict.fromkeys(find.flips for find in finds)), list[Find]()
-        step = max(1, 4 * trainer.bound.width // len(seeds))
-        trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
-        for first in range(0, len(sets), step):
-            some = sets[first : first + step]
-            trainings = [Training(flips, seed) for flips in some for seed in seeds]
-            logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
-            for find in (find for find in finds if find.flips in some):
-                own = np.append(logits_with[find.person], logits[some.index(find.flips), :, find.person])
-                logits_with[find.person] = own
-                both = without[find.person][: len(own)], own
-                before, after = (changes_decision(each, find.prediction) for each in both)
-                fresh = FreshSeeds.of(before, after, both)
-                open_ += [find] * fresh.open_until(most)
-                yield find.person, fresh
-        finds = open_
-
-
 def _forecast(
-    fitted: Fitted, part: Together, counts: NDArray[np.int64], seconds_each: float | None, share: float, short: int
+    fitted: Fitted, part: Together, ranked: Sequence[Person], seconds_each: float | None, share: float, short: int
 ) -> Callable[[int], None]:
     """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's,
-    or of one that is timed now. The function returned corrects that by how many searches are left. `counts`: the
-    flippable labels of those who are searched for."""
-    trainer, progress, limits = part.trainer, part.trainer.progress, part.trainer.flag.limits
-    strategy, budget, members, begun = fitted.strategy.name, fitted.budget, part.trainer.members, time.monotonic()
-    if not len(part.audited):
+    or of one that is timed now. The function returned corrects that by how many searches are left. `ranked`: the people
+    whom no proof answers."""
+    trainer, progress, most, begun = part.trainer, part.trainer.progress, part.trainer.flag.limits, time.monotonic()
+    if not part.searched:
         progress.note(announcement(0, 0.0))
         return lambda left: None
     if seconds_each is None:
         progress.phase("timing one training")
         seconds_each = trainer.seconds_each(fitted.fit_seconds)
-
-    # The usual number of flip sets that are trained for a person.
-    size = np.minimum(budget, counts)
-    if strategy == "solid":  # most are screened by a few members
-        screened, looks = SCREEN / members if members > 2 * SCREEN else 1.0, 1 + (budget >= LEAST_FOR_SECOND)
-        sets = screened + NEAR * (1 - screened + looks * np.ceil(np.log2(np.maximum(size, 1))))
-    elif strategy == "guided":  # most are found, or given up, after the fewest attempts
-        alone = np.where(counts <= FEW, counts, FEW // 10)
-        sets = alone if budget == 1 else LEAST + FOUND * np.where(size > 1, np.minimum(size, SMALL), 0)
-    else:
-        usual = {"singles": np.maximum(1, counts // 10), "attempts": TEN * size, "exhaustive": counts}
-        sets = np.ones(len(counts)) if strategy == "recorded" else usual.get(strategy, size)
-    finds = FOUND * len(counts) + len(part.audited) - len(counts)
-    searched = (float(sets.sum()) + finds) * members
-    searched = searched if limits.retrainings is None else min(searched, limits.retrainings)
-    again = strategy == "solid" and budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
-    rankings = members * (-(-len(counts) // BLOCK) + NEAR * len(counts) * again / trainer.n_jobs)
-    by_definition = 0.0 if trainer.bound.by_definition else finds * members / trainer.n_jobs
-    search = searched * seconds_each + (RANKING_COST * rankings + by_definition) * fitted.fit_seconds
+    members, strategy, people = trainer.members, fitted.strategy.name, len(ranked)
+    finds = FOUND * people + len(part.searched) - people
+    sets = float(sum(usual_sets(strategy, person) for person in ranked))
+    again = strategy == "solid" and fitted.budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
+    rankings = RANKING_COST * (-(-people // BLOCK) + NEAR * people * again / trainer.n_jobs)
+    by_definition = 0.0 if trainer.bound.by_definition else finds / trainer.n_jobs
+    search = min((sets + finds) * members, trainer.left) * seconds_each
+    search += members * (rankings + by_definition) * fitted.fit_seconds
     after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds) * seconds_each
-    if limits.seconds is not None:
-        search = min(search, limits.seconds - min(after, limits.seconds))
+    if most.seconds is not None:
+        search = min(search, most.seconds - min(after, most.seconds))
     worlds = short * worlds_in_time(trainer, fitted.fit_seconds) * members if short else 0
     rest = after * share + worlds * seconds_each + search * (share - 1)
-    progress.note(announcement(round(share * len(part.audited)), search + rest))
+    progress.note(announcement(round(share * len(part.searched)), search + rest))
     progress.expect(search + rest)
 
     def after_round(left: int) -> None:
@@ -461,14 +453,13 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
         with single_threaded():
             proven = prove(ours, psi)
         if proven is None:
-            if fitted.table.decision.has_cut:
-                raise SettingError(
-                    f"There is no proof for {fitted.learner.name} at this threshold: with a threshold, only ridge "
-                    "classifiers and nearest neighbours have proofs, at a fixed one."
-                )
-            raise SettingError(
-                f"There is no proof for {fitted.learner.name}. Ridge classifiers, linear regression and kernel ridge "
-                "on 0 and 1, nearest neighbours and PartitionEnsemble have proofs."
+            which = (
+                " at this threshold: with a threshold, only ridge classifiers and nearest neighbours have proofs, at a "
+                "fixed one."
+                if fitted.table.decision.has_cut
+                else ". Ridge classifiers, linear regression and kernel ridge on 0 and 1, nearest neighbours and "
+                "PartitionEnsemble have proofs."
             )
+            raise SettingError(f"There is no proof for {fitted.learner.name}{which}")
         found |= zip(map(int, at), proven, strict=True)
     return [found[k] for k in sorted(found)]

@@ -290,8 +290,7 @@ def guided(person: Person, tries: int | None = None) -> Search:
     `tries`: attempts after which somebody is given up who came no nearer to the other decision; by default as many as
     Algorithm 1 takes, and few if the ranking's predictions can be believed, since little is left to learn then."""
     if person.budget == 1 or len(person.order) < 2:
-        few = person.flippable <= FEW
-        return (yield from _one_by_one(person, person.order[: tries or (person.flippable if few else FEW // 10)]))
+        return (yield from _one_by_one(person, person.order[: tries or _tried_alone(person)]))
     rows = [int(row) for row in person.order[: max(LEAST_CANDIDATES, REACH * person.budget)]]
     budget = min(person.budget, len(rows))
     believed = person.predicted is not None
@@ -337,6 +336,11 @@ def guided(person: Person, tries: int | None = None) -> Search:
         else:
             return found
     return None
+
+
+def _tried_alone(person: Person) -> int:
+    """How many labels are tried one by one, with a budget of one label."""
+    return person.flippable if person.flippable <= FEW else FEW // 10
 
 
 def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, Any, list[int]]:
@@ -655,6 +659,27 @@ def as_strategy(given: Any) -> Strategy:
         if ours.search is function:
             return replace(ours, search=given, parameters=parameters)
     return Strategy(str(getattr(function, "__name__", "own")), given, parameters, shares=True, own=True)
+
+
+FOUND, NEAR = 0.4, 0.4
+"""The usual shares of people with a find, and of people who come near the other decision."""
+
+
+def usual_sets(strategy: str, person: Person) -> float:
+    """How many sets a search usually has trained for a person, for a forecast."""
+    size, alone = max(1, min(person.budget, person.flippable)), person.budget == 1
+    screened = SCREEN / person.members if person.members > 2 * SCREEN else 1.0  # most by a few members alone
+    looks = 1 + (person.budget >= LEAST_FOR_SECOND)
+    usual = {
+        "solid": screened + NEAR * (1 - screened + looks * math.ceil(math.log2(size))),
+        # Most are found, or given up, after the fewest attempts.
+        "guided": _tried_alone(person) if alone else LEAST + (FOUND * min(size, SMALL) if size > 1 else 0),
+        "singles": max(1, person.flippable // 10),
+        "attempts": TEN * size,
+        "exhaustive": person.flippable,
+        "recorded": 1,
+    }
+    return usual.get(strategy, size)
 
 
 def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:
