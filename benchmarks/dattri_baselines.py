@@ -27,11 +27,17 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from benchmarks.network_influence import hessian, jacobian, lowest_eigenvalue, one_blas_thread, sufficient_damping
+from benchmarks.network_influence import (
+    NetworkRanking,
+    hessian,
+    jacobian,
+    lowest_eigenvalue,
+    one_blas_thread,
+    sufficient_damping,
+)
 from butfor.errors import SettingError
 from butfor.models.learner import Floats, flip_direction
 from butfor.nets.recipe import Network, Rows
-from butfor.rank.ranking import NetworkRanking
 
 INSTALL = 'pip install "butfor[dattri]"'
 

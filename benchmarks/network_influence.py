@@ -23,13 +23,14 @@ from dataclasses import dataclass
 from itertools import combinations_with_replacement
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import rank
 from butfor.errors import SettingError
-from butfor.models.learner import Floats, flip_direction
+from butfor.models.learner import Floats, Model, Table, flip_direction
 from butfor.nets.recipe import Network, Rows, count
-from butfor.rank.ranking import NetworkRanking, Ranking
+from butfor.rank import Ranking, Scores
 
 Array = NDArray[np.float64]
 
@@ -41,6 +42,19 @@ BLOCK_BYTES = 2**26
 """Memory of one block of rows while a matrix is summed over them."""
 
 FORMS = {"hessian": "influence", "gauss-newton": "influence-gn", "tangent": "tangent"}
+
+
+class NetworkRanking(Ranking):
+    """A ranking for our network alone. Subclasses have `score_network`, which gets encoded rows and people."""
+
+    needs, asks = "a butfor.MLP", "as_network"
+
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
+        subject = model.as_network
+        return self.score_network(subject.network, subject.rows, subject.encoded(people))
+
+    def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
+        raise NotImplementedError
 
 
 class Influence(NetworkRanking):

@@ -31,7 +31,7 @@ from butfor.models.learner import BIAS, Learner, MakesLearner, Model, Table
 from butfor.progress import Progress
 from butfor.prove import provable
 from butfor.provenance import data_hash
-from butfor.rank import Ranking, as_ranking, refuse_unaccepted
+from butfor.rank import NAMES, Ranking, as_ranking
 from butfor.rank.mix import RankingMix
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.rules import Mask, Rule, Situation, as_rule, predicted, stable_under_switch
@@ -383,7 +383,12 @@ def choose_search(params: SimpleNamespace, learner: Learner, model: Model, membe
         )
     if params.rank is not None:
         ranking = as_ranking(params.rank, params.random_state)
-        refuse_unaccepted(ranking, model, learner.name)
+        if not ranking.ranks(model):
+            possible = ", ".join(name for name in NAMES if as_ranking(name).ranks(model))
+            raise SettingError(
+                f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {learner.name}. Use one of "
+                f"{possible}."
+            )
     elif strategy.proves:
         ranking = RankingMix.of(model)  # a trial chooses
     else:  # the published ranking or the nearest to it that accepts the model

@@ -16,9 +16,9 @@ from butfor.models.network import FusedEngine, MLPLearner, NetworkModel
 from butfor.nets import train_one
 from butfor.nets.recipe import Rows
 from butfor.nets.sweeps import LabelGradient
-from butfor.rank import NAMES, as_ranking, checked_scores, refuse_unaccepted
+from butfor.rank import NAMES, as_ranking, checked_scores
 from butfor.rank.mix import RankingMix, agreement
-from butfor.rank.named import Activation, Combined, Distance, Gradient, Surrogate, flip_effects
+from butfor.rank.named import Activation, Chance, Combined, Distance, Gradient, Surrogate, flip_effects
 
 
 @pytest.fixture(scope="module")
@@ -137,9 +137,14 @@ def test_agreement_counted_by_hand_on_the_strongest_labels_and_some_others():
     [
         (lambda s: checked_scores(as_ranking(lambda *_: np.full((7, 120), np.nan)), *s), "returned nan for person 0"),
         (lambda s: checked_scores(as_ranking(lambda *_: np.zeros(3)), *s), r"shape \(3,\)"),
-        (lambda s: refuse_unaccepted(as_ranking("leaves"), s[0], "MLP"), r"needs a tree.*of MLP. Use one of "),
         (lambda s: as_ranking(3), "neither"),
         (lambda s: as_ranking(Surrogate), r"give an instance, Surrogate\(\)"),
+        (lambda s: Surrogate(ridge=0), "ridge=0 must be a number above 0"),
+        (lambda s: Activation("half"), "decay='half' must be a number above 0"),
+        (lambda s: Combined(["surrogate", "nobody"]), "no ranking 'nobody'"),
+        (lambda s: Chance(-1), "seed=-1 must be a whole number from 0 up"),
+        (lambda s: Gradient(epochs=0.5), "epochs=0.5 must be a whole number from 1 up"),
+        (lambda s: Gradient(tolerance=np.nan), "tolerance=nan must be a number above 0"),
     ],
 )  # fmt: skip
 def test_what_cannot_rank_is_refused(asked, said, subject):

@@ -4,7 +4,7 @@ A ranking has a `name` and one method, ``score(model, table, people) -> [people 
 first"; `Ranking` lists its further abilities. A person's scores do not depend on the other people. A plain function
 with the signature of `score` is a ranking for every model."""
 
-from butfor.rank.named import NAMES, as_ranking, refuse_unaccepted
+from butfor.rank.named import NAMES, as_ranking
 from butfor.rank.ranking import Ranking, Scores, checked_scores
 
-__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores", "refuse_unaccepted"]
+__all__ = ["NAMES", "Ranking", "Scores", "as_ranking", "checked_scores"]

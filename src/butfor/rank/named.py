@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 
 from butfor import stopping
 from butfor.errors import SettingError, nearest
-from butfor.machine import available_cores, single_threaded
+from butfor.machine import available_cores, check_whole, single_threaded
 from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction, person_keys
-from butfor.nets import Network, Recipe, Rows, label_gradient
-from butfor.rank.ranking import NetworkRanking, Ranking, Scores, checked_scores, numbers_of, percentile
+from butfor.nets import Recipe, Rows, label_gradient
+from butfor.rank.ranking import Ranking, Scores, check_above_zero, checked_scores, numbers_of, percentile
 
 if TYPE_CHECKING:
     from butfor.nets.sweeps import LabelGradient, Sweep
@@ -28,6 +28,7 @@ class Surrogate(Ranking):
     the wrong sign high."""
 
     def __init__(self, ridge: float = 1.0, signed: bool = False) -> None:
+        check_above_zero(ridge=ridge)
         self.ridge, self.signed = ridge, signed
         self.name = "surrogate-signed" if signed else "surrogate"
 
@@ -46,21 +47,24 @@ class Surrogate(Ranking):
         return z
 
 
-class Activation(NetworkRanking):
+class Activation(Ranking):
     """The weighted share of hidden neurons, from 0 to 1, that are in the same on/off state for the person and a
     training row. Neurons of the last hidden layer have weight 1, those of each layer before it `decay` times the next.
     A neuron is on if its output is above 0, of a sigmoid above one half."""
 
     name = "activation"
-    needs = "a butfor.MLP with hidden layers"
+    needs, asks = "a butfor.MLP with hidden layers", "as_network"
 
     def __init__(self, decay: float = 0.5) -> None:
+        check_above_zero(decay=decay)
         self.decay = decay
 
     def accepts(self, model: Model) -> bool:
         return super().accepts(model) and bool(model.as_network.network.recipe.hidden)
 
-    def score_network(self, network: Network, rows: Rows, people: Floats) -> NDArray[np.float32]:
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
+        subject = model.as_network
+        network = subject.network
         limit = 0.5 if network.activation == "sigmoid" else 0.0
 
         def signs(X: Floats) -> Floats:
@@ -69,7 +73,7 @@ class Activation(NetworkRanking):
             signed = [np.sqrt(self.decay**k) * (2 * (layer > limit) - 1.0) for k, layer in enumerate(hidden)]
             return np.hstack(signed[::-1]).astype(np.float32)
 
-        ours, theirs = signs(people), signs(rows.X)
+        ours, theirs = signs(subject.encoded(people)), signs(subject.rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
         similarity: NDArray[np.float32] = ours @ theirs.T
         similarity /= np.float32((ours[0] ** 2).sum())
@@ -83,8 +87,9 @@ class Combined(Ranking):
 
     name = "combined"
 
-    def __init__(self, parts: Sequence[Ranking] | None = None) -> None:
-        self.parts = list(parts or (Surrogate(), Activation()))
+    def __init__(self, parts: Sequence[Any] = ("surrogate", "activation")) -> None:
+        self.parts = [as_ranking(part) for part in parts]
+        self.rebuildable = all(part.rebuildable for part in self.parts)
         self.needs = " and ".join(dict.fromkeys(part.needs for part in self.parts))
 
     def accepts(self, model: Model) -> bool:
@@ -119,7 +124,7 @@ class Chance(Ranking):
     is_random = True
 
     def __init__(self, seed: int = 0) -> None:
-        self.seed = seed
+        self.seed = check_whole("seed", seed, 0)
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in person_keys(model, people)]
@@ -133,11 +138,8 @@ class Influence(Ranking):
     ridge and a Newton step for logistic regression. A network stops long before one; use `gradient` there."""
 
     name = "influence"
-    needs = "logistic regression or ridge"
+    needs, asks = "logistic regression or ridge", "flip_effects"
     predicts = signed = True
-
-    def accepts(self, model: Model) -> bool:
-        return model.flip_effects is not None
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         with single_threaded():
@@ -150,10 +152,7 @@ class Leaves(Ranking):
     make its value."""
 
     name = "leaves"
-    needs = "a tree, a forest or boosted trees"
-
-    def accepts(self, model: Model) -> bool:
-        return model.leaves is not None
+    needs, asks = "a tree, a forest or boosted trees", "leaves"
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
         ours, theirs = map(model.leaves, (people, table.X))
@@ -173,7 +172,7 @@ EFFECTS = 2**27
 """Predicted effects held at a time."""
 
 
-class Gradient(NetworkRanking):
+class Gradient(Ranking):
     """The change of the person's logit, away from the present class, if label i is flipped: predicted to first order
     through the whole training (unit: logit).
 
@@ -185,10 +184,12 @@ class Gradient(NetworkRanking):
     validation losses below it mean little. `RankingMix` measures how far to trust the predictions."""
 
     name = "gradient"
+    needs, asks = "a butfor.MLP", "as_network"
     predicts = signed = noisy = True
 
     def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
-        self.epochs, self.tolerance = epochs, tolerance
+        check_above_zero(tolerance=tolerance)
+        self.epochs, self.tolerance = check_whole("epochs", epochs, 1), tolerance
         self.train_on(Engine())
 
     def train_on(self, engine: Engine) -> None:
@@ -269,12 +270,12 @@ def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
 
 # --- by name -------------------------------------------------------------------------------------------
 
-_MAKERS: dict[str, Callable[[], Ranking]] = {
+NAMED: dict[str, Callable[[], Ranking]] = {
     "gradient": Gradient, "combined": Combined, "surrogate": Surrogate,
     "surrogate-signed": lambda: Surrogate(signed=True), "activation": Activation, "distance": Distance,
     "influence": Influence, "leaves": Leaves, "chance": Chance,
 }  # fmt: skip
-NAMES = tuple(_MAKERS)
+NAMES = tuple(NAMED)
 
 
 def as_ranking(given: Any, seed: int = 0) -> Ranking:
@@ -284,7 +285,7 @@ def as_ranking(given: Any, seed: int = 0) -> Ranking:
     if isinstance(given, str):
         if given not in NAMES:
             raise SettingError(f"There is no ranking '{given}'. {nearest(given, NAMES)}")
-        return Chance(seed) if given == "chance" else _MAKERS[given]()
+        return Chance(seed) if given == "chance" else NAMED[given]()
     if isinstance(given, type):
         raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
     if not (hasattr(given, "score") or callable(given)):
@@ -294,13 +295,3 @@ def as_ranking(given: Any, seed: int = 0) -> Ranking:
     own.score = getattr(given, "score", given)  # type: ignore[method-assign]
     own.rebuildable = False
     return own
-
-
-def refuse_unaccepted(ranking: Ranking, model: Model, name: str) -> None:
-    """Raise an error if the ranking does not accept the model, which is called `name`."""
-    if not ranking.ranks(model):
-        possible = [each for each in NAMES if as_ranking(each).ranks(model)]
-        raise SettingError(
-            f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {name}. Use one of "
-            f"{', '.join(possible)}."
-        )

@@ -5,6 +5,7 @@ from __future__ import annotations
 import inspect
 import math
 from collections.abc import Iterator, Sequence
+from numbers import Real
 from typing import Any
 
 import numpy as np
@@ -12,8 +13,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
-from butfor.models.learner import Engine, Floats, Model, Numbers, Table, flip_direction
-from butfor.nets import Network, Rows
+from butfor.models.learner import Engine, Model, Numbers, Table, flip_direction
 
 Scores = NDArray[np.floating[Any]]
 TRIM = 8
@@ -35,6 +35,8 @@ class Ranking:
     name: str
     needs = "any model"
     """The models it accepts, in words."""
+    asks: str | None = None
+    """The optional method of `Model` without which it cannot rank."""
     predicts = False
     """Scores are predictions in logits, which can be compared with retraining."""
     signed = False
@@ -55,7 +57,7 @@ class Ranking:
     predictions: Any = None
 
     def accepts(self, model: Model) -> bool:
-        return True
+        return self.asks is None or getattr(model, self.asks) is not None
 
     def averages(self, model: Model) -> bool:
         """Whether the model is an ensemble of which it accepts only the members, one by one."""
@@ -77,25 +79,11 @@ class Ranking:
         """Called before `score`: the engine on which a ranking that trains models should train."""
 
 
-class NetworkRanking(Ranking):
-    """A ranking for our network alone. Subclasses have `score_network`, which gets encoded rows and people."""
-
-    needs = "a butfor.MLP"
-
-    def accepts(self, model: Model) -> bool:
-        return model.as_network is not None
-
-    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        subject = model.as_network
-        return self.score_network(subject.network, subject.rows, subject.encoded(people))
-
-    def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:
-        raise NotImplementedError
-
-
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
     """The scores; an error if they cannot be sorted. Of an ensemble whose members are ranked one by one, the mean:
     one member's scores depend on its seed, their mean is about the labels."""
+    from scipy.stats import trim_mean
+
     shape = len(people), table.n
     if not ranking.averages(model):
         scores = np.asarray(ranking.score(model, table, people))
@@ -107,16 +95,15 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
             for member, own in zip(members, ranking.score_members(members, table, people), strict=True)
         )
         if ranking.noisy:  # person by person: copies of all members' scores would fill the memory
-            held = list(each)
-            means = [trimmed_mean(np.array([own[k] for own in held])) for k in range(len(people))]
+            held, out = list(each), max(1, len(members) // TRIM) if len(members) > 2 else 0
+            cut = (out + 0.5) / len(members)
+            means = [trim_mean(np.array([own[k] for own in held]), cut) for k in range(len(people))]
             scores = np.array(means).reshape(shape)
         else:
             scores = sum(each, np.zeros(shape)) / len(members)
     problem = ""
     if scores.shape != shape:
-        problem = (
-            f"scores of shape {scores.shape}; expected one row per person and one column per training row, {shape}"
-        )
+        problem = f"scores of shape {scores.shape}; expected one row per person and one column per training row {shape}"
     elif scores.dtype.kind not in "fiub":
         problem = f"scores that are no numbers ({scores.dtype})"
     elif not np.isfinite(scores).all():
@@ -125,16 +112,6 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
     if problem:
         raise SettingError(f"Ranking '{ranking.name}' returned {problem}.")
     return scores
-
-
-def trimmed_mean(scores: Scores) -> Scores:
-    """Over the first axis, without an eighth at each end, at least the lowest and the highest."""
-    count = len(scores)
-    if count < 3:
-        return np.asarray(scores.mean(axis=0))
-    out = max(1, count // TRIM)
-    inner = np.partition(scores, (out, count - out - 1), axis=0)[out : count - out]
-    return np.asarray(inner.mean(axis=0))
 
 
 def percentile(scores: Scores) -> NDArray[np.float64]:
@@ -162,6 +139,13 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
     ).fit(table.X)
     rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
     return rows, asked
+
+
+def check_above_zero(**given: Any) -> None:
+    """Raise an error about a parameter that is no number above 0."""
+    for name, value in given.items():
+        if not isinstance(value, Real) or not 0 < float(value) < math.inf:
+            raise SettingError(f"{name}={value!r} must be a number above 0.")
 
 
 def parameters(ranking: Ranking) -> dict[str, Any]:
