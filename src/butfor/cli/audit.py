@@ -16,7 +16,7 @@ from cloup import command
 from butfor import __version__
 from butfor.cli import options as opt
 from butfor.cli import printing
-from butfor.cli.tables import adverse_labels, groups_of, label_named, load, names_of, reference_of
+from butfor.cli.tables import adverse_of, label_named, load, names_of
 from butfor.errors import OutputError, SettingError, plural
 from butfor.terminal import say, say_wrapped, shown_json
 
@@ -52,21 +52,19 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     from butfor.files import check_folder
     from butfor.models.learners import default_name
     from butfor.progress import ConsoleProgress, Progress
+    from butfor.report import public
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
 
     begun, notes = time.monotonic(), list[str]()
     o = SimpleNamespace(**options, **settings)
     progress = Progress() if o.quiet else ConsoleProgress()
     stop = Stop() if o.max_seconds is None else max_seconds(opt.seconds_in(o.max_seconds))
-    if o.max_retrainings is not None:
-        stop |= max_retrainings(o.max_retrainings)
-    if o.public:
-        from butfor.report import public
-
-        if o.out is not None:
-            public.refuse_other_files(o.out)
+    stop |= Stop() if o.max_retrainings is None else max_retrainings(o.max_retrainings)
     if o.out is not None:
+        if o.public:
+            public.refuse_other_files(o.out)
         check_folder(o.out, o.overwrite)
+
     # Read.
     if o.model is None:
         o.model = "mlp" if table in DATASETS else default_name(notes.append)
@@ -76,20 +74,21 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     for line in notes:
         progress.note(line)
     names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
+    groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
     o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
 
     # Make a LabelAudit and train its model.
     labels = label_audit(data, o).fit(
         data.X_train,
         data.y_train,
-        sensitive_features=groups_of(data),
+        sensitive_features=groups["train"],
         sensitive_bands=opt.bands_in(o.bands),
         sample_weight=data.weight and data.weight["train"],
         cluster=data.cluster and data.cluster["train"],
         validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-        adverse=None if o.adverse is data.adverse is None else adverse_labels(data, o.adverse),
-        reference=reference_of(data, o),
-        also_labelled=data.not_trained_on,
+        adverse=adverse_of(data, o),
+        reference=opt.references_in(o.reference, data.sensitive),
+        also_labelled=data.rows_of("val", "test"),
         pool=data.X_test,
         progress=progress,
     )
@@ -101,7 +100,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         population = labels.explain_all(
             data.X_test,
             data.y_test,
-            sensitive_features=groups_of(data, "test"),
+            sensitive_features=groups["test"],
             cases=cases,
             towards=o.towards,
             stop=left_of(stop, time.monotonic() - begun),  # reading and training count
@@ -111,7 +110,6 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         population = population.with_run(command=command_again(again), remarks=remarks, names=names)
         if population.interrupted:
             progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
-        result = population[0] if len(population) == 1 else population
 
         # Write.
         unwritten, written = None, list[str]()
@@ -123,16 +121,16 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
                 unwritten = error
 
         # Print.
+        alone = len(population) == 1
         if o.json:
+            result = population[0] if alone else population
             say(shown_json(public.record(population) if o.public else result.to_json()))
         elif o.public:
             say(public.sentence(population))
-            groups = public.table(population)
-            printing.print_table(groups) if len(groups) else say(f"No group has {public.FEW} people.")
-        elif len(population) == 1:
-            printing.print_verdict(population[0])
+            shown = public.table(population)
+            printing.print_table(shown) if len(shown) else say(f"No group has {public.FEW} people.")
         else:
-            printing.print_population(population, o.out)
+            printing.print_verdict(population[0]) if alone else printing.print_population(population, o.out)
         if unwritten is not None:
             raise unwritten
         if o.out is not None and not o.quiet:
@@ -155,22 +153,22 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
     if o.model == "mlp":
         from butfor import MLP
 
-        setup, batch = data.setup, o.batch_size
-        if batch not in (None, "full"):
-            with opt.reading("batch-size", batch, "a number of rows, or 'full'"):
-                batch = int(batch)
+        setup, batch = data.setup, data.setup.batch_size
+        if o.batch_size is not None:
+            with opt.reading("batch-size", o.batch_size, "a number of rows, or 'full'"):
+                batch = None if o.batch_size == "full" else int(o.batch_size)
         model: Any = MLP(
             hidden=setup.hidden if o.hidden is None else opt.layers_in(o.hidden),
             max_epochs=setup.max_epochs if o.epochs is None else o.epochs,
-            batch_size=setup.batch_size if batch is None else None if batch == "full" else batch,
+            batch_size=batch,
             random_state=o.random_state,
         )
         encoder = TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), setup.numeric, **how)
+    elif any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
+        raise SettingError(
+            f"Settings hidden, batch-size and epochs are for --model mlp; leave them out for '{o.model}'."
+        )
     else:
-        if any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
-            raise SettingError(
-                f"Settings hidden, batch-size and epochs are for --model mlp; leave them out for '{o.model}'."
-            )
         model = model_named(o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0)
         # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
         missing = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))

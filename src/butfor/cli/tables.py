@@ -19,7 +19,6 @@ from butfor.terminal import one_line, say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     from butfor.data import Dataset
-    from butfor.data.check import Concern
     from butfor.data.sensitive import Sensitive
     from butfor.names import Names
 
@@ -35,29 +34,12 @@ def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: boo
     return load_table(table, identifier=o.id, drop=drop, keep=keep, note=note, **given)
 
 
-def groups_of(data: Dataset, part: str = "train") -> Any:
-    """The protected attribute of rows that do not have it among their columns; of training rows that do, its column."""
-    if data.groups is not None:
-        return data.groups[part]
-    return data.sensitive if part == "train" else None
-
-
-def look_at(data: Dataset, o: SimpleNamespace) -> tuple[Sensitive, list[Concern]]:
-    """The protected attribute of the training rows, and what would mislead an audit of the table."""
-    from butfor.data.check import concerns_of
-    from butfor.data.sensitive import Sensitive
-
-    attribute = Sensitive.of(groups_of(data), data.X_train, opt.bands_in(o.bands))
-    return attribute, concerns_of(data.X_train, data.y_train, attribute, data.X_test)
-
-
-def adverse_labels(data: Dataset, given: str | None) -> list[str]:
+def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
     """The labels that people would rather not have: those given or, of an embedded set, the one it knows."""
-    if given is None and data.adverse is None:
-        raise SettingError(f"Name the unfavourable label with --adverse: {listed(data.label_names)}.")
-    if given is None or given in data.label_names:
-        return [given or str(data.adverse)]
-    return [label_named(data, each.strip(), "--adverse") for each in given.split(",")]
+    if o.adverse is None:
+        return None if data.adverse is None else [data.adverse]
+    labels = [o.adverse] if o.adverse in data.label_names else o.adverse.split(",")
+    return [label_named(data, label.strip(), "--adverse") for label in labels]
 
 
 def label_named(data: Dataset, given: str, option: str) -> str:
@@ -67,21 +49,24 @@ def label_named(data: Dataset, given: str, option: str) -> str:
     return data.label_names[label_number(given, data.label_names, option=option)]
 
 
-def reference_of(data: Dataset, o: SimpleNamespace) -> Any:
-    """The groups that the others are compared with, as the library takes them."""
-    return opt.references_in(o.reference, [data.sensitive] if isinstance(data.sensitive, str) else data.sensitive)
-
-
 def names_of(data: Dataset, o: SimpleNamespace) -> Names:
     """What --names calls people, groups, labels and columns of this table."""
     from butfor.names import Names
 
-    return Names.read(o.names).check(**nameable(data, o)) if o.names else Names()
+    return Names.read(o.names).check(**nameable(data, protected(data, o))) if o.names else Names()
 
 
-def nameable(data: Dataset, o: SimpleNamespace) -> dict[str, Any]:
+def protected(data: Dataset, o: SimpleNamespace) -> Sensitive:
+    """The protected attribute of the training rows."""
+    from butfor.data.sensitive import Sensitive
+
+    given = data.sensitive if data.groups is None else data.groups["train"]
+    return Sensitive.of(given, data.X_train, opt.bands_in(o.bands))
+
+
+def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
     """Groups by attribute (not their combinations), labels and columns."""
-    each = [one for one in look_at(data, o)[0].each if not one.combinations]
+    each = [one for one in sensitive.each if not one.combinations]
     groups = {one.name: sorted(set(map(str, one.values))) for one in each}
     return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
 
@@ -128,16 +113,14 @@ def standard(table: str, **options: Any) -> int:
     if o.out is not None:
         check_folder(o.out, o.overwrite)
     data = load(table, o, progress.note, whole=True)
-    about = {"adverse": adverse_labels(data, o.adverse), "reference": reference_of(data, o)}
-    name, sensitive, names = data.name, data.sensitive, names_of(data, o)
+    name, names, sensitive, adverse = data.name, names_of(data, o), data.sensitive, adverse_of(data, o)
+    if adverse is None:
+        raise SettingError(f"Name the unfavourable label with --adverse: {listed(data.label_names)}.")
     # All rows in the file's order, with their labels by name; what an audit splits is one table here.
-    X = pd.concat([data.X_train, data.X_val, data.X_test])
-    y = pd.concat([data.y_train, data.y_val, data.y_test]).map(dict(enumerate(data.label_names)))
+    X, y, *beside = data.rows_of("train", "val", "test")
+    y = y.map(dict(enumerate(data.label_names)))
     order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
-    groups, cluster, weight = (
-        None if each is None else pd.concat(list(each.values())).iloc[order]
-        for each in (data.groups, data.cluster, data.weight)
-    )
+    groups, cluster, weight = (None if each is None else each.iloc[order] for each in beside)
     del data  # its parts are copies of X
     if len(X) > LARGE:  # text takes ten times the memory of codes
         X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
@@ -147,11 +130,12 @@ def standard(table: str, **options: Any) -> int:
         y.iloc[order],
         sensitive_features=sensitive if groups is None else groups,
         sensitive_bands=opt.bands_in(o.bands),
+        adverse=adverse,
+        reference=opt.references_in(o.reference, sensitive),
         standard=None if o.model is None else model_named(o.model),
         cluster=cluster,
         sample_weight=weight,
         progress=progress,
-        **about,
         **{name: getattr(o, name) for name in ("draws", "n_jobs", "random_state")},
     )
     found = replace(found, table=name, names=names)
@@ -191,23 +175,26 @@ def check_table(
     Looks for columns that give the label away or determine the protected attribute, identifiers, constant columns,
     numbers that stand for "missing" (999999), numbers read as text, and test rows that are also training rows.
     """
+    from butfor.data.check import concerns_of
+
     notes: list[str] = []
     o = SimpleNamespace(**settings | options)
     data = load(table, o, notes.append)
-    attribute, concerns = look_at(data, o)
+    attribute = protected(data, o)
+    concerns = concerns_of(data.X_train, data.y_train, attribute, data.X_test)
     if write_names is not None:
         from butfor.files import save
         from butfor.names import template
 
         if Path(write_names).exists():
             raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
-        save(template(**nameable(data, o)), write_names)
+        save(template(**nameable(data, attribute)), write_names)
         say(f"Wrote {write_names}. Take away a # and write your own words.", err=True)
     if json:
         say(shown_json(dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)))
     else:
         # How common labels are among the training rows: of two the one that is named, of more all.
-        named = adverse_labels(data, o.adverse) if o.adverse or data.adverse else data.label_names[-1:]
+        named = adverse_of(data, o) or data.label_names[-1:]
         shares = data.y_train.value_counts(normalize=True)
         labels = [(k, label) for k, label in enumerate(data.label_names) if len(data.label_names) > 2 or label in named]
         common = ", ".join(f"{100 * shares.get(k, 0):.0f} % labelled '{label}'" for k, label in labels)

@@ -159,12 +159,11 @@ class Dataset:
             halves |= {f"X_{part}": inputs, f"y_{part}": labels}
         return cls(**halves, **about)
 
-    @property
-    def not_trained_on(self) -> tuple[Any, ...]:
-        """The validation and test rows: X, y, and their groups, clusters and weights, each None if there are none."""
-        X, y = pd.concat([self.X_val, self.X_test]), pd.concat([self.y_val, self.y_test])
+    def rows_of(self, *parts: str) -> tuple[Any, ...]:
+        """The rows of these parts: X, y, and their groups, clusters and weights, each None if there are none."""
+        X, y = (pd.concat([getattr(self, f"{one}_{part}") for part in parts]) for one in "Xy")
         beside = (self.groups, self.cluster, self.weight)
-        return X, y, *(None if each is None else pd.concat([each[VAL], each[TEST]]) for each in beside)
+        return X, y, *(None if each is None else pd.concat([each[part] for part in parts]) for each in beside)
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))

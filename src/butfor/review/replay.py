@@ -332,7 +332,7 @@ def fitted_again(run: Run, training: Table, data: Dataset, model: Any, progress:
         validation=None if training.whole else training.validation,
         adverse=run.adverse or None,
         reference=run.reference,
-        also_labelled=data.not_trained_on if labelled else (),
+        also_labelled=data.rows_of("val", "test") if labelled else (),
         pool=None if run.threshold is None else data.X_test,
         label_names=run.label_names,
         progress=progress,
