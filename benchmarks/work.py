@@ -108,9 +108,11 @@ def packed(network: Network) -> Floats:
 
 
 def reference_fits(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
-    """One training by the definition per flip set, in `jobs` processes: what engines are measured against."""
+    """One training by the definition per flip set, in `jobs` processes if there are more sets than that: what engines
+    are measured against."""
     # Large arrays would otherwise arrive as read-only maps, which torch warns about.
-    networks = Parallel(n_jobs=jobs, max_nbytes=None)(delayed(train_one)(recipe, rows, flips) for flips in flip_sets)
+    parallel = Parallel(n_jobs=jobs if len(flip_sets) > jobs else 1, max_nbytes=None)
+    networks = parallel(delayed(train_one)(recipe, rows, flips) for flips in flip_sets)
     return Fits(
         logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(len(networks), -1),
         best_epoch=np.array([f.best_epoch for f in networks], np.int64),
