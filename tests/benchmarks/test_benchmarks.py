@@ -16,7 +16,7 @@ import pandas as pd
 import pytest
 
 import butfor
-from benchmarks import agreement, models, scale, solid, threshold
+from benchmarks import agreement, cluster, models, scale, solid, threshold
 from benchmarks.__main__ import main as list_benchmarks
 from benchmarks.engines import Sizes, engines_bench, training_flop
 from benchmarks.enginetable import table
@@ -32,6 +32,15 @@ TINY = Sizes(
     exhaustive="salary", sample=2, scaling_rows=(6, 12), scaling_networks=(1, 2), scaling_hidden=(2, 4),
     scaling_epochs=2, scaling_rounds=1, gpu_networks=4,
 )  # fmt: skip
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    """Networks of these benchmarks are trained for a few epochs."""
+    for module in (cluster, solid):
+        monkeypatch.setattr(
+            module, "network", lambda setup, seed=0: butfor.MLP(setup.hidden, max_epochs=40, random_state=seed)
+        )
 
 
 @pytest.fixture
@@ -108,10 +117,8 @@ def test_searches_models_and_proofs_on_salary(measured):
     assert row["refuted"] == 0
 
 
-def test_solid_judges_searches_on_the_same_people_and_by_further_seeds(measured, tmp_path, monkeypatch):
-    monkeypatch.setattr(
-        solid, "network", lambda setup, seed: butfor.MLP(setup.hidden, max_epochs=40, random_state=seed)
-    )
+@pytest.mark.usefixtures("quick")
+def test_solid_judges_searches_on_the_same_people_and_by_further_seeds(measured, tmp_path):
     given = ["--datasets", "salary", "--budget", 3, "--members", 2, "--people", 4, "--fresh", 30]
     searches = "published;top of both;solid, margin 2"
     rows = measured("solid", *given, "--searches", searches, "--picture", tmp_path / "solid.png")
@@ -154,6 +161,7 @@ def test_scale_measures_each_point_in_a_process_of_its_own(measured, monkeypatch
 
 
 @pytest.mark.system
+@pytest.mark.usefixtures("quick")
 def test_a_cluster_gives_the_local_engines_answers(measured):
     rows = measured("cluster", "--dataset", "salary", "--workers", 1, "--seconds", 0.05, "--rounds", 1)
     assert all(row["same_answers"] and row["local_seconds"] > 0 and row["cluster_seconds"] > 0 for row in rows)
