@@ -145,8 +145,7 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     known = [[logit for logit in row if logit is not None] for row in rows or ()]
     if not any(known):
         return None
-    run, middle, half = verdict.run, WIDTH / 2, WIDTH / 2 - 14
-    said, reach = run.measured, _reach([logit for row in known for logit in row])
+    run, middle, reach = verdict.run, WIDTH / 2, _reach([logit for row in known for logit in row])
     drawing = Drawing(WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
     first, second = (short(name, 24) for name in verdict.label_names)
     drawing.text(8, 8, f"← '{first}'")
@@ -156,59 +155,59 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
         drawing.line([(14, top + 9), (WIDTH - 14, top + 9)], "line")
         if logits:
             median = float(np.median(logits))
-            *places, upright = (middle + half * max(-1.0, min(1.0, logit / reach)) for logit in (*logits, median))
+            *places, upright = np.interp([*logits, median], (-reach, reach), (14, WIDTH - 14))
             drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
             drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
-            drawing.text(8, top + 30, f"{name}: median {said(median)}")
+            drawing.text(8, top + 30, f"{name}: median {run.measured(median)}")
     drawing.line([(middle, 20), (middle, 126)], "ink", 1.4)
-    drawing.tick(middle, 134, f"{0 if run.cut_moves or run.measure == 'margin' else said(0.0)}, the cut")
-    drawing.tick(8, 134, said(-reach), "left")
-    drawing.tick(WIDTH - 8, 134, said(reach), "right")
+    drawing.tick(middle, 134, f"{0 if run.cut_moves or run.measure == 'margin' else run.measured(0.0)}, the cut")
+    drawing.tick(8, 134, run.measured(-reach), "left")
+    drawing.tick(WIDTH - 8, 134, run.measured(reach), "right")
     return drawing
 
 
 def distance_curve(population: Population) -> Drawing | None:
     """The share of decisions that k labels change, for everyone (with its interval) and per group. None if no decision
     changes, or if the budget is one label."""
-    curves = population.distance_curve()
-    curves = curves[curves["people"] > 0]
+    curves = population.distance_curve().query("people > 0").set_index("group")
     if not curves["share"].any() or curves["labels"].max() < 2:
         return None
     budget = int(curves["labels"].max())
     people = curves.groupby("group")["people"].first().drop(ALL)
     groups = list(people.nlargest(MOST_CURVES).index) if len(people) > 1 else []
-    top = min(1.0, 1.05 * max(curves["high"][curves["group"] == ALL].max(), curves["share"].max()))
+    top = min(1.0, 1.05 * max(curves["high"][ALL].max(), curves["share"].max()))
     left, right, upper, lower = 44, WIDTH - 140, 24, 200
 
-    def at(labels: float, share: float) -> Point:
-        return left + (right - left) * labels / (PAST * budget), lower - (lower - upper) * min(share, top) / top
+    def x(labels: Any) -> Any:
+        return np.interp(labels, (0, PAST * budget), (left, right))
+
+    def y(share: Any) -> Any:
+        return np.interp(share, (0, top), (lower, upper))
 
     def steps(group: str, column: str) -> list[Point]:
         """A step line over the numbers of labels."""
-        curve = curves[curves["group"] == group]
-        labels, shares = np.repeat([0, *curve["labels"], PAST * budget], 2)[1:-1], np.repeat([0, *curve[column]], 2)
-        return list(map(at, labels, shares))
+        labels = np.repeat([0, *curves["labels"][group], PAST * budget], 2)[1:-1]
+        return list(zip(x(labels), y(np.repeat([0, *curves[column][group]], 2)), strict=True))
 
     drawing, ends = Drawing(WIDTH, 240), list[tuple[float, str, str]]()
     drawing.area([*steps(ALL, "low")[2:], *reversed(steps(ALL, "high")[2:])], "ink", 0.1)
     for name, (colour, dash) in zip((*groups, ALL), (*DASHES[: len(groups)], ("ink", ())), strict=True):
         line = steps(name, "share")
-        drawing.line(line, colour, 2, dash=dash)
-        share = curves["share"][curves["group"] == name].iloc[-1]
-        ends.append((line[-1][1], f"{without_middle(name, 16)} {100 * share:.0f} %", colour))
+        drawing.line(line, colour, 2, dash)
+        ends.append((line[-1][1], f"{without_middle(name, 16)} {100 * curves['share'][name].iloc[-1]:.0f} %", colour))
     said = "; ".join(text for _, text, _ in reversed(ends))
     drawing.title = f"Share of decisions that up to {budget} labels change: {said}"
     ceiling = math.inf
     for place, text, colour in sorted(ends, key=lambda end: -end[0]):  # from below; names do not overlap
         ceiling = min(place, ceiling - 15)
-        drawing.text(right + 6, ceiling, text, 11, colour=colour)
+        drawing.text(right + 6, ceiling, text, size=11, colour=colour)
     drawing.line([(left, upper), (left, lower), (right, lower)], "line")
     step = math.ceil(budget / 8)
     for labels in sorted({1, *range(step, budget + 1, step)}):
-        drawing.tick(at(labels, 0)[0], lower + 12, str(labels))
+        drawing.tick(x(labels), lower + 12, str(labels))
     gap = next(share for share in (0.01, 0.02, 0.05, 0.1, 0.2) if top / share <= 5)
     for share in np.arange(0, top + 1e-9, gap):
-        drawing.tick(left - 5, at(0, share)[1], f"{100 * share:.3g} %", "right")
+        drawing.tick(left - 5, y(share), f"{100 * share:.3g} %", "right")
     drawing.tick((left + right) / 2, lower + 29, "training labels flipped together, at most")
     drawing.tick(4, 10, "decisions that change", "left")
     return drawing
@@ -225,21 +224,19 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     largest = {group for group, _ in Counter(str(v.group) for _, v in examined).most_common(MOST_LANES)}
     groups = map(str, in_order((v.group for _, v in examined), run.sensitive_bands))
     lanes = [group for group in groups if group in largest]
-    low, high = 0.0, 1.0
-    if run.measure == "margin":
-        high = _reach([scores(v)[0] for _, v in examined])
-        low = -high
+    high = _reach([scores(v)[0] for _, v in examined]) if run.measure == "margin" else 1.0
+    low = -high if run.measure == "margin" else 0.0
     bottom = top + row * len(lanes)
     drawing = Drawing(width, bottom + 38, f"{run.measure.capitalize()} of {len(examined)} people by group")
 
     def x(value: float) -> float:
-        return left + (width - left - 14) * (min(max(value, low), high) - low) / (high - low)
+        return float(np.interp(value, (low, high), (left, width - 14)))
 
     looks = ("muted", "circle", 5, True), ("person", "square", 8, True), ("flip", "diamond", 13, False)
     for k, group in enumerate(lanes):
         middle = top + row * (k + 0.5) + (8 if narrow else 0)
         name = without_middle(names.group(run.sensitive, group), 40 if narrow else 26)
-        drawing.text(2, middle - (25 if narrow else 0), name, 12.5, bold=True)
+        drawing.text(2, middle - (25 if narrow else 0), name, size=12.5, bold=True)
         drawing.line([(left, middle), (width - 14, middle)], "line")
         places = [list[Point]() for _ in looks]
         for j, (one, v) in enumerate((one, v) for one, v in examined if str(v.group) == group):
@@ -283,7 +280,7 @@ def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
     """The recorded share of a group (circle) and that of comparable people (diamond) on one line."""
     drawing, colour = Drawing(CELL, 24), "flip" if c.differs else "person"
     drawing.title = f"{points(c.recorded)} recorded, {points(c.expected)} of comparable people"
-    own, other = (10 + (CELL - 20) * (x - scale[0]) / (scale[1] - scale[0]) for x in (c.recorded, c.expected))
+    own, other = np.interp((c.recorded, c.expected), scale, (10, CELL - 10))
     drawing.line([(4, 12), (CELL - 4, 12)], "line")
     drawing.line([(own, 12), (other, 12)], colour, 3)
     drawing.marks([(other, 12)], "diamond", 12, "person")
@@ -291,49 +288,49 @@ def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
     return drawing.svg()
 
 
-def around_zero(value: float, ends: Sequence[float], reach: float, title: str, called: bool = False) -> Markup:
-    """A value and the ends of its interval around 0, on a scale that goes as far as `reach` either way."""
+def around_zero(
+    drawing: Drawing, y: float, value: float, ends: Sequence[float], reach: float, called: bool = False
+) -> None:
+    """Draw a value and the ends of its interval around 0 in the middle; `reach` is near the margins."""
+    place, *line = np.interp([value, *ends], (-reach, reach), (10, drawing.width - 10))
+    if line:
+        drawing.line([(x, y) for x in line], "person", 2)
+    drawing.marks([(place, y)], "circle", 11, "flip" if called else "person", fill=True)
+
+
+def cell_around_zero(value: float, ends: Sequence[float], reach: float, title: str, called: bool = False) -> Markup:
+    """The same as a table's cell."""
     drawing = Drawing(CELL, 24, title)
-
-    def x(share: float) -> float:
-        return CELL / 2 + (CELL / 2 - 10) * share / max(reach, 0.005)
-
-    drawing.line([(x(0), 0), (x(0), 24)], "muted", dash=(3, 3))
-    if ends:
-        drawing.line([(x(end), 12) for end in ends], "person", 2)
-    drawing.marks([(x(value), 12)], "circle", 11, "flip" if called else "person", fill=True)
+    drawing.line([(CELL / 2, 0), (CELL / 2, 24)], "muted", dash=(3, 3))
+    around_zero(drawing, 12, value, ends, reach, called)
     return drawing.svg()
 
 
 def gap_mark(c: GroupStandard, reach: float) -> Markup:
     """The gap and its interval, around no gap; less often is left."""
     ends = [-end for end in c.interval or ()]
-    return around_zero(-c.difference, ends, reach, often(c.difference, c.interval), c.differs)
+    return cell_around_zero(-c.difference, ends, reach, often(c.difference, c.interval), c.differs)
 
 
 def gap_reach(comparisons: Sequence[GroupStandard]) -> float:
     """How far the gaps and their intervals go from 0."""
-    return max(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ())))
+    return max(0.005, *(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ()))))
 
 
 def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
     """A row per group: its name, the gap and its interval, around no gap."""
-    row, reach, middle = 38, max(gap_reach(comparisons), 0.005), WIDTH / 2
-    bottom, end = 6 + row * len(comparisons), WIDTH / 2 - 24
+    row, reach, bottom = 38, gap_reach(comparisons), 6 + 38 * len(comparisons)
     drawing = Drawing(WIDTH, bottom + 38, "Gap to comparable people of other groups, in points")
-    drawing.line([(middle, 20), (middle, bottom)], "muted", dash=(3, 3))
+    drawing.line([(WIDTH / 2, 20), (WIDTH / 2, bottom)], "muted", dash=(3, 3))
     for k, c in enumerate(comparisons):
-        y = row * k + 12
-        drawing.text(4, y, short(c.name, 24), bold=True)
-        drawing.text(WIDTH - 4, y, often(c.difference, c.interval), side="right")
-        if c.interval:
-            drawing.line([(middle - end * at / reach, y + 18) for at in c.interval], "person", 2)
-        place = middle - end * c.difference / reach, y + 18
-        drawing.marks([place], "circle", 9, "flip" if c.differs else "person", fill=True)
+        drawing.text(4, row * k + 12, short(c.name, 24), bold=True)
+        drawing.text(WIDTH - 4, row * k + 12, often(c.difference, c.interval), side="right")
+        around_zero(drawing, row * k + 30, -c.difference, [-end for end in c.interval or ()], reach, c.differs)
     drawing.line([(4, bottom), (WIDTH - 4, bottom)], "line")
-    for at, side in ((-1, "less"), (0, ""), (1, "more")):
-        drawing.tick(middle + end * at, bottom + 12, f"{number(reach)} {side}" if at else "0")
-    drawing.tick(middle, bottom + 29, "points less or more often than comparable people")
+    drawing.tick(4, bottom + 12, f"{number(reach)} less", "left")
+    drawing.tick(WIDTH / 2, bottom + 12, "0")
+    drawing.tick(WIDTH - 4, bottom + 12, f"{number(reach)} more", "right")
+    drawing.tick(WIDTH / 2, bottom + 29, "points less or more often than comparable people")
     return drawing
 
 
@@ -345,11 +342,11 @@ def column_moves(
     side = 1 if c.difference >= 0 else -1  # if the difference is below 0, a larger gap is a lower difference
     own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group)]
     own, rows = sorted(own, key=lambda m: -abs(m.move))[:MOST_COLUMNS], []
-    reach = max((abs(m.move) + 1.96 * m.error for m in own), default=0.0)
+    reach = max((0.005, *(abs(m.move) + 1.96 * m.error for m in own)))
     for m in own:
         said = f"{points(abs(m.move))} {'larger' if side * m.move >= 0 else 'smaller'}"
         ends = [side * m.move + 1.96 * m.error * k for k in (-1, 1)]
-        rows.append((name(m.column), around_zero(side * m.move, ends, reach, said), said))
+        rows.append((name(m.column), cell_around_zero(side * m.move, ends, reach, said), said))
     return rows
 
 
@@ -379,15 +376,13 @@ def gap_bar(parts: Sequence[Part], scale: tuple[float, float]) -> Markup:
     """The parts side by side, those above 0 to the right and those below to the left; a line marks their sum."""
     drawing = Drawing(BAR, 30, "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts))
     ends = [0.0, 0.0]
-
-    def x(share: float) -> float:
-        return 4 + (BAR - 8) * (share - scale[0]) / max(scale[1] - scale[0], 0.005)
-
     for _, value, colour, opacity in parts:
         start = ends[value < 0]
-        ends[value < 0] = end = start + value
-        drawing.area([(x(start), 6), (x(end), 6), (x(end), 24), (x(start), 24)], colour, opacity)
-        drawing.line([(x(end), 6), (x(end), 24)], "paper", 1.5)
-    drawing.line([(x(0), 0), (x(0), 30)], "muted", 1.5)
-    drawing.line([(x(sum(ends)), 0), (x(sum(ends)), 30)], "ink", 2.5)
+        ends[value < 0] = start + value
+        a, b = np.interp((start, start + value), scale, (4, BAR - 4))
+        drawing.area([(a, 6), (b, 6), (b, 24), (a, 24)], colour, opacity)
+        drawing.line([(b, 6), (b, 24)], "paper", 1.5)
+    zero, total = np.interp((0, sum(ends)), scale, (4, BAR - 4))
+    drawing.line([(zero, 0), (zero, 30)], "muted", 1.5)
+    drawing.line([(total, 0), (total, 30)], "ink", 2.5)
     return drawing.svg()
