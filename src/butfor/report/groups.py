@@ -34,30 +34,24 @@ class Impact:
 def impacts(p: Population) -> list[Impact]:
     """By attribute, then for their combinations: of everybody whose label is known or, without labels, of those
     examined. Empty if the favourable decision is unknown."""
-    run, known, counts = p.run, p.run.performance, dict[str, tuple[int, float]]()
+    run, known = p.run, p.run.performance
     if not run.favourable:
         return []
-    if known:  # people, and favourable decisions
-        for g in known.by_group:
-            rate = g.selection_rate or 0.0
-            counts[g.group] = g.people, g.people * (rate if run.favourable == known.positive else 1 - rate)
+    if known:
+        turned = run.favourable != known.positive  # rates are of the other decision
+        rows = [(g.group, g.people, abs(turned - (g.selection_rate or 0.0))) for g in known.by_group if g.people]
     else:
-        for v in p:
-            people, selected = counts.get(str(v.group), (0, 0))
-            counts[str(v.group)] = people + 1, selected + (v.prediction in run.favourable_labels)
-    counts = {group: counts[group] for group in (counts if known else map(str, p.groups)) if counts[group][0]}
-    everybody = pd.DataFrame.from_dict(counts, orient="index", columns=["people", "selected"])
-    frames = [(run.sensitive, everybody)]
-    if len(run.attributes) > 1:
-        values = [[run.groups[group][place] for group in counts] for place in range(len(run.attributes))]
-        each = [everybody.groupby(one, sort=False).sum() for one in values]
-        frames = [*zip(run.attributes, each, strict=True), *frames]
-    found = []
-    for attribute, frame in frames:
-        frame["rate"], frame["large"] = frame["selected"] / frame["people"], frame["people"] / frame["people"].sum()
-        large = (frame["large"] >= SMALL_SHARE) & (frame.index != MISSING)
-        highest = frame["rate"][large].max()
-        for group, people, rate, counted in zip(frame.index, frame["people"], frame["rate"], large, strict=True):
+        rows = [(str(g), 1, v.prediction in run.favourable_labels) for g in p.groups for v in p if v.group == g]
+    everybody, found = pd.DataFrame(rows, columns=["group", "people", "rate"]), []
+    everybody["selected"] = everybody["people"] * everybody["rate"]
+    several = run.attributes if len(run.attributes) > 1 else ()
+    values = {name: [run.groups[g][place] for g in everybody["group"]] for place, name in enumerate(several)}
+    for attribute, own in (values | {run.sensitive: list(everybody["group"])}).items():
+        frame = everybody.groupby(own, sort=False)[["people", "selected"]].sum()
+        rates, shares = frame["selected"] / frame["people"], frame["people"] / frame["people"].sum()
+        large = (shares >= SMALL_SHARE) & (frame.index != MISSING)
+        highest = rates[large].max()
+        for group, people, rate, counted in zip(frame.index, frame["people"], rates, large, strict=True):
             ratio = rate / highest if highest > 0 and group != MISSING else None
             below = bool(counted and ratio is not None and ratio < FOUR_FIFTHS)
             remark = "unknown" if group == MISSING else "" if counted else "under 2 % of the people"

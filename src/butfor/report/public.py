@@ -10,13 +10,11 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-import pandas as pd
-
 from butfor.errors import SettingError
 from butfor.files import save
 from butfor.report.page import render
 from butfor.result.population import Population
-from butfor.result.record import SCHEMA_VERSION, builtins_of, plain
+from butfor.result.record import SCHEMA_VERSION, builtins_of
 
 FEW = 10
 KEPT = {
@@ -43,25 +41,15 @@ def sentence(p: Population) -> str:
     )
 
 
-def groups(p: Population) -> pd.DataFrame:
+def groups(p: Population) -> list[dict[str, Any]]:
     """Per group of ten people or more: counts, None under ten, and the share of finds if both of its counts are
     shown."""
-    by_group, finds = p.by_group[p.by_group["people"] >= FEW], "solid" if p.checked else "found"
-    counts = {c: [tens(n) for n in by_group[c]] for c in ("people", "switch_changes", "eligible", finds)}
-    frame = pd.DataFrame(counts, index=by_group.index, dtype=object)
-    both = frame["eligible"].notna() & frame[finds].notna()
-    share = (by_group[finds] / by_group["eligible"]).astype(float).round(2).where(both).astype(object)
-    frame = frame.assign(share=share)
-    return frame.where(frame.notna(), None)
-
-
-def table(p: Population) -> pd.DataFrame:
-    """The same as text."""
-    frame = groups(p)
-    frame["share"] = ["–" if share is None else f"{100 * share:.0f} %" for share in frame["share"]]
-    frame = frame.where(frame.notna(), f"under {FEW}").reset_index(names=p.run.sensitive)
-    words = ("People", "Changed by a switch", "Audited", "Solid" if p.checked else "Found", "Share")
-    return frame.set_axis([p.run.sensitive, *words], axis=1)
+    finds, rows = "solid" if p.checked else "found", []
+    for group, row in p.by_group[p.by_group["people"] >= FEW].iterrows():
+        counts = {name: tens(row[name]) for name in ("people", "switch_changes", "eligible", finds)}
+        share = round(row[finds] / row["eligible"], 2) if counts["eligible"] and counts[finds] else None
+        rows.append({"group": str(group), **counts, "share": share})
+    return rows
 
 
 def record(p: Population) -> str:
@@ -81,7 +69,7 @@ def record(p: Population) -> str:
         "schema_version": SCHEMA_VERSION,
         "redacted": "public",
         "sentence": sentence(p),
-        "by_group": plain(groups(p).reset_index(names="group").to_dict("records")),
+        "by_group": groups(p),
         "performance": known,
         "run": run | {"threshold": p.run.threshold_in_words, "data": data},
     }
@@ -93,7 +81,7 @@ def write(p: Population, directory: Path) -> list[str]:
     text = record(p)
     s = json.loads(text)
     save(text, directory / "audit.json")
-    save(render("public.html", s=s, run=s["run"], groups=table(p), few=FEW), directory / "report.html")
+    save(render("public.html", s=s, run=s["run"], few=FEW), directory / "report.html")
     return ["audit.json", "report.html"]
 
 

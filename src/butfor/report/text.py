@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import re
 from numbers import Real
 from typing import Any
@@ -52,14 +51,9 @@ def differs(one: Any, other: Any) -> bool:
 
 
 def plain_number(value: Real | float) -> str:
-    """A number in about six digits."""
-    number = float(value)
-    if not math.isfinite(number):
-        return "∞" if number > 0 else "−∞"
-    if number.is_integer() and abs(number) < 1e15:
-        return str(int(number)).replace("-", "−")
+    """A number in about six digits, but never fewer than two decimals: amounts of money keep theirs."""
+    number = float(value) or 0.0  # no -0
+    text = f"{number:.6g}".replace("inf", "∞")
     if 1 <= abs(number) < 1e15:
-        # About six digits, but never fewer than two decimals: amounts of money keep theirs.
-        decimals = max(2, 6 - len(str(int(abs(number)))))
-        return f"{number:.{decimals}f}".rstrip("0").rstrip(".").replace("-", "−")
-    return f"{number:.6g}".replace("-", "−")
+        text = f"{number:.{max(2, 6 - len(str(int(abs(number)))))}f}".rstrip("0").rstrip(".")
+    return text.replace("-", "−")
