@@ -47,7 +47,7 @@ class Outline(HTMLParser):
 
     VOID = frozenset({"meta", "br", "link", "img", "hr", "input"})
     INLINE = frozenset(
-        {"a", "b", "strong", "em", "small", "span", "code", "s", "mark", "svg", "title", "text", "th", "td"}
+        {"a", "b", "strong", "em", "small", "span", "code", "s", "mark", "svg", "title", "text", "th", "td", "dd"}
     )
 
     def __init__(self, html: str) -> None:
@@ -78,7 +78,7 @@ class Outline(HTMLParser):
         self.ids += [known["id"]] if known.get("id") else []
         self.targets += [known["href"]] if "href" in known else []
         self.policy = known["content"] if known.get("http-equiv") else self.policy
-        self.lines[-1] += " | " if tag in ("td", "th") else ""
+        self.lines[-1] += " | " if tag in ("td", "th", "dd") else ""
         self.lines += [] if tag in self.INLINE else [""]
 
     def handle_endtag(self, tag):
@@ -119,7 +119,7 @@ def outline(html: str) -> Outline:
 
 def compare(name: str, text: str, renew: bool) -> None:
     text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text).replace(butfor.__version__, "<version>")
-    text = re.sub(r"^\| versions\..*\n", "", text, flags=re.MULTILINE)  # of Python and its packages
+    text = re.sub(r"^versions\..*\n", "", text, flags=re.MULTILINE)  # of Python and its packages
     file = APPROVED / f"{name}.txt"
     if renew:
         file.write_text(text.strip() + "\n", encoding="utf-8")

@@ -15,7 +15,7 @@ import butfor
 import recorded
 from butfor.cli.printing import print_population, print_standards
 from butfor.names import Names
-from butfor.report.page import population_fragment
+from butfor.report.page import fragment
 from butfor.result.population import Population
 from butfor.result.run import figures_of
 from butfor.standard import ASSUMPTION, GroupStandard, LeftOut, Overlap, SecondOpinion
@@ -48,7 +48,7 @@ def everywhere(plain, capsys, groups, left_out=(), parts=()):
     population = Population([], replace(RUN, standard=figures_of(found), standard_notes=tuple(found.notes())))
     texts = {"print": str(found), "population": str(population), "notebook": found._repr_html_()}
     texts |= {"page": found.to_html(), "audit's page": population.to_html()}
-    texts["audit's notebook"] = population_fragment(population)
+    texts["audit's notebook"] = fragment(population)
     for name, show in (
         ("terminal", lambda: print_standards(found)),
         ("audit", lambda: print_population(population, None)),

@@ -76,19 +76,9 @@ def population_page(population: Population, folder: str = "") -> str:
     return render("population.html", p=population, run=population.run, people=everyone, folder=folder)
 
 
-def person_fragment(verdict: Verdict) -> str:
+def fragment(of: Verdict | Population) -> str:
     """The short form for notebooks: a piece of HTML with its own style."""
-    return render("fragment.html", v=verdict, run=verdict.run)
-
-
-def population_fragment(population: Population) -> str:
-    """The short form for notebooks."""
-    return render("fragment.html", v=None, p=population, run=population.run)
-
-
-def standard_page(found: Standards) -> str:
-    """The page of a comparison of groups."""
-    return render("standard.html", t=found, rows=found.to_frame(), names=found.names, run={"butfor": __version__})
+    return render("fragment.html", run=of.run, **{"v" if isinstance(of, Verdict) else "p": of})
 
 
 def standard_record(found: Standards) -> str:
@@ -96,26 +86,14 @@ def standard_record(found: Standards) -> str:
     return as_json({"schema_version": SCHEMA_VERSION} | builtins_of(found.to_dict()))
 
 
-def review_page(population: Population) -> str:
-    """The page about a review: before and after, side by side."""
-    assert population.run.reviewed is not None
-    more = reviewed.worth_a_review(population.labels)
-    return render("review.html", run=population.run, r=population.run.reviewed, more=more)
-
-
-def person_chart(verdict: Verdict) -> charts.Drawing:
-    """The fresh seeds' logits without the flips and with them."""
-    drawing = charts.seed_logits(verdict)
+def chart(of: Verdict | Population) -> charts.Drawing:
+    """A person's fresh seeds, or the share of decisions that a number of labels changes."""
+    if isinstance(of, Verdict):
+        drawing, why = charts.seed_logits(of), "this person's find was not tested under fresh seeds"
+    else:
+        drawing, why = charts.distance_curve(of), "no decision changes, or the budget is one label"
     if drawing is None:
-        raise SettingError("There is nothing to draw: this person's find was not tested under fresh seeds.")
-    return drawing
-
-
-def population_chart(population: Population) -> charts.Drawing:
-    """The share of decisions that a number of labels changes."""
-    drawing = charts.distance_curve(population)
-    if drawing is None:
-        raise SettingError("There is nothing to draw: no decision changes, or the budget is one label.")
+        raise SettingError(f"There is nothing to draw: {why}.")
     return drawing
 
 
@@ -177,17 +155,18 @@ def environment(*packages: str) -> Environment:
         charts=charts, said=people, words=words, result=result_words, seeds=fresh, reviews=reviewed, theme=theme,
         ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG, SMALL_GROUP=SMALL_GROUP, names=None, zip=zip,
         decides_one=decides_one, leader_words=leader_words, plural=plural, impacts=impacts, meanings=meanings,
-        checksum=checksum, settings=settings, **own_parts("style.css", "people.js"),
+        checksum=checksum, settings=settings, **own_parts("people.js", "style.css"), version=__version__,
     )  # fmt: skip
     return made
 
 
-def settings(run: Run | Mapping[str, Any]) -> list[tuple[str, str]]:
-    """``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``. Empty values and results are left out."""
+def settings(run: Run | Mapping[str, Any]) -> list[tuple[str, str, str]]:
+    """As facts: ``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``. Empty values and results are
+    left out."""
     known = {name: v for name, v in builtins_of(run).items() if v not in EMPTY and name not in RESULTS}
     known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
     flat: Any = pd.json_normalize(known).iloc[0]
-    return [(str(name), short(_text(value), 600)) for name, value in flat.items()]
+    return [(str(name), short(_text(value), 600), "") for name, value in flat.items()]
 
 
 def _text(value: Any) -> str:
@@ -232,15 +211,11 @@ def _headline(sentence: str) -> Markup:
     return Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip()) if rest else escape(answer)
 
 
-def own_parts(style: str, script: str) -> dict[str, Any]:
-    """A style and a script from the templates, and the policy that allows only these two, by their names there."""
-    rest, code = (
-        resources.files("butfor.report").joinpath(f"templates/{name}").read_text(encoding="utf-8").strip()
-        for name in (style, script)
-    )
-    looks = f"{theme(':root')}\n{rest}"
-    style_hash, code_hash = (
-        f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'" for text in (looks, code)
-    )
-    policy = f"style-src {style_hash}; script-src {code_hash}; base-uri 'none'; form-action 'none'"
-    return {"STYLE": Markup(looks), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {policy}"}
+def own_parts(script: str, *styles: str) -> dict[str, Any]:
+    """A script and styles from the templates, and the policy that allows only these, by their names there."""
+    folder = resources.files("butfor.report") / "templates"
+    code, *looks = (folder.joinpath(name).read_text(encoding="utf-8").strip() for name in (script, *styles))
+    look = "\n".join([theme(":root"), *looks])
+    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (look, code))
+    allowed = "style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'".format(*digests)
+    return {"STYLE": Markup(look), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {allowed}"}

@@ -190,13 +190,6 @@ def command(text: str) -> Markup:
     return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
 
 
-def badges(v: Verdict) -> list[tuple[str, str, str]]:
-    """Each a class, a sign and words."""
-    found = [(v.status, STATUS[v.status].sign, STATUS[v.status].title)]
-    found += [("close-call", CLOSE_CALL.sign, "close call")] if v.close_call else []
-    return found + ([(v.solidity.replace(" ", "-"), SOLIDITY[v.solidity].sign, v.solidity)] if v.solidity else [])
-
-
 def base(v: Verdict) -> str:
     """How many fresh seeds decide differently on the unchanged data, with an interval; empty if unknown."""
     if v.base_counts is None:

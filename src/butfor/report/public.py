@@ -10,6 +10,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
+import pandas as pd
+
 from butfor.errors import SettingError
 from butfor.files import save
 from butfor.report.page import render
@@ -52,6 +54,16 @@ def groups(p: Population) -> list[dict[str, Any]]:
     return rows
 
 
+def table(p: Population) -> pd.DataFrame:
+    """The same as text, for the page and the terminal."""
+    rows = []
+    for g in groups(p):
+        group, *counts, share = g.values()
+        rows.append((group, *(n or f"under {FEW}" for n in counts), "–" if share is None else f"{100 * share:.0f} %"))
+    words = ("People", "Changed by a switch", "Audited", "Solid" if p.checked else "Found", "Share")
+    return pd.DataFrame(rows, columns=[p.run.sensitive, *words])
+
+
 def record(p: Population) -> str:
     """The text of the public audit.json."""
 
@@ -81,7 +93,7 @@ def write(p: Population, directory: Path) -> list[str]:
     text = record(p)
     s = json.loads(text)
     save(text, directory / "audit.json")
-    save(render("public.html", s=s, run=s["run"], few=FEW), directory / "report.html")
+    save(render("public.html", s=s, run=s["run"], groups=table(p), few=FEW), directory / "report.html")
     return ["audit.json", "report.html"]
 
 

@@ -325,7 +325,7 @@ class Population(Sequence[Verdict]):
 
     def plot(self) -> Any:
         """A chart of how many labels it takes, for everyone and per group. Notebooks show it; `to_svg` writes it."""
-        return pages().population_chart(self)
+        return pages().chart(self)
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The report as one self-contained page or, given a `path`, the path it was written to. Beyond 300 people that
@@ -333,7 +333,7 @@ class Population(Sequence[Verdict]):
         return pages().population_page(self) if path is None else pages().write_report(self, path)
 
     def _repr_html_(self) -> str:
-        return pages().population_fragment(self)
+        return pages().fragment(self)
 
 
 def _share(count: int, n: int, stopped: int) -> tuple[float, float, float]:

@@ -387,11 +387,11 @@ class Verdict:
 
     def plot(self) -> Any:
         """A chart of the fresh seeds' logits without the flips and with them. Notebooks show it; `to_svg` writes it."""
-        return pages().person_chart(self)
+        return pages().chart(self)
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The report as one self-contained page or, given a `path`, the path it was written to."""
         return save(pages().person_page(self), path)
 
     def _repr_html_(self) -> str:
-        return pages().person_fragment(self)
+        return pages().fragment(self)

@@ -84,7 +84,7 @@ def close_review(
 ) -> tuple[Population, list[str]]:
     """Correct the training rows of an audit's record, decide about its test rows again, and write all files or none.
     Returns the record, with what changes in `run.reviewed` and the labels left to review, and the files' names."""
-    from butfor.report.page import review_page  # imports jinja2
+    from butfor.report.page import render  # imports jinja2
 
     training, data = load_rows(audit.run)
     for task in outcome.key.tasks:
@@ -112,7 +112,7 @@ def close_review(
     ]
     columns = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
     texts = {
-        "review.html": review_page(population),
+        "review.html": render("review.html", p=population, run=run),
         "review.json": population.to_json(),
         "corrected.csv": as_csv(pd.DataFrame({column: corrected}, index=after.table.X.index.rename("row"))),
         "corrections.csv": as_csv(pd.DataFrame(rows, columns=columns).set_index("row")),

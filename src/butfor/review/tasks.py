@@ -539,4 +539,4 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], file_c
     }
     # Browsers store answers under this name, so that reviews do not mix.
     data["review"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:32]
-    return render("reviewer.html", data=data, **own_parts("reviewer.css", "reviewer.js"))
+    return render("reviewer.html", data=data, **own_parts("reviewer.js", "style.css", "reviewer.css"))

@@ -1,11 +1,11 @@
 /* The list of people: sort, filter, search. It is read from <noscript>; long lists are drawn in part. */
 (() => {
   "use strict";
-  const FIRST = 500; // rows of a longer list that are drawn before somebody asks for all
+  const FIRST = 500; // rows that are drawn before somebody asks for all
   const made = (tag, known) => Object.assign(document.createElement(tag), known);
-  const place = document.getElementById("people-list"), first = Number(place.dataset.first);
-  const tools = document.getElementById("people-tools"), count = document.getElementById("people-count");
-  const search = tools.querySelector("input"), reset = tools.querySelector("[type=reset]"), filters = [];
+  const place = document.getElementById("people-list"), tools = document.getElementById("people-tools");
+  const count = document.getElementById("people-count"), filters = [];
+  const search = tools.querySelector("input"), reset = tools.querySelector("[type=reset]");
   const table = made("template", { innerHTML: place.firstElementChild.textContent }).content.querySelector("table");
   const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], names = heads.map((head) => head.textContent);
   const people = [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((td) => td.textContent.trim()) }));
@@ -22,35 +22,18 @@
       show();
     });
     head.replaceChildren(button);
-    let field, fits;
-    if (head.dataset.filter === "most") {
-      field = made("input", { type: "number", name: "labels", min: 1, step: 1 });
-      fits = (cell) => number(cell) <= Number(field.value);
-    } else if (head.dataset.filter) {
-      const values = [...new Set(people.flatMap((one) => parts(one.cells[k])))].sort(byText);
-      if (values.length < 2) return;
-      field = made("select", { name: "column-" + k });
-      field.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
-      fits = (cell) => parts(cell).includes(field.value);
-      // Not of text: leaving a field by a click on a row would move that row away from under the click.
-      field.addEventListener("change", show);
-    } else return;
-    const label = made("label", { textContent: names[k] + (field.options ? " " : " at most ") });
+    const values = "filter" in head.dataset ? [...new Set(people.flatMap((one) => parts(one.cells[k])))].sort(byText) : [];
+    if (values.length < 2) return;
+    const field = made("select", { name: "column-" + k }), label = made("label", { textContent: names[k] + " " });
+    field.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
     label.append(field);
     reset.before(label);
-    filters.push({ k, field, fits });
+    filters.push({ k, field });
   });
-  const rest = made("input", { type: "checkbox", name: "rest", checked: !first || first === people.length });
-  if (!rest.checked) {
-    const label = made("label", { className: "check" });
-    label.append(rest, " also the " + (people.length - first) + " not audited");
-    reset.before(label);
-  }
 
   function asked(one) {
-    const wanted = search.value.trim().toLowerCase(); // a search is of everybody
-    if (wanted ? !one.cells[0].toLowerCase().includes(wanted) : !rest.checked && one.order >= first) return false;
-    return filters.every(({ k, field, fits }) => field.value === "" || fits(one.cells[k]));
+    if (!one.cells[0].toLowerCase().includes(search.value.trim().toLowerCase())) return false;
+    return filters.every(({ k, field }) => field.value === "" || parts(one.cells[k]).includes(field.value));
   }
   function compare(one, other) {
     const a = one.cells[sorted], b = other.cells[sorted];
@@ -69,9 +52,13 @@
     count.textContent = of + " people" + order + ".";
     if (drawn.length < chosen.length) {
       const more = made("button", { type: "button", textContent: "Show all" });
-      more.addEventListener("click", () => { whole = true; show(); });
+      more.addEventListener("click", all);
       count.append(" The first " + FIRST + " are shown. ", more);
     }
+  }
+  function all() {
+    whole = true;
+    show();
   }
 
   tools.addEventListener("submit", (event) => event.preventDefault());
@@ -82,7 +69,7 @@
     sorted = -1;
     show();
   });
-  addEventListener("beforeprint", () => { whole = true; show(); }); // paper does not ask for more
+  addEventListener("beforeprint", all); // paper does not ask for more
   place.replaceChildren(table);
   tools.hidden = false;
   show();

@@ -58,7 +58,7 @@
     const bar = document.querySelector("progress");
     [bar.max, bar.value] = [tasks.length, answers.size];
     at("count").textContent = answers.size + " of " + tasks.length + " answered";
-    at("save").classList.toggle("first", answers.size === tasks.length);
+    at("save").classList.toggle("done", answers.size === tasks.length);
     at("delete").hidden = !answers.size;
   }
   const say = (text) => { at("status").textContent = text; };
