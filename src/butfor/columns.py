@@ -78,6 +78,18 @@ def in_pandas(given: Any) -> Any:
     return native.to_pandas() if isinstance(native, (nw.DataFrame, nw.Series)) else native
 
 
+def refuse_misaligned(given: Any, X: pd.DataFrame, what: str, name: str) -> None:
+    """Raise an error if there is not one value per row of X, or if what has an index has another one."""
+    if len(given) != len(X):
+        raise TableError(f"The table has {len(X)} rows but there are {len(given)} {what}.")
+    if isinstance(given, (pd.Series, pd.DataFrame)) and not given.index.equals(X.index):
+        other = "the same rows in another order" if set(given.index) == set(X.index) else "different rows"
+        raise TableError(
+            f"The index of the {what} does not match the table's: {other}. Align them ({name}.loc[X.index]), or pass a "
+            "plain array in the order of the table."
+        )
+
+
 def is_numeric(values: pd.Series) -> bool:
     """Whether a column holds numbers; booleans are categories."""
     return pd.api.types.is_numeric_dtype(values.dtype) and not pd.api.types.is_bool_dtype(values.dtype)

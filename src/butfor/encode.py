@@ -16,9 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
-from sklearn.utils.validation import check_is_fitted
+from sklearn.utils.validation import check_array, check_is_fitted
 
-from butfor.columns import is_numeric, numbers_in, refuse_missing, refuse_rows, same_columns
+from butfor.columns import as_table, is_numeric, numbers_in, refuse_missing, refuse_rows, same_columns
 from butfor.errors import SettingError, TableError, listed, plural
 from butfor.machine import check_whole
 
@@ -145,11 +145,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                 raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
         if self.max_categories is not None:
             check_whole("max_categories", self.max_categories, 2, MOST_CATEGORIES)
-        frame = _as_frame(X)
-        if 0 in frame.shape:
-            raise TableError(
-                f"The table has {frame.shape[0]} rows and {frame.shape[1]} columns; there is nothing to fit."
-            )
+        frame = as_table(_as_frame(X))
         if self.missing == REFUSE:
             refuse_missing(frame)
         self.blocks_: dict[Hashable, _Block] = {}
@@ -158,7 +154,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             fit_column = self._fit_numbers if is_numeric(frame[column]) else self._fit_categories
             self.blocks_[column] = fit_column(frame[column], self.n_features_out_)
             self.n_features_out_ = self.blocks_[column].columns.stop
-        self.feature_names_in_ = np.array([str(c) for c in frame.columns], dtype=object)
+        self.feature_names_in_ = np.array(list(map(str, frame.columns)), dtype=object)
         self.n_features_in_ = frame.shape[1]
         return self
 
@@ -193,26 +189,18 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             ", ".join(f"'{c}' in {plural(count, 'row')}" for c, count in counts if count)
             for counts in (frame.isna().sum().items(), strange.items())
         )
-        said = []
-        if missing:
-            said.append(
-                f"Missing values: {missing}. A missing category counts as its own category, a missing number as the "
-                "median of the training rows, marked as missing; if no training row misses one, there is no mark and "
-                "no such category."
-            )
-        if unknown:
-            said.append(
-                f"Values that no training row has: {unknown}. They count as '{OTHER}' or as missing if the training "
-                "rows have these, otherwise as an unknown value."
-            )
+        said: dict[str, object] = {
+            f"Missing values: {missing}. A missing category counts as its own category, a missing number as the median "
+            "of the training rows, marked as missing; if no training row misses one, there is no mark and no such "
+            "category.": missing,
+            f"Values that no training row has: {unknown}. They count as '{OTHER}' or as missing if the training rows "
+            "have these, otherwise as an unknown value.": unknown,
+        }
         for column, block in coded.items():
-            if block.rare:
-                apart = len(block.codes or ()) - block.rare - len({OTHER, MISSING} & set(block.codes or ()))
-                said.append(
-                    f"'{column}' has {apart + block.rare} different values: the {apart} most frequent are kept, the "
-                    f"others count as '{OTHER}'."
-                )
-        return said
+            apart = len(block.codes or ()) - block.rare - len({OTHER, MISSING} & set(block.codes or ()))
+            values = f"'{column}' has {apart + block.rare} different values"
+            said[f"{values}: the {apart} most frequent are kept, the others count as '{OTHER}'."] = block.rare
+        return [sentence for sentence, counts in said.items() if counts]
 
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
         name, numbers = str(values.name), numbers_in(values)
@@ -268,8 +256,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
         if self.numeric == "raw":
             return 0.0, 1.0
-        # A constant column carries no information and becomes 0. Its computed deviation may be a rounding error
-        # instead of an exact 0.
+        # A constant column carries no information and becomes 0. Its computed deviation may be a rounding error.
         if numbers.min() == numbers.max():
             return float(numbers[0]), 1.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -279,17 +266,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
 
 def _as_frame(X: Any) -> pd.DataFrame:
-    if not isinstance(X, pd.DataFrame):
-        array = np.asarray(X)
-        if array.ndim != 2:
-            raise TableError(
-                f"The encoder needs a table of rows and columns, not an array of {array.ndim} dimension(s)."
-            )
-        return pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
-    if not X.columns.is_unique:
-        twice = X.columns[X.columns.duplicated()].unique()
-        raise TableError(f"Column {listed(twice)} occurs more than once; rename or drop one.")
-    return X
+    """A table as it is; the columns of an array are x0, x1, …"""
+    if isinstance(X, pd.DataFrame):
+        return X
+    array = check_array(X, dtype=None, ensure_all_finite=False, ensure_min_samples=0)
+    return pd.DataFrame(array, columns=[f"x{k}" for k in range(array.shape[1])]).infer_objects()
 
 
 class EncodedTable:

@@ -11,7 +11,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import ASIDE, DATES, as_table, as_whole_numbers, days_in, in_pandas, is_numeric, same_columns
+from butfor.columns import (
+    ASIDE,
+    DATES,
+    as_table,
+    as_whole_numbers,
+    days_in,
+    in_pandas,
+    is_numeric,
+    refuse_misaligned,
+    same_columns,
+)
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, brief, listed, nearest, plural
 from butfor.models.learner import Learner, Table, set_rows_aside
@@ -23,17 +33,12 @@ LARGEST_WEIGHT = 1e100
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = False) -> pd.Series:
     """One label per row of X, in its order; a y without an index is matched by position. `gaps`: some may lack one."""
     given = in_pandas(y.iloc[:, 0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else y)
-    series = given if isinstance(given, pd.Series) else pd.Series(np.atleast_1d(np.asarray(given)).ravel())
-    if len(series) != len(X):
-        raise TableError(f"The table has {len(X)} rows but there are {len(series)} {what}.")
-    if not isinstance(y, (pd.Series, pd.DataFrame)):
-        series = pd.Series(series.to_numpy(), index=X.index, name=series.name)
-    elif not series.index.equals(X.index):
-        other = "the same rows in another order" if set(series.index) == set(X.index) else "different rows"
-        raise TableError(
-            f"The index of the {what} does not match the table's: {other}. Align them (y.loc[X.index]), or pass a "
-            "plain array in the order of the table."
-        )
+    # As objects: an array of texts would turn a missing value among them into the text "nan".
+    values = given if isinstance(given, (pd.Series, np.ndarray)) else np.asarray(given, dtype=object)
+    series = values if isinstance(values, pd.Series) else pd.Series(np.ravel(values)).infer_objects()
+    indexed = isinstance(y, (pd.Series, pd.DataFrame))
+    refuse_misaligned(series if indexed else series.to_numpy(), X, what, "y")
+    series = series if indexed else series.set_axis(X.index)
     missing = series.isna().to_numpy()
     if missing.any() and not gaps:
         one = what.removesuffix("s")
@@ -98,12 +103,8 @@ def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.o
     column = isinstance(given, Hashable) and given in X.columns
     if isinstance(given, str) and not column:
         raise SettingError(f"cluster: there is no column '{given}'. {nearest(given, X.columns)}")
-    if isinstance(given, pd.Series) and not given.index.equals(X.index):
-        raise TableError("The index of cluster differs from that of X. Align it: cluster.loc[X.index].")
-    values = np.asarray(X[given] if column else given, dtype=object).ravel()
-    if len(values) != len(X):
-        raise TableError(f"cluster holds {len(values)} values, but the table has {len(X)} rows.")
-    return X.drop(columns=[given]) if column else X, values
+    refuse_misaligned(X[given] if column else given, X, "values of cluster", "cluster")
+    return X.drop(columns=[given]) if column else X, np.asarray(X[given] if column else given, dtype=object).ravel()
 
 
 def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:

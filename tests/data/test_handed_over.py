@@ -93,15 +93,14 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
         ({"sensitive": "sexx"}, "X has no column 'sexx'. Did you mean 'sex'?"),
         ({"sensitive": [1] * 199}, "or hold one value for each of its 200 rows"),
         ({"sensitive": PLAIN["sex"].str.upper()}, "has the name 'sex' of a column of X but other values"),
-        ({"sensitive": PLAIN["sex"].set_axis(range(1, 201)).rename("s")}, "index of sensitive_features does not match"),
+        ({"sensitive": PLAIN["sex"].set_axis(range(1, 201)).rename("s")}, "index of the groups does not match"),
         ({"rank": lambda model, table, people: np.full((len(people), table.n), "much")}, "scores that are no numbers"),
         ({"sensitive": "age", "bands": [60, 25]}, "from small to large"),
         ({"sensitive": "age", "bands": []}, "from small to large"),
         ({"sensitive": "age", "bands": [25, 200]}, "no training row is in '200 and over'; its values go from 18 to 79"),
         ({"sensitive": "age", "bands": {"agee": [25]}}, "no protected attribute with numbers. Did you mean 'age'?"),
-        ({"bands": [25]}, "of 'sex', 0 hold numbers"),
-        ({"bands": {"sex": [25]}}, "'sex', which is no protected attribute with numbers"),
-        ({"sensitive": ["age", "income"], "bands": [25]}, "2 hold numbers. Leave"),
+        ({"bands": [25]}, "'sex', which is no protected attribute with numbers. Leave them out."),
+        ({"sensitive": ["age", "income"], "bands": [25]}, "'age', 'income' all hold numbers. Name the column"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_gets_a_sentence(change, said):

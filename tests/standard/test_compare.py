@@ -406,7 +406,11 @@ REFUSED = {
         "reference group group = few cannot be used: 20 rows, and a comparison needs 30",
     ),
     "cluster": ({"cluster": "advert"}, (SettingError, TableError), "cluster: there is no column 'advert'"),
-    "two clusters": ({"cluster": [1, 2]}, (SettingError, TableError), "cluster holds 2 values, but the table has 400"),
+    "two clusters": (
+        {"cluster": [1, 2]},
+        (SettingError, TableError),
+        "The table has 400 rows but there are 2 values of cluster",
+    ),
     "few clusters": ({"cluster": np.arange(400) % 9}, TableError, "in fewer than 10 clusters"),
     "all alike": ({"y": Y.mask(Y != "no", "no")}, TableError, "needs a favourable label"),
     "no columns": ({"X": X[["group"]]}, TableError, "only protected columns"),

@@ -16,7 +16,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import date_of, is_numeric, numbers_in
+from butfor.columns import date_of, is_numeric, numbers_in, refuse_misaligned
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -186,11 +186,8 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
             f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or hold one value for "
             f"each of its {len(X)} rows, not {brief(given)}."
         )
-    if isinstance(given, (pd.Series, pd.DataFrame)) and not frame.index.equals(X.index):
-        raise TableError(
-            "The index of sensitive_features does not match X: other rows, or another order. Align it "
-            "(sensitive_features.loc[X.index]), or pass a plain array in the order of X."
-        )
+    indexed = isinstance(given, (pd.Series, pd.DataFrame))
+    refuse_misaligned(frame if indexed else frame.to_numpy(), X, "groups", "sensitive_features")
     return frame
 
 
@@ -219,15 +216,14 @@ def fill_missing(values: pd.Series) -> NDArray[np.object_]:
 
 def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
     """The protected columns that are cut: as given or, with many different numbers, near their thirds."""
-    numeric = [str(name) for name in frame.columns if is_numeric(frame[name])]
+    numeric = {str(name): name for name in frame.columns if is_numeric(frame[name])}
     if given is not None and not isinstance(given, Mapping):
-        if len(numeric) != 1:
+        if len(numeric) > 1:
             raise SettingError(
-                f"Bands need exactly one numeric protected attribute; of {listed(frame.columns)}, {len(numeric)} hold "
-                "numbers. Leave the bands out, or name the column: --bands age=25,60, "
+                f"Bands cut one number, but {listed(numeric)} all hold numbers. Name the column: --bands age=25,60, "
                 "sensitive_bands={'age': [25, 60]}."
             )
-        given = {numeric[0]: given}
+        given = {next(iter(numeric or frame)): given}
     cuts = {str(name): points for name, points in (given or {}).items()}
     if unknown := [name for name in cuts if name not in numeric]:
         raise SettingError(
@@ -235,10 +231,10 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None) -> dict[Hashable, Bands]:
             f"{nearest(unknown[0], numeric, 'Those are') if numeric else 'Leave them out.'}"
         )
     bands: dict[Hashable, Bands] = {}
-    for name in [column for column in frame.columns if str(column) in numeric]:
+    for written, name in numeric.items():
         values = frame[name]
-        if str(name) in cuts:
-            points = [float(cut) for cut in cuts[str(name)]]
+        if written in cuts:
+            points = [float(cut) for cut in cuts[written]]
             if not points or not np.isfinite(points).all() or any(np.diff(points) <= 0):
                 raise SettingError(f"Bands of '{name}': give cut points from small to large, such as 25,60.")
             bands[name] = Bands(tuple(points))

@@ -20,6 +20,7 @@ import re
 import sys
 import zipfile
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -104,7 +105,7 @@ def load_table(
             )
         return _embedded(str(source), split_seed, sensitive, drop, note)
     if label is None or sensitive is None:
-        absent = [f"--{n}" for n, v in (("label", label), ("sensitive", sensitive)) if v is None]
+        absent = [option for option, name in (("--label", label), ("--sensitive", sensitive)) if name is None]
         refuse_absent(source)
         raise SettingError(f"For your own table give {' and '.join(absent)} (a column's name).")
 
@@ -393,15 +394,13 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
         with gzip.open(io.BytesIO(content)) as packed:
             content = packed.read(MOST_BYTES + 1)
     _refuse_large(len(content), name)
-    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
-    try:
-        encoding = "utf-16" if wide else "utf-8-sig"
-        text = content.decode(encoding)
-    except UnicodeDecodeError:
-        encoding = "cp1252"
-        text = content.decode(encoding)
+    text, wide = "\0", content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
+        with suppress(UnicodeDecodeError):
+            text = content.decode(encoding)
+            break
     if "\0" in text:
-        raise ValueError("it holds binary data")
+        raise ValueError("it is not a text file")
     if encoding != "utf-8-sig":
         note(f"'{name}' is not UTF-8; it was read as {encoding}.")
     first_line = text.lstrip().partition("\n")[0]
