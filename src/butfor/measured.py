@@ -26,7 +26,7 @@ from butfor.result.record import Cell, plain
 from butfor.result.run import Data, GroupRates, Performance, Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
 from butfor.rules import Allowed, Situation
-from butfor.search import Known, Person, Strategy
+from butfor.search import Known, Person
 from butfor.standard.groups import Standards
 from butfor.train import Trainer
 
@@ -109,14 +109,37 @@ def persons_of(
     for k, case in enumerate(part.cases):
         search, more = searched.get(k), dict[str, Any]()
         flips: FlipSet = search.found or () if search else ()
-        if search is not None:
-            more |= _course(strategy, part.known, search)
-            more["at_least"], more["proof"] = _at_least(fitted, part, search)
-            more["without_flips"] = None if k in part.fresh else part.without_flips.get(k)
         if decision.has_cut:
             more["score"], more["cut"] = scores(float(people.logits[k]), people.model.at_cut)
         if table.multiclass and decision.new is not None:
             more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
+        if search is not None:
+            # The course up to the first set that worked; if members were looked at one by one, to its end.
+            asked, own = search.asked, [tried for tried, _ in search.asked]
+            if search.first and search.spread is None:
+                asked = asked[: own.index(search.first) + 1 if search.first in own else search.tried]
+            course = [(len(tried), gain) for tried, gain in asked if math.isfinite(gain)]
+            gains = [gain for _, gain in course]
+            if strategy.shares and np.isfinite(part.known.closest[k]):
+                gains.append(float(part.known.closest[k]))
+            if bracket := part.proven.get(k):
+                more |= {"at_least": bracket.at_least, "proof": bracket.how}
+            elif len(flips) == 1:
+                more |= {"at_least": 1, "proof": ONE_LABEL}
+            elif strategy.enumerates and fitted.budget == 1 and search.complete and not flips:
+                singles = [search.gains.get((int(row),), math.nan) for row in np.flatnonzero(part.psi[k])]
+                if singles and all(map(math.isfinite, singles)):  # after a failed training it is not complete
+                    more |= {"at_least": 2, "proof": ENUMERATION}
+            more |= {
+                "attempts": len(asked),
+                "failed": len(asked) - len(course),
+                "complete": search.complete,
+                "shared": bool(flips) and search.first not in own,
+                "first_size": len(search.first or ()) if flips else 0,
+                "closest_logit": plain(max(gains) * search.away) if gains else None,
+                "course": tuple((size, round(float(gain) * search.away, DECIMALS - 1)) for size, gain in course),
+                "without_flips": None if k in part.fresh else part.without_flips.get(k),
+            }
         if flips and search:
             fewer = [tuple(row for row in flips if row != out) for out in flips]
             none_works = strategy.shares and all(s in search.gains and not search.works(s) for s in fewer)
@@ -153,42 +176,6 @@ def persons_of(
             )
         )
     return persons
-
-
-def _at_least(fitted: Fitted, part: Together, search: Person) -> tuple[int | None, str | None]:
-    """How many labels it takes at least, and the name of the proof. After a failed training an enumeration is not
-    complete."""
-    if search.number in part.proven:
-        return part.proven[search.number].at_least, part.proven[search.number].how
-    if search.found is not None:
-        return (1, ONE_LABEL) if len(search.found) == 1 else (None, None)
-    if not (fitted.strategy.enumerates and fitted.budget == 1 and search.complete):
-        return None, None
-    gains = [search.gains.get((int(row),), math.nan) for row in np.flatnonzero(part.psi[search.number])]
-    return (2, ENUMERATION) if gains and all(map(math.isfinite, gains)) else (None, None)
-
-
-def _course(strategy: Strategy, known: Known, search: Person) -> dict[str, Any]:
-    """How the search went, up to the first set that worked; where members were looked at one by one, to its end."""
-    own = [flips for flips, _ in search.asked]
-    asked = search.asked[: search.tried if search.first else None]
-    if search.spread is not None:
-        asked = search.asked
-    elif search.first in own:
-        asked = search.asked[: own.index(search.first) + 1]
-    course = [(len(flips), gain * search.away) for flips, gain in asked if math.isfinite(gain)]
-    gains = [logit * search.away for _, logit in course]
-    if strategy.shares and np.isfinite(known.closest[search.number]):
-        gains.append(float(known.closest[search.number]))
-    return {
-        "attempts": len(asked),
-        "failed": len(asked) - len(course),
-        "complete": search.complete,
-        "shared": search.found is not None and search.first not in own,
-        "first_size": len(search.first or ()) if search.found else 0,
-        "closest_logit": plain(max(gains) * search.away) if gains else None,
-        "course": tuple((int(k), round(float(logit), DECIMALS - 1)) for k, logit in course),
-    }
 
 
 def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
