@@ -52,7 +52,7 @@ KINDS = {
         "at_least": lambda r, find: find.update(at_least=0),
         "proof": lambda r, find: find.update(proof="trust me"),
         "pulls.income": lambda r, find: find["pulls"].update(income=1.0),
-        "pulls is null": lambda r, find: r["people"][-1].update(pulls=None),
+        "pulls is None": lambda r, find: r["people"][-1].update(pulls=None),
     }),
     "a threshold": (f"{LOGISTIC} --threshold 0.7 --adverse no", {}),
     "places": (f"{LOGISTIC} --threshold 'top 35%' --adverse no --cases 0:8", {

@@ -82,14 +82,6 @@ def as_json(record: dict[str, Any]) -> str:
     return f"{text}\n}}\n"
 
 
-def brief(value: Any) -> str:
-    """A value as short JSON, for a message."""
-    if isinstance(value, (list, tuple, dict)):
-        return f"{'an object' if isinstance(value, dict) else 'a list'} of {len(value)}"
-    text = ascii(value) if isinstance(value, str) else json.dumps(value, default=str)
-    return text if len(text) <= 60 else f"{text[:57]}…{text[0] if isinstance(value, str) else ''}"
-
-
 # --- read ---------------------------------------------------------------------------------------------
 
 

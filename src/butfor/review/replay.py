@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from butfor.data import Dataset
 from butfor.data.table import load_table
 from butfor.decide import USUAL
-from butfor.errors import ReplayError, as_recorded, listed, plural
+from butfor.errors import ReplayError, as_recorded, brief, listed, plural
 from butfor.explain import explain_all, flippable_labels
 from butfor.fit import Fitted, fit, with_labels, with_params
 from butfor.machine import single_threaded
@@ -29,7 +29,7 @@ from butfor.models.learner import Table, set_rows_aside
 from butfor.models.learners import learner_for_replay, learner_of
 from butfor.progress import Progress
 from butfor.provenance import data_hash
-from butfor.result.record import brief, builtins_of, plain
+from butfor.result.record import builtins_of, plain
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
 from butfor.result.worlds import OneStandard
