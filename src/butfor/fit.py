@@ -178,39 +178,34 @@ class Fitted:
         """Where the cut is, and how many of these decisions are favourable; None with more than two labels."""
         if self.table.multiclass:
             return None
-        decision, pool, own = self.table.decision, self.pool, ensemble.single_learner(self.learner)
-        facts = DecisionFacts(
-            given=decision.given,
+        decision, pool, cut = self.table.decision, self.pool, dict[str, Any]()
+        own_half = not decision.has_cut and not ensemble.single_learner(self.learner).has_probabilities
+        if decision.has_cut:
+            at_cut = decision.score(self.model.at_cut, self.favourable)
+            cut = {"cut": True, "probability": at_cut if decision.by_probability else None, "share": decision.share}
+            if pool is not None:
+                accepted = decides_one(self.model.logits(pool)) == self.favourable
+                cut |= {"pool": len(pool), "accepted": int(accepted.sum())}
+            if decision.pool is not None:
+                cut["ties"] = decision.last_place(ensemble.unaudited(self.model).logits(decision.pool))[1]
+        return DecisionFacts(
+            given=None if own_half else decision.given,
             people=len(decisions),
             favoured=int((decisions == self.favourable).sum()),
             recorded=float((self.table.codes == self.favourable).mean()),
+            **cut,
         )
-        if not decision.has_cut:
-            return facts if own.has_probabilities else replace(facts, given=None)
-        at_cut = decision.score(self.model.at_cut, self.favourable)
-        if pool is not None:
-            accepted = int((decides_one(self.model.logits(pool)) == self.favourable).sum())
-            facts = replace(facts, pool=len(pool), accepted=accepted)
-        if decision.pool is not None:
-            answers = ensemble.unaudited(self.model).logits(decision.pool)
-            facts = replace(facts, ties=decision.last_place(answers)[1])
-        probability = at_cut if decision.by_probability else None
-        return replace(facts, cut=True, probability=probability, share=decision.share)
 
     def remarks(self, X: Any) -> list[str]:
         """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
         in X."""
-        parts = [
-            self.table.X,
-            *(self.table.validation or ())[:1],
-            validate.like_training(as_table(X), self.table.X),
-        ]
-        rows = pd.concat(parts, ignore_index=True)
-        if self.model.table_encoder is not None:
-            return [*self.sensitive.remarks, *self.model.table_encoder.remarks(rows)]
-        holes = rows.columns[rows.isna().any()]
-        remark = [f"Missing values of {listed(holes)} go to {self.learner.name} unchanged."]
-        return [*self.sensitive.remarks, *remark[: len(holes)]]
+        people = validate.like_training(as_table(X), self.table.X)
+        rows = pd.concat([self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True)
+        holes, encoder = rows.columns[rows.isna().any()], self.model.table_encoder
+        if encoder is not None:
+            return [*self.sensitive.remarks, *encoder.remarks(rows)]
+        remark = f"Missing values of {listed(holes)} go to {self.learner.name} unchanged."
+        return [*self.sensitive.remarks, *([remark] if len(holes) else [])]
 
 
 def check(params: SimpleNamespace) -> None:
@@ -348,15 +343,10 @@ def train_model(
         model = fit_ensemble(learner, model, table, trains, progress.advance)
         seconds = min(seconds, (time.perf_counter() - started) / (members - 1))  # the first one may include imports
     if table.multiclass:
-        answers = table.answers(model, table.X)
-        decisions = table.decisions(answers)
-        table = table.with_decision(Decision.between(favours, table.codes, answers.reshape(table.n, -1)))
-        model, logits = ensemble.audited(model, table), table.margins(answers)
-    else:
-        model = ensemble.audited(model, table)
-        logits = model.logits(table.X)
-        decisions = decides_one(logits).astype(np.int64)
-    if not np.isfinite(logits).all():
+        table = table.with_decision(Decision.between(favours, table.codes, model.scores(table.X)))
+    model = ensemble.audited(model, table)
+    answers = table.answers(model, table.X)
+    if not np.isfinite(answers).all():
         raise LearnerError(
             f"The training of {learner.name} diverged: its scores are infinite or not numbers. Scale the table's "
             "numbers, or lower the learning rate."
@@ -368,7 +358,7 @@ def train_model(
         "members": members,
         "seeded": seeded,
         "fit_seconds": seconds,
-        "training_decisions": decisions,
+        "training_decisions": table.decided(model, table.X),
         **choose_search(params, learner, model, members),
     }
 

@@ -47,7 +47,7 @@ def schedule(
     """Run the searches of the strategy to their end; what they find is noted in the persons. `psi`: which labels may be
     flipped for whom. `after_round` hears how many searches are left."""
     people, progress = list(searches), trainer.progress
-    open_ = {person: _confirmed_at_last(person, search) for person, search in searches.items()}
+    open_ = dict(searches)
     questions: dict[Person, Try | Confirm | Rank] = {}
     again = set[FlipSet]() if strategy.shares else set(trainer.means)
     """Sets that a search may yet ask for and that a trial has trained."""
@@ -57,12 +57,16 @@ def schedule(
     def step(person: Person, answer: Any = None) -> None:
         """Give a search the answer to its question and take the next one."""
         try:
-            questions[person] = _question(person, open_[person].send(answer), strategy, psi)
-        except StopIteration:
-            del open_[person]
-            questions.pop(person, None)
-            # Complete, unless a set that works was left unconfirmed.
-            person.complete = person.found is not None or not person.working
+            asked = open_[person].send(answer)
+        except StopIteration as end:
+            if end.value is None or flip_set(end.value) == person.found:
+                del open_[person]
+                questions.pop(person, None)
+                # Complete, unless a set that works was left unconfirmed.
+                person.complete = person.found is not None or not person.working
+                return
+            asked = Confirm(end.value)  # it did not see to that itself
+        questions[person] = _question(person, asked, strategy, psi)
 
     def tell(flips: FlipSet, askers: Iterable[Person]) -> None:
         """Tell the people of a trained set: those who asked, and with sharing everyone whom ψ allows it."""
@@ -110,8 +114,7 @@ def schedule(
                         gain = float(member_gains(person, flips, question.members).mean(dtype=np.float64))
                         person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
                         if question.members >= trainer.members:
-                            person.gains.own[flips] = gain
-                            known.note(flips, person.number, gain)
+                            person.note(flips, gain)
             note_first()
         if short:
             raise Stopped(by_hand=False)
@@ -152,7 +155,7 @@ def schedule(
                 for person, question in tries.items():
                     if question.members is None:
                         gains: Any = [person.gains[flips] for flips in question.sets]
-                        step(person, gains[0] if isinstance(question, _One) else gains)
+                        step(person, gains[0] if question.one else gains)
                     else:
                         own = [member_gains(person, flips, question.members) for flips in question.sets]
                         step(person, np.array(own, np.float64))
@@ -175,7 +178,7 @@ def schedule(
             for person in people if strategy.shares and not open_ else ():
                 if person.found is None and person.working and person not in restarted:
                     restarted.add(person)
-                    open_[person] = _confirmed_at_last(person, strategy.search(person))
+                    open_[person] = strategy.search(person)
                     step(person)
         if strategy.enumerates and budget == 1 and not trainer.bound.by_definition:
             _rule_out([p for p in people if p.complete and p.found is None and len(p.order)], known, trainer)
@@ -207,35 +210,20 @@ def schedule(
         )
 
 
-def _confirmed_at_last(person: Person, search: Search) -> Search:
-    """What a search returns is confirmed, if it did not see to that itself."""
-    flips = yield from search
-    if flips is not None and flip_set(flips) != person.found:
-        yield Confirm(flips)
-    return flips
-
-
-class _One(Try):
-    """A question about one set, which gets a number for an answer."""
-
-
 def _question(person: Person, asked: Any, strategy: Strategy, psi: Allowed) -> Try | Confirm | Rank:
     """What a search yielded, as a question with sorted sets."""
-    if isinstance(asked, (Rank, Confirm)):
-        question: Try | Confirm | Rank = type(asked)(flip_set(asked.flips))
-        sets = [question.flips] if isinstance(question, Confirm) else []
-    else:
-        one = isinstance(asked, (tuple, np.ndarray)) and not isinstance(asked, Try)
-        given, members = asked if isinstance(asked, Try) else ([asked] if one else asked, None)
-        sets = [flip_set(flips) for flips in given]
-        question = _One(sets) if one else Try(sets, members)
+    if isinstance(asked, Rank):
+        return Rank(flip_set(asked.flips))
+    if not isinstance(asked, (Try, Confirm)):
+        asked = Try([flip_set(asked)], one=True) if isinstance(asked, (tuple, np.ndarray)) else Try(asked)
+    sets = [flip_set(flips) for flips in (asked.sets if isinstance(asked, Try) else [asked.flips])]
     for flips in sets if strategy.own else ():
         if len(flips) > person.budget or not psi[person.number][list(flips)].all():
             raise SettingError(
                 f"strategy '{strategy.name}' asked for the flips {flips}, but the budget is {person.budget} labels "
                 "and ψ allows the rows of person.order only."
             )
-    return question
+    return asked._replace(sets=sets) if isinstance(asked, Try) else Confirm(sets[0])
 
 
 def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:

@@ -37,10 +37,12 @@ Vector = NDArray[np.float64]
 
 
 class Try(NamedTuple):
-    """Train these sets with the first `members` of an ensemble; None: all, averaged."""
+    """Train these sets with the first `members` of an ensemble; None: all, averaged. `one`: a question about one set,
+    whose answer is a number."""
 
     sets: Sequence[FlipSet]
     members: int | None = None
+    one: bool = False
 
 
 class Confirm(NamedTuple):
@@ -96,12 +98,6 @@ class Known:
             self.closest[new] = np.fmax(self.closest[new], gains[new])
             for person in np.flatnonzero(new & (gains > 0)):
                 self.working[person][flips] = float(gains[person])
-
-    def note(self, flips: FlipSet, person: int, gain: float) -> None:
-        """One person may use this set, nobody else is told."""
-        self.closest[person] = np.fmax(self.closest[person], gain)
-        if gain > 0:
-            self.working[person][flips] = gain
 
 
 class Gains(Mapping[FlipSet, float]):
@@ -174,6 +170,13 @@ class Person:
     @property
     def away(self) -> float:
         return float(self.known.away[self.number])
+
+    def note(self, flips: FlipSet, gain: float) -> None:
+        """A set of one's own, of which nobody else is told."""
+        self.gains.own[flips] = gain
+        self.known.closest[self.number] = np.fmax(self.known.closest[self.number], gain)
+        if gain > 0:
+            self.known.working[self.number][flips] = gain
 
     def best(self, k: int) -> FlipSet:
         """The k best-ranked labels."""

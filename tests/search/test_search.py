@@ -61,8 +61,7 @@ def play(search, person, gain=lambda flips: -1.0, confirms=lambda flips: True, a
             answer = np.array([gain(flips)[: question.members] for flips in question.sets])
             for flips, gains in zip(question.sets, answer, strict=True):
                 if len(gains) == person.members:
-                    person.gains.own[flips] = float(gains.mean())
-                    person.known.note(flips, 0, float(gains.mean()))
+                    person.note(flips, float(gains.mean()))
         else:
             sets = [question] if isinstance(question, tuple) else question
             asked += sets
