@@ -25,7 +25,6 @@ from butfor.errors import SettingError, listed
 from butfor.fit import DRAWS, NO_ADVERSE, Fitted, fit, with_params
 from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
-from butfor.models.learner import Learner, Model, Table
 from butfor.progress import Progress, shown
 from butfor.prove import Bracket
 from butfor.result.population import Population
@@ -129,12 +128,6 @@ class LabelAudit(BaseEstimator):
     """
 
     fitted_: Fitted
-    table_: Table
-    learner_: Learner
-    model_: Model
-    classes_: NDArray[Any]
-    feature_names_in_: NDArray[np.object_]
-    n_features_in_: int
     _standards: Standards | None
     _review: Review | None
 
@@ -227,23 +220,8 @@ class LabelAudit(BaseEstimator):
         progress : Progress or bool, optional
             Shows progress.
         """
-        trained = fit(
-            SimpleNamespace(**self.get_params(deep=False)),
-            X,
-            y,
-            sensitive_features=sensitive_features,
-            sensitive_bands=sensitive_bands,
-            sample_weight=sample_weight,
-            cluster=cluster,
-            validation=validation,
-            adverse=adverse,
-            reference=reference,
-            also_labelled=also_labelled,
-            pool=pool,
-            label_names=label_names,
-            progress=shown(progress),
-        )
-        return self._reset(trained)
+        given = {name: value for name, value in locals().items() if name not in ("self", "X", "y", "progress")}
+        return self._reset(fit(SimpleNamespace(**self.get_params(deep=False)), X, y, **given, progress=shown(progress)))
 
     def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
         """A new audit: the same fitted model under another search.

@@ -343,10 +343,14 @@ def train_model(
         model = fit_ensemble(learner, model, table, trains, progress.advance)
         seconds = min(seconds, (time.perf_counter() - started) / (members - 1))  # the first one may include imports
     if table.multiclass:
-        table = table.with_decision(Decision.between(favours, table.codes, model.scores(table.X)))
-    model = ensemble.audited(model, table)
-    answers = table.answers(model, table.X)
-    if not np.isfinite(answers).all():
+        scores = model.scores(table.X)
+        table = table.with_decision(Decision.between(favours, table.codes, scores))
+        model, logits, decisions = ensemble.audited(model, table), table.margins(scores.ravel()), scores.argmax(axis=1)
+    else:
+        model = ensemble.audited(model, table)
+        logits = model.logits(table.X)
+        decisions = decides_one(logits).astype(np.int64)
+    if not np.isfinite(logits).all():
         raise LearnerError(
             f"The training of {learner.name} diverged: its scores are infinite or not numbers. Scale the table's "
             "numbers, or lower the learning rate."
@@ -358,7 +362,7 @@ def train_model(
         "members": members,
         "seeded": seeded,
         "fit_seconds": seconds,
-        "training_decisions": table.decided(model, table.X),
+        "training_decisions": decisions,
         **choose_search(params, learner, model, members),
     }
 
@@ -401,14 +405,13 @@ def labelled_rows(
     if table.whole is not None:
         X, y, _, aside, weight, cluster = table.whole
         codes = validate.numbered(table, y.iloc[aside], "also_labelled")
-        cluster, weight = (None if values is None else values[aside] for values in (cluster, weight))
-        parts.append((X.iloc[aside], codes, sensitive.values[aside], cluster, weight))
+        beside = [None if values is None else values[aside] for values in (cluster, weight)]
+        parts.append((X.iloc[aside], codes, sensitive.values[aside], *beside))
         steering = table.n + np.arange(len(aside))
     if len(given):
-        beside = (*given[2:], None, None, None)[:3]
-        X, y, (groups, cluster, weight) = validate.labelled(
-            *given[:2], *beside, note=note, what="labels of also_labelled"
-        )
+        beside = [*given[2:], None, None, None][:3]
+        X, y, beside = validate.labelled(*given[:2], *beside, note=note, what="labels of also_labelled")
+        groups, cluster, weight = beside
         column = [name for name in table.X.attrs.get(ASIDE, ()) if name in X.columns]
         X, cluster = validate.as_clusters(X, column[0] if column else cluster)
         for name, own, theirs in (("cluster", table.cluster, cluster), ("sample_weight", table.weight, weight)):
@@ -421,26 +424,26 @@ def labelled_rows(
         parts.append((X, codes, sensitive.of_people(X, groups), cluster, validate.as_weights(X, weight)))
     if table.validation is not None and table.whole is None:
         X, codes = table.validation[0], table.validation_codes
-        inside = list[NDArray[np.int64]]()
-        if len(parts) > 1:  # they may be the first or last of the given rows, or those of the same index
-            more, its_codes, first = *parts[1][:2], np.arange(len(X))
+        places = list[NDArray[np.int64]]()
+        for more, numbers, *_ in parts[1:]:  # the first or last of the given rows, or those of the same index
+            first = np.arange(len(X))
             places = [first, first + len(more) - len(X)]
             places += [more.index.get_indexer(X.index)] if more.index.is_unique else []
             places = [at for at in places if len(X) <= len(more) and (at >= 0).all()]
-            inside = [at for at in places if more.iloc[at].equals(X) and np.array_equal(its_codes[at], codes)]
-        if inside:
-            steering = table.n + inside[0]
+            places = [at for at in places if more.iloc[at].equals(X) and np.array_equal(numbers[at], codes)]
+        if places:
+            steering = table.n + places[0]
         elif not sensitive.blind and table.weight is None and table.cluster is None:
             parts.insert(1, (X, codes, sensitive.of_people(X, None), None, None))
             steering = table.n + np.arange(len(X))
-    tables, numbers, groups_of, clusters, weights = zip(*parts, strict=True)
+    tables, codes_of, groups_of, clusters, weights = zip(*parts, strict=True)
     X = pd.concat(tables)
     order = table_order(X) if len(parts) > 1 else np.arange(table.n)
     X, place = X.iloc[order], np.argsort(order)
     X.attrs = table.X.attrs
     return Labelled(
         X,
-        np.concatenate(numbers)[order],
+        np.concatenate(codes_of)[order],
         np.concatenate(groups_of)[order],
         None if table.cluster is None else np.concatenate(clusters)[order],
         None if table.weight is None else np.concatenate(weights)[order],

@@ -7,13 +7,12 @@ run loses only what it had not written, and several runs may share a file. A dam
 
 from __future__ import annotations
 
-import errno
 import hashlib
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Mapping, Sequence
-from contextlib import suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from zlib import crc32
 
@@ -21,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from butfor._version import __version__
-from butfor.errors import OutputError, SettingError
+from butfor.errors import SettingError
 from butfor.files import OWNER_FILE
 from butfor.models.learner import Bound, Floats, Learner, Table, Training
 from butfor.provenance import data_hash, versions
@@ -29,8 +28,6 @@ from butfor.provenance import data_hash, versions
 TABLE = "butfor_answers"
 PATIENCE = 60.0
 """Seconds to wait while another process writes."""
-NO_ROOM = (sqlite3.SQLITE_FULL, sqlite3.SQLITE_IOERR_WRITE, sqlite3.SQLITE_IOERR_FSYNC)
-"""sqlite's codes for a full disk."""
 
 
 class Ledger:
@@ -42,9 +39,6 @@ class Ledger:
         try:
             self._db = _opened(self.path)
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a null byte in the name
-            if getattr(error, "sqlite_errorcode", None) in NO_ROOM:  # not the fault of who named the file
-                full = OSError(errno.EIO, "the disk is full, over its quota, or broken")
-                raise OutputError(self.path, full) from error
             raise SettingError(
                 f"'{self.path}' cannot be used as a ledger ({error}); name another file, or remove this one if it is "
                 "damaged."
@@ -65,32 +59,25 @@ class Ledger:
     def recall(self, page: bytes, trainings: Sequence[Training]) -> dict[Training, Floats]:
         """The answers of the trainings that are in the ledger."""
         answers: dict[Training, Floats] = {}
-        try:
+        with self._or_without():
             for training in trainings:
                 key = _key(page, training)
-                row = self._db.execute(f"SELECT answers, crc FROM {TABLE} WHERE key = ?", (key,)).fetchone()
-                content, crc = row or (None, None)
-                if isinstance(content, bytes) and len(content) % 4 == 0 and crc == crc32(key + content):
-                    answers[training] = np.frombuffer(content, np.float32)
-                else:
-                    self._bad_rows += row is not None
-        except sqlite3.Error as error:
-            self._give_up(error)
+                for content, crc in self._db.execute(f"SELECT answers, crc FROM {TABLE} WHERE key = ?", (key,)):
+                    if isinstance(content, bytes) and len(content) % 4 == 0 and crc == crc32(key + content):
+                        answers[training] = np.frombuffer(content, np.float32)
+                    else:
+                        self._bad_rows += 1
         return answers
 
     def write(self, page: bytes, answers: Mapping[Training, Floats]) -> None:
-        """Write all answers or, if interrupted, none. Trainings that diverged have no answer. If the file cannot be
-        written, the audit goes on without it."""
+        """Write all answers or, if interrupted, none. Trainings that diverged have no answer."""
         rows = []
         for training, each in answers.items():
             if np.isfinite(each).all():
                 key, content = _key(page, training), np.asarray(each, np.float32).tobytes()
                 rows.append((key, content, crc32(key + content)))
-        try:
-            with self._db:
-                self._db.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", rows)
-        except sqlite3.Error as error:
-            self._give_up(error)
+        with self._or_without(), self._db:
+            self._db.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", rows)
 
     def close(self) -> None:
         """Close the file, and note how many rows were damaged."""
@@ -99,10 +86,15 @@ class Ledger:
             self._note(f"The ledger '{self.path}' held {rows} that were damaged; trained again.")
         self._db.close()
 
-    def _give_up(self, error: sqlite3.Error) -> None:
-        if self._usable:
-            self._note(f"The ledger '{self.path}' cannot be used now ({error}); the audit goes on without it.")
-        self._usable = False
+    @contextmanager
+    def _or_without(self) -> Iterator[None]:
+        """If the file cannot be used, the audit goes on without it, and the first time it is said."""
+        try:
+            yield
+        except sqlite3.Error as error:
+            if self._usable:
+                self._note(f"The ledger '{self.path}' cannot be used now ({error}); the audit goes on without it.")
+            self._usable = False
 
 
 def _key(page: bytes, training: Training) -> bytes:

@@ -53,9 +53,9 @@ SEEDS = 2**31
 # --- labels flipped together --------------------------------------------------------------------------
 
 
-def changes_decision(logits: Floats, decision: int) -> NDArray[np.bool_]:
+def changes_decision(logits: Floats, decision: int | NDArray[np.int64]) -> NDArray[np.bool_]:
     """Whether each model decides differently; a training that diverged does not count."""
-    return np.isfinite(logits) & (decides_one(logits) != bool(decision))
+    return np.isfinite(logits) & (decides_one(logits) != decision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -105,35 +105,25 @@ class FlipTrial:
     def flip(self, flips: FlipSet) -> dict[str, Any]:
         """What these flips change for everyone, by the model's own `fit`: fields of `Reviewed`."""
         everyone, trainer, seeds = self.everyone, self.trainer, self.fitted.seeds
+        decisions, index, groups = everyone.predictions, everyone.people.index, everyone.groups
         trainer.confirm([flips])
         before, after = everyone.logits, trainer.confirmed_logits(flips)
-        turns = np.isfinite(after) & (decides_one(after) != decides_one(before))
-        turned = [int(k) for k in np.flatnonzero(turns)]
+        turned = np.flatnonzero(changes_decision(after, decisions)).tolist()
         fresh: dict[int, FreshSeeds] = {}
         if seeds and turned:
-            without, with_ = (trainer.seed_logits([Training(f, seed) for seed in seeds]) for f in ((), flips))
+            both = [trainer.seed_logits([Training(each, seed) for seed in seeds]) for each in ((), flips)]
             for k in turned:
-                decision = int(everyone.predictions[k])
-                fresh[k] = FreshSeeds.of(
-                    changes_decision(without[:, k], decision), changes_decision(with_[:, k], decision)
-                )
-        changed = (
-            ChangedDecision(
-                k,
-                plain(everyone.people.index[k]),
-                plain(everyone.groups[k]),
-                float(before[k]),
-                float(after[k]),
-                fresh.get(k),
-            )
-            for k in turned
-        )
+                without, with_ = (changes_decision(logits[:, k], int(decisions[k])) for logits in both)
+                fresh[k] = FreshSeeds.of(without, with_)
         was, now = self.rates(before), self.rates(after)
         accuracies = self.accuracy(everyone.decisions), self.accuracy(trainer.table.decisions(trainer.confirmed[flips]))
         return {
             "flips": flips,
             "labels": everyone.table.n,
-            "changed": tuple(changed),
+            "changed": tuple(
+                ChangedDecision(k, plain(index[k]), plain(groups[k]), float(before[k]), float(after[k]), fresh.get(k))
+                for k in turned
+            ),
             "rates": {group: (was[group], now[group]) for group in was},
             "accuracy": None if self.truth is None else accuracies,
             "seeded": self.fitted.seeded,
@@ -255,7 +245,7 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
             logits, decisions = table.margins(answers), table.decisions(answers)
             if not world.flips and not seeded:  # the audited model itself, to the last bit
                 logits, decisions = everyone.logits, everyone.decisions
-            changed = np.isfinite(logits) & (decides_one(logits) != decides_one(everyone.logits))
+            changed = changes_decision(logits, everyone.predictions)
             others += changed
             worlds.append(
                 World(
