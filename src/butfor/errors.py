@@ -93,7 +93,7 @@ def plural(count: float, one: str, many: str = "") -> str:
 def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 30) -> str:
     """A suggestion after an unknown name: the nearest known name or, if none is near, all of them."""
     names = {str(name).lower(): str(name) for name in known}
-    near = get_close_matches(str(given).lower(), names, n=1)
+    near = get_close_matches(str(given).lower(), names, n=1, cutoff=0.65)
     return f"Did you mean '{names[near[0]]}'?" if near else f"{otherwise} {listed(names.values(), most)}."
 
 

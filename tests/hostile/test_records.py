@@ -14,6 +14,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from butfor import replay
 from butfor.errors import ReplayError
 from butfor.result.population import Population
 from butfor.result.record import opened, with_checksum
@@ -156,6 +157,9 @@ def test_what_is_no_record_gets_one_sentence(genuine, capsys, tmp_path):
     record = changed(genuine, (*PERSON, "logit"), "HERE")
     for word in ("NaN", "-Infinity", "1e999", '"\\ud800"'):
         refused(json.dumps(record).replace('"HERE"', word), tmp_path, "not JSON")
+    for thing in (None, 3, [record]):
+        with pytest.raises(ReplayError, match=f"A {type(thing).__name__} is not a record"):
+            replay(thing)
     (tmp_path / "bytes").write_bytes(b"\xff\xfe{\x00")
     code, _, err = run(capsys, "replay", tmp_path / "bytes")
     assert (code, len(err.splitlines())) == (2, 1)

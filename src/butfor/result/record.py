@@ -142,6 +142,8 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
     import msgspec
 
     where, content = "The record", source
+    if not isinstance(source, (str, Path, Mapping)):
+        raise ReplayError(f"A {type(source).__name__} is not a record: give a file, JSON text or a dictionary.")
     if not isinstance(source, Mapping):
         is_file = isinstance(source, Path) or not source.lstrip().startswith(("{", "["))
         where = f"'{source}'" if is_file else "The text"
