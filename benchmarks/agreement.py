@@ -19,6 +19,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -29,8 +30,9 @@ from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import batch_in_words, encoded, network, random_flip_sets, reference_fits
 from butfor.data import catalogue_frame
 from butfor.machine import available_cores
-from butfor.models.engines import engine_named
+from butfor.models.engines import choose_engine
 from butfor.models.learner import FlipSet, Floats
+from butfor.models.network import MLP, MLPLearner
 from butfor.nets import definition, train_one
 from butfor.nets.recipe import Network, Recipe, Rows
 
@@ -50,7 +52,7 @@ def agreement(
     datasets: Sequence[str] | None, sets: int, engine: str, device: str | None, max_epochs: int | None, no_floor: bool
 ) -> Iterator[Row]:
     """A row for the engine and one for the floor, per data set and batch size."""
-    trainer = engine_named(engine, device)
+    trainer: Any = choose_engine(device or engine, MLPLearner(MLP()))
     for name in datasets or at_hand():
         rows, people, setup = encoded(name)
         flip_sets = random_flip_sets(rows.n, setup.budget, sets)

@@ -28,10 +28,10 @@ from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.machine import available_cores, single_threaded
-from butfor.models.cluster import ClusterEngine, DaskWorkers
-from butfor.models.engines import OwnFit, engine_named
+from butfor.models.engines import ClusterEngine, OwnFit
 from butfor.models.learner import Bound, Engine, Floats, Table, Training
-from butfor.models.network import MLPLearner
+from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
+from butfor.models.workers import DaskWorkers
 
 
 def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str | None) -> Iterator[Row]:
@@ -46,10 +46,10 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
         cluster = ClusterEngine(workers=DaskWorkers(client))
         pairs: list[tuple[Engine, Engine]]
         if device:
-            pairs = [(engine_named("stacked", device), cluster)]
+            pairs = [(StackedEngine(device), cluster)]
         else:
             pairs = [
-                (engine_named("fused", n_jobs=workers), cluster),
+                (FusedEngine(workers), cluster),
                 (OwnFit(workers), OwnFit(workers, cluster.workers)),
             ]
         for local, far in pairs:

@@ -24,7 +24,7 @@ from butfor.columns import is_numeric
 from butfor.data import Dataset, load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder
-from butfor.models.engines import choose_engine
+from butfor.models.engines import bind, choose_engine
 from butfor.models.learner import Learner, Table, Training
 from butfor.models.learners import as_learner, model_named
 from butfor.standard.compare import compare
@@ -224,7 +224,7 @@ class Planted:
         table, people = self.table(model, self.labels if labels is None else labels), self.seen(self.parts[2])
         learner = self.learner(model)
         single = list(dict.fromkeys(training for together in work for training in together))
-        answers = choose_engine("cpu", learner, 1).bind(learner, table, people)(single)
+        answers = bind(choose_engine("cpu", learner, 1), learner, table, people)(single)
         logits = dict(zip(single, np.asarray(answers, np.float64), strict=True))
         means = np.array([np.mean([logits[training] for training in together], axis=0) for together in work])
         return (means > 0) == bool(self.favourable)

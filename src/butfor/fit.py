@@ -25,7 +25,7 @@ from butfor.decide import Decision, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import LearnerError, SettingError, TableError, listed
 from butfor.machine import check_random_state, check_whole
 from butfor.models import ensemble, learners
-from butfor.models.engines import check_engine, fit_ensemble, own_fit_engine
+from butfor.models.engines import check_engine, fit_ensemble
 from butfor.models.estimators import preprocesses
 from butfor.models.learner import BIAS, Learner, MakesLearner, Model, Table
 from butfor.progress import Progress
@@ -339,8 +339,7 @@ def train_model(
     if members > 1:
         learner, started = ensemble.Ensemble(learner, members), time.perf_counter()
         progress.phase("the other members", members - 1)
-        trains = own_fit_engine(params.engine, params.n_jobs)
-        model = fit_ensemble(learner, model, table, trains, progress.advance)
+        model = fit_ensemble(learner, model, table, params.engine, params.n_jobs, progress.advance)
         seconds = min(seconds, (time.perf_counter() - started) / (members - 1))  # the first one may include imports
     if table.multiclass:
         scores = model.scores(table.X)

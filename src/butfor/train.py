@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.ledger import Ledger
-from butfor.models.engines import bind, own_fit_engine
+from butfor.models.engines import OwnFit, bind
 from butfor.models.ensemble import mean_answers, member_seeds, single_learner
 from butfor.models.learner import PIECE, Bound, Engine, FlipSet, Floats, Learner, Table, Training
 from butfor.progress import Progress
@@ -45,8 +45,8 @@ class Trainer:
         self.members = len(self.seeds)
         """Trainings per flip set."""
         self._asked = table.with_pool(people)
-        self.bound: Bound = bind(engine, self.single, table, self._asked)
-        self._own_fit = own_fit_engine(engine, n_jobs)
+        self.bound: Bound = bind(engine, self.single, table, self._asked, n_jobs)
+        self._own_fit = OwnFit(n_jobs, engine.workers)
         self._by_definition = self.bound if self.bound.by_definition else None
         self.n_jobs: int = self._own_fit.n_jobs
         self._ledger = ledger

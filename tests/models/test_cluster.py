@@ -17,9 +17,8 @@ from sklearn.tree import DecisionTreeClassifier
 
 import butfor
 from butfor.errors import EngineError, Stopped
-from butfor.models import cluster
-from butfor.models.cluster import open_cluster
-from butfor.models.engines import OwnFit
+from butfor.models import engines, workers
+from butfor.models.engines import OwnFit, open_cluster
 from butfor.models.learner import Training
 from butfor.models.learners import as_learner
 from butfor.progress import Progress
@@ -54,7 +53,7 @@ def dask_cluster():
 @pytest.fixture(params=["dask", "local"])
 def name(request, dask_cluster, monkeypatch):
     """Of a Dask cluster, and of processes of this machine."""
-    monkeypatch.setattr(cluster, "PATIENCE", 180)
+    monkeypatch.setattr(workers, "PATIENCE", 180)
     return dask_cluster.scheduler_address if request.param == "dask" else "local:2"
 
 
@@ -110,29 +109,8 @@ def pids(name) -> list[int]:
     return [process.pid for process in reusable_executor._executor._processes.values()]
 
 
-@pytest.mark.system
-def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_ends_in_a_sentence(
-    name, alone, tmp_path, monkeypatch, dask_cluster
-):
-    killed = []
-
-    def kill():
-        killed.append(pids(name)[0])
-        os.kill(killed[0], signal.SIGKILL)
-
-    population = small(name).explain_all(PEOPLE, progress=When(20, kill))
-    assert population.run.engine == "cluster"
-    assert told(population) == alone
-    assert any("flip_set" in person for person in alone["people"])
-    assert killed[0] not in pids(name)
-    monkeypatch.setattr("butfor.models.engines.MOST_DEATHS", 1)
-    monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
-    with pytest.raises(EngineError, match="took several workers down"):
-        bound(open_cluster(name), tmp_path / "log", seconds=-1)([Training((), k) for k in range(4)])
-
-
 class Slow(DecisionTreeClassifier):
-    """Takes its time, and writes down every training."""
+    """Takes its time, and writes down every training; without time it ends its process."""
 
     def __init__(self, log="", seconds=0.02, random_state=0):
         super().__init__(max_depth=3, random_state=random_state)
@@ -147,9 +125,34 @@ class Slow(DecisionTreeClassifier):
         return super().fit(X, y, sample_weight)
 
 
-def bound(engine, log: Path, **given):
-    learner = as_learner(Slow(str(log), **given), butfor.TableEncoder("onehot", dtype="float64"))
+def bound(engine, log: Path, model=Slow, **given):
+    learner = as_learner(model(str(log), **given), butfor.TableEncoder("onehot", dtype="float64"))
     return engine.bind(learner, butfor.Table(TABLE.drop(columns="granted"), TABLE["granted"]), PEOPLE)
+
+
+@pytest.mark.system
+def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_or_is_another_version_ends_in_a_sentence(
+    name, alone, tmp_path, monkeypatch, dask_cluster
+):
+    killed = []
+
+    def kill():
+        killed.append(pids(name)[0])
+        os.kill(killed[0], signal.SIGKILL)
+
+    population = small(name).explain_all(PEOPLE, progress=When(20, kill))
+    assert population.run.engine == "cluster"
+    assert told(population) == alone
+    assert any("flip_set" in person for person in alone["people"])
+    assert killed[0] not in pids(name)
+    with monkeypatch.context() as patch:
+        patch.setattr(workers, "versions_here", lambda: {"numpy": "1.99.0"})
+        with pytest.raises(EngineError, match=r"has numpy .* where the audit has numpy 1\.99\.0"):
+            bound(open_cluster(name), tmp_path / "log")([Training(())])
+    monkeypatch.setattr(workers, "MOST_DEATHS", 1)
+    monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
+    with pytest.raises(EngineError, match="took several workers down"):
+        bound(open_cluster(name), tmp_path / "log", seconds=-1)([Training((), k) for k in range(4)])
 
 
 @pytest.mark.system
@@ -170,10 +173,10 @@ def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cl
 
 
 @contextmanager
-def process(*words: str, path: str | None = None):
+def process(*words: str):
     """A command of Dask's, ended with the test."""
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(p for p in (path, *sys.path) if p)}
     command = [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:], "--host", "127.0.0.1"]
+    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = subprocess.Popen([*command, "--no-dashboard"], env=environment, **quiet)
     try:
@@ -183,38 +186,23 @@ def process(*words: str, path: str | None = None):
         running.wait()
 
 
-def worker(address: str, path: str | None = None):
-    return process("worker", address, "--nthreads", "1", "--no-nanny", path=path)
-
-
-OLD = """
-import importlib.metadata as metadata
-real = metadata.version
-metadata.version = lambda name: "1.99.0" if name == "numpy" else real(name)
-"""
-
-
 @pytest.mark.system
-def test_other_versions_are_refused_and_a_scheduler_that_dies_loses_nothing(tmp_path, alone, monkeypatch):
+def test_a_scheduler_without_workers_is_given_up_and_one_that_dies_loses_nothing(tmp_path, alone, monkeypatch):
     ledger, file = tmp_path / "l.db", tmp_path / "scheduler.json"
-    (tmp_path / "sitecustomize.py").write_text(OLD)
     with process("scheduler", "--port", "0", "--scheduler-file", str(file)) as scheduler:
         wait_until(lambda: file.exists() and file.read_text().strip())
         address = json.loads(file.read_text())["address"]
         far = open_cluster(address)
-        with worker(address, path=str(tmp_path)), pytest.raises(EngineError, match=r"has numpy 1.99.0 where"):
-            bound(far, tmp_path / "log")([Training(())])
-        wait_until(lambda: not far.workers.client.nthreads())
-        monkeypatch.setattr(cluster, "PATIENCE", 1)
+        monkeypatch.setattr(workers, "PATIENCE", 1)
         with pytest.raises(EngineError, match="has had no worker for 1 seconds; start some"):
             bound(far, tmp_path / "log")
-        with worker(address):
-            monkeypatch.setattr(cluster, "PATIENCE", 180)
+        with process("worker", address, "--nthreads", "1", "--no-nanny"):
+            monkeypatch.setattr(workers, "PATIENCE", 180)
             audit = small(address, ledger)
             assert open_cluster(address) is far
             with pytest.raises(EngineError, match=r"scheduler at .* is gone.*same ledger"):
                 audit.explain_all(PEOPLE, progress=When(20, scheduler.kill))
-    monkeypatch.setattr(cluster, "CONNECT", 1.0)
+    monkeypatch.setattr(engines, "CONNECT", 1.0)
     with pytest.raises(EngineError, match="no scheduler answers there"):  # not: the same, for ever
         open_cluster(address)
     population = small("local:2", ledger).explain_all(PEOPLE)
@@ -231,84 +219,59 @@ def test_without_dask_the_remedy_is_named(monkeypatch):
 # --- processes of this machine --------------------------------------------------------------------------
 
 TRAININGS = """
-import butfor, numpy as np
-from sklearn.tree import DecisionTreeClassifier
-from butfor.models.engines import OwnFit
-from butfor.models.learners import as_learner
-from butfor.models.learner import Training
+from test_cluster import OwnFit, Training, bound
 
-class Slow(DecisionTreeClassifier):
-    def fit(self, X, y):
-        import time
-        time.sleep(0.2)
-        return super().fit(X, y)
-
-data = butfor.load_dataset("salary")
-table = butfor.Table(data.X_train, data.y_train)
-bound = OwnFit(2).bind(as_learner(Slow(random_state=0)), table, data.X_test)
-bound([Training((), seed) for seed in range(9)], lambda count: print(count, flush=True))
-bound([Training((), seed) for seed in range(100_000)])
+train = bound(OwnFit(2), "log", seconds=0.2)
+train([Training((), seed) for seed in range(9)], lambda count: print(count, flush=True))
+train([Training((), seed) for seed in range(100_000)])
 """
 
 
 @pytest.mark.system
-def test_workers_end_with_an_audit_that_is_killed():
+def test_workers_end_with_an_audit_that_is_killed(tmp_path):
     psutil = pytest.importorskip("psutil")
+    paths = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
     command = [sys.executable, "-W", "ignore", "-c", TRAININGS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as audit:
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=paths) as audit:
         try:
-            assert audit.stdout is not None
             for _ in range(3):
                 assert audit.stdout.readline().strip()
             children = psutil.Process(audit.pid).children()
-            workers = [child for child in children if "popen_loky" in " ".join(child.cmdline())]
-            assert len(workers) >= 2
+            started = [child for child in children if "popen_loky" in " ".join(child.cmdline())]
+            assert len(started) >= 2
         finally:
             audit.kill()
     # They look every second, when the machine lets them.
-    wait_until(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in workers), 60)
+    wait_until(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in started), 60)
 
-
-HERE = """
-import os, sys
-import joblib, numpy as np, pandas as pd
-import butfor
-
-def elsewhere():
-    return os.getcwd()
-
-if __name__ == "__main__":
-    assert set(joblib.Parallel(2)(joblib.delayed(elsewhere)() for _ in range(4))) == {os.getcwd()}
-    sys.path.insert(0, sys.argv[1])
-    from own_model import Halves
-    rng = np.random.default_rng(0)
-    X = pd.DataFrame(rng.normal(size=(60, 2)), columns=["a", "b"])
-    y, groups = pd.Series((X["a"] > 0).astype(int)), np.array(["p", "q"] * 30)
-    audit = butfor.LabelAudit(
-        Halves(), budget=1, strategy="exhaustive", phi="everyone", psi="everything", members=1, fresh_seeds=0, n_jobs=2
-    ).fit(X, y, sensitive_features=groups)
-    print([v.status for v in audit.explain_all(X[:3], sensitive_features=groups[:3])])
-"""
 
 OWN_MODEL = """
-import time
-from sklearn.naive_bayes import GaussianNB
+from sklearn.tree import DecisionTreeClassifier
 
-WAIT = 0.1
+DEPTH = 2
 
-class Halves(GaussianNB):
+class Own(DecisionTreeClassifier):
+    def __init__(self, log="", random_state=0):
+        super().__init__(max_depth=DEPTH, random_state=random_state)
+        self.log = log
+
     def fit(self, X, y, sample_weight=None):
-        time.sleep(WAIT)
-        return super().fit(X, y)
+        import os
+        with open(self.log, "a") as file:
+            file.write(f"{os.getpid()} ")
+        return super().fit(X, y, sample_weight)
 """
 
 
 @pytest.mark.system
-def test_workers_that_started_elsewhere_get_the_module_of_the_users_model(tmp_path):
-    """Processes begin in another folder, before the one with the model's module is known."""
-    for name, text in {"own/own_model.py": OWN_MODEL, "work/here.py": HERE}.items():
-        (tmp_path / name).parent.mkdir()
-        (tmp_path / name).write_text(text)
-    command = [sys.executable, "-W", "ignore", "here.py", str(tmp_path / "own")]
-    done = subprocess.run(command, cwd=tmp_path / "work", capture_output=True, text=True, timeout=300)
-    assert done.stdout.strip() == "['found', 'proven_none', 'proven_none']", done.stderr[-800:]
+def test_workers_that_started_before_get_the_module_of_the_users_model(tmp_path, monkeypatch):
+    assert os.getpid() not in joblib.Parallel(2)(joblib.delayed(os.getpid)() for _ in range(4))
+    (tmp_path / "own_model.py").write_text(OWN_MODEL)
+    monkeypatch.syspath_prepend(tmp_path)
+    from own_model import Own
+
+    trainings = [Training((k,)) for k in range(9)]
+    far, here = (bound(OwnFit(jobs), tmp_path / f"log{jobs}", Own)(trainings) for jobs in (2, 1))
+    np.testing.assert_array_equal(far, here)
+    assert str(os.getpid()) not in (tmp_path / "log2").read_text().split()
+    monkeypatch.delitem(sys.modules, "own_model")

@@ -2,7 +2,6 @@
 
 import pickle
 import sys
-import textwrap
 import warnings
 from functools import partial
 
@@ -60,29 +59,13 @@ def fitted(model, X=TRAINING, y=LABELS, groups="région", fit=None, **settings):
 # --- every find, for every kind of model ----------------------------------------------------------------
 
 
-def xgboost():
-    from xgboost import XGBClassifier
-
-    return XGBClassifier(n_estimators=12, random_state=0)
-
-
-def lightgbm():
-    from lightgbm import LGBMClassifier
-
-    return LGBMClassifier(n_estimators=12, random_state=0, verbose=-1)
-
-
 def skorch():
     from skorch import NeuralNetClassifier
     from torch import nn
 
-    class Small(nn.Module):
+    class Small(nn.Sequential):
         def __init__(self):
-            super().__init__()
-            self.layers = nn.Sequential(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 2), nn.Softmax(dim=-1))
-
-        def forward(self, X):
-            return self.layers(X)
+            super().__init__(nn.LazyLinear(8), nn.ReLU(), nn.Linear(8, 2), nn.Softmax(dim=-1))
 
     return NeuralNetClassifier(Small, max_epochs=4, lr=0.1, train_split=None)
 
@@ -103,8 +86,8 @@ MODELS = {
     "boosting": lambda: HistGradientBoostingClassifier(max_iter=12, random_state=0),
     "discriminant": LinearDiscriminantAnalysis,  # can transform, yet is no preprocessing
     "pipeline": columns_pipeline,
-    "xgboost": xgboost,
-    "lightgbm": lightgbm,
+    "xgboost": lambda: model_named("xgboost").set_params(n_estimators=12),
+    "lightgbm": lambda: model_named("lightgbm").set_params(n_estimators=12),
     "skorch": skorch,
 }
 
@@ -246,33 +229,23 @@ def test_what_cannot_be_audited_is_refused_before_any_search(ask, said):
         ask()
 
 
-class Lines(Progress):
-    """Keeps what it is told about seeds."""
-
-    def __init__(self):
-        self.heard = []
-
-    def note(self, line):
-        self.heard += [line] if "random_state" in line else []
-
-
 @pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
-def test_a_seed_that_nobody_fixed_is_the_audits_wherever_it_stands():
+def test_a_seed_that_nobody_fixed_is_the_audits_wherever_it_stands(monkeypatch):
+    heard = []
+    monkeypatch.setattr(Progress, "note", lambda self, line: heard.append(line))
     for model, name in (
         (RandomForestClassifier(5), "random_state"),
         (make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=2)), "mlpclassifier__random_state"),
     ):
-        lines = Lines()
-        audit = fitted(model, LOANS[NUMBERS], GRANTED, LOANS["région"], {"progress": lines}, random_state=7)
+        audit = fitted(model, LOANS[NUMBERS], GRANTED, LOANS["région"], random_state=7)
         assert audit.learner_.estimator.get_params()[name] == audit.learner_.own_seed == 7
         assert model.get_params()[name] is None  # it is theirs
         said = f"{type(model).__name__} came without a fixed seed, so '{name}' is set to 7, the audit's random_state."
-        assert lines.heard == [said]
-    lines = Lines()
+        assert [line for line in heard if "random_state" in line] == [said]
+        heard.clear()
     for model, matters in ((LogisticRegression(), False), (RandomForestClassifier(5, random_state=3), True)):
-        audit = fitted(model, LOANS[NUMBERS], GRANTED, LOANS["région"], {"progress": lines})
-        assert audit.fitted_.seeded is matters
-    assert not lines.heard
+        assert fitted(model, LOANS[NUMBERS], GRANTED, LOANS["région"]).fitted_.seeded is matters
+    assert not [line for line in heard if "random_state" in line]
 
 
 # --- the table: groups and weights beside it, rows set aside, labels as the user has them ---------------
@@ -504,19 +477,9 @@ def test_an_audit_opens_nothing_before_fit_leaves_what_it_is_given_and_pickles(t
 
 def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch):
     odd_table(120).to_csv(tmp_path / "loans.csv", index=False)
-    (tmp_path / "ours_for_test.py").write_text(
-        textwrap.dedent("""
-        from sklearn.naive_bayes import GaussianNB
-
-        ready = GaussianNB()
-
-        class Own(GaussianNB):
-            pass
-
-        def made():
-            return Own()
-        """)
-    )
+    module = ["from sklearn.naive_bayes import GaussianNB", "ready = GaussianNB()"]
+    module += ["class Own(GaussianNB):", "    pass", "def made():", "    return Own()"]
+    (tmp_path / "ours_for_test.py").write_text("\n".join(module))
     monkeypatch.chdir(tmp_path)
     given = "audit loans.csv --label granted --sensitive région --budget 1 --cases 0:2 --members 1 --fresh-seeds 0"
     for name in ("ready", "made"):

@@ -188,6 +188,8 @@ def test_answers_are_on_the_side_that_a_comparison_says(at, label, shares):
     scores = np.array([*shares, *near])
     margins = cut.margins(cut.agreeing(cut.sign * log_odds(scores), scores >= at))
     assert np.array_equal(margins > 0, (scores >= at) == (label == 1))
+    exactly = cut.fixed_answer + cut.sign * np.array([-1e-3, 0.0, 1e-3])
+    assert ((cut.margins(exactly) > 0) == (label == 1)).tolist() == [False, True, True]
 
 
 # --- places ---------------------------------------------------------------------------------------------

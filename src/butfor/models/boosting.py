@@ -21,7 +21,7 @@ from scipy.special import expit, logit
 
 from butfor.machine import compiling, in_threads
 from butfor.models.engines import OwnFit
-from butfor.models.estimators import has_boosting_engine
+from butfor.models.estimators import steps_of, uses_no_label
 from butfor.models.learner import Advance, Bound, Floats, Table, Training
 from butfor.models.sklearn import SklearnModel
 from butfor.nets import keeps_compiled
@@ -41,10 +41,15 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
     """The engine for HistGradientBoostingClassifier with two labels, behind preprocessing that sees no label: without
     early stopping, weights, missing values, constraints and categories of its own. Trains `n_jobs` models at a time.
     None for other models and tables."""
-    if table.multiclass or table.weight is not None or not has_boosting_engine(learner.estimator):
+    *before, final = steps_of(learner.estimator)
+    if type(final).__name__ != "HistGradientBoostingClassifier" or not all(map(uses_no_label, before)):
+        return None
+    plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
+    plain = plain and final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
+    if not plain or table.multiclass or table.weight is not None:
         return None
     binned = _binned(learner, table)
-    asked = None if binned is None else binned[0].numbers(people)
+    asked = None if binned is None else binned[0].encoded(people)
     if binned is None or asked is None:
         return None
     model, boosted = binned
@@ -69,7 +74,7 @@ def _binned(learner: Any, table: Table) -> tuple[SklearnModel, Callable[[Floats,
     """The model on the unchanged labels, and the logits of people, given as bins, under a model trained on labels; None
     if scikit-learn stops early or its answers differ from ours."""
     model: SklearnModel = learner.fit(table, table.labels())
-    final, X = model.final, model.numbers(table.X)
+    final, X = model.final, model.encoded(table.X)
     try:
         mapper = final._bin_mapper
         if X is None or final.do_early_stopping_ or mapper.is_categorical_.any() or mapper.n_bins != 256:
@@ -138,7 +143,13 @@ def boost(
     for _ in range(rounds):
         for i in range(n):
             order[i] = i
-            _slopes(slopes[i], logits[i], y[i])
+            if logits[i] > -37:
+                odds = math.exp(-logits[i])
+                slopes[i, 0] = ((1 - y[i]) - y[i] * odds) / (1 + odds)
+                slopes[i, 1] = odds / ((1 + odds) * (1 + odds))
+            else:
+                share = math.exp(logits[i])
+                slopes[i, 0], slopes[i, 1] = share - y[i], share
         leaf_of[:] = 0
         leaves, first[0], end[0], depth[0], place[0], value[0] = 1, 0, n, 0, 0, 0.0
         _histogram(sums[0], counts[0], rows, starts, order, slopes)
@@ -152,7 +163,15 @@ def boost(
             if gain[k] <= 0:
                 break
             column, cut = split[k]
-            middle = _partition(order[first[k] : end[k]], right, rows, column, cut) + first[k]
+            middle, moved = first[k], 0
+            for i in order[first[k] : end[k]]:  # both sides stay in their order
+                if rows[i, column] <= cut:
+                    order[middle] = i
+                    middle += 1
+                else:
+                    right[moved] = i
+                    moved += 1
+            order[middle : end[k]] = right[:moved]
             for p in range(len(asked)):
                 if leaf_of[p] == k and asked[p, column] > cut:
                     leaf_of[p] = new
@@ -189,17 +208,6 @@ def boost(
         for p in range(len(asked)):
             answers[p] += value[leaf_of[p]] * rate
     return answers
-
-
-@njit(**INNER)
-def _slopes(slopes: Any, logit: float, label: float) -> None:
-    if logit > -37:
-        odds = math.exp(-logit)
-        slopes[0] = ((1 - label) - label * odds) / (1 + odds)
-        slopes[1] = odds / ((1 + odds) * (1 + odds))
-    else:
-        share = math.exp(logit)
-        slopes[0], slopes[1] = share - label, share
 
 
 @njit(**INNER)
@@ -263,19 +271,3 @@ def _best_split(
             if gain > best and gain > 0:
                 best, split[0], split[1], left[0], left[1] = gain, column, at - starts[column], gradient, hessian
     return best
-
-
-@njit(**INNER)
-def _partition(order: Ints, right: Ints, rows: Bins, column: int, cut: int) -> int:
-    """Move rows at or below the cut to the front, both sides in their order; returns their number."""
-    kept = moved = 0
-    for i in order:
-        if rows[i, column] <= cut:
-            order[kept] = i
-            kept += 1
-        else:
-            right[moved] = i
-            moved += 1
-    for j in range(moved):
-        order[kept + j] = right[j]
-    return kept

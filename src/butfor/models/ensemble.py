@@ -17,7 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.decide import Decision
-from butfor.errors import SettingError, TableError
+from butfor.errors import TableError
 from butfor.models.learner import BIAS, MEMBERS, Floats, Learner, Model, Table
 
 FRESH_FROM = 10_000
@@ -31,13 +31,8 @@ class Ensemble(Learner):
     seeded = True
 
     def __init__(self, learner: Learner, members: int = MEMBERS) -> None:
-        if members < 2:
-            raise SettingError(f"members={members}: an ensemble needs at least 2.")
-        if isinstance(learner, Ensemble):
-            raise SettingError(f"{learner.name} is an ensemble already; set its members instead.")
-        if not learner.seeded:
-            raise SettingError(f"{learner.name} has no seed, so all members would be the same model.")
         self.learner, self.members = learner, members
+        self.seeds: tuple[int | None, ...] = (None, *(self.own_seed + k for k in range(1, members)))
 
     @property
     def name(self) -> str:
@@ -47,12 +42,7 @@ class Ensemble(Learner):
     def own_seed(self) -> int:
         return self.learner.own_seed
 
-    @property
-    def seeds(self) -> tuple[int | None, ...]:
-        return (None, *(self.own_seed + k for k in range(1, self.members)))
-
     def fit(self, table: Table, labels: Floats) -> EnsembleModel:
-        """Train every member with the learner's own `fit`."""
         learners = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
 
@@ -85,15 +75,13 @@ def ledger_gaps(learner: Learner) -> list[str]:
 class EnsembleModel(Model):
     """The trained members."""
 
-    def __init__(self, models: Sequence[Model]) -> None:
-        self._members, first = tuple(models), models[0]
-        self.table_encoder, self.as_numbers = first.table_encoder, first.as_numbers
-        if all(member.pulls is not None for member in models):
-            self.pulls = self._mean_pulls
+    members: Sequence[Model] = ()
 
-    @property
-    def members(self) -> Sequence[Model]:
-        return self._members
+    def __init__(self, members: Sequence[Model]) -> None:
+        self.members, first = members, members[0]
+        self.table_encoder, self.encoded = first.table_encoder, first.encoded
+        if all(member.pulls is not None for member in members):
+            self.pulls = self._mean_pulls
 
     def logits(self, people: pd.DataFrame) -> Floats:
         return mean_answers(np.array([member.logits(people) for member in self.members], np.float32))
@@ -119,8 +107,8 @@ class Audited(Model):
 
     def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
         self.model, self.decision, self.at_cut = model, decision, at_cut
-        unchanged = ("exact", "leaves", "neighbours", "part_votes", "as_numbers", "as_network", "gives_log_odds")
-        for name in (*unchanged, "table_encoder"):
+        unchanged = "exact leaves neighbours part_votes encoded as_network gives_log_odds table_encoder"
+        for name in unchanged.split():
             setattr(self, name, getattr(model, name))
         self.sided = decision.towards is not None
         if self.sided and self.as_network is not None:

@@ -29,12 +29,6 @@ LABEL_BLIND = {
 """Preprocessing that does not use labels, so that it is the same for all flip sets."""
 DIRECT = ("auto", "cholesky", "svd")
 """Solvers of ridge that reach the exact minimum."""
-QUICK = (
-    *("sklearn.linear_model.", "sklearn.tree.", "sklearn.naive_bayes", "sklearn.neighbors.", "sklearn.kernel_ridge"),
-    *("sklearn.discriminant_analysis", "sklearn.dummy", "sklearn.pipeline", "sklearn.compose.", "sklearn.impute."),
-    *("sklearn.preprocessing.", "sklearn.model_selection._classification_threshold", "butfor."),
-)
-"""Modules of estimators that learn a small table in milliseconds."""
 
 
 def steps_of(estimator: Any) -> list[Any]:
@@ -87,24 +81,6 @@ def is_logistic(final: Any) -> bool:
     return usual and getattr(final, "penalty", None) not in ("l1", "elasticnet")
 
 
-def has_boosting_engine(estimator: Any) -> bool:
-    *before, final = steps_of(estimator)
-    if type(final).__name__ != "HistGradientBoostingClassifier" or not all(map(uses_no_label, before)):
-        return False
-    plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
-    return plain and final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
-
-
-def work_of_fit(steps: list[Any], cells: int) -> float | None:
-    """Roughly the microseconds of a fit to a table with this many values; None where the kind does not tell."""
-    final = steps[-1]
-    others = [part for step in steps for part in parts(step) if isinstance(part, BaseEstimator) and part is not final]
-    boosting = type(final).__name__ == "HistGradientBoostingClassifier"
-    if not all(type(part).__module__.startswith(QUICK) for part in [*others, *([] if boosting else [final])]):
-        return None
-    return float(final.max_iter * (1000 + cells / 50)) if boosting else 2000 + cells / 2
-
-
 def linear_in_labels(estimator: Any) -> bool:
     """Whether the margin is a sum over the labels with weights that do not depend on labels: then a flip moves it by
     the same amount under any other flips."""
@@ -119,14 +95,6 @@ def linear_in_labels(estimator: Any) -> bool:
     return linear and direct and all(map(uses_no_label, before))
 
 
-def solved_directly(final: Any) -> bool:
-    """Whether a fitted model that is linear in labels was solved in one step. Ridge and least squares on sparse inputs
-    are not: they stop near the minimum, and where they stop is not linear in the labels."""
-    if hasattr(final, "solver"):
-        return getattr(final, "solver_", final.solver) in DIRECT
-    return type(final) is not LinearRegression or hasattr(final, "singular_")
-
-
 # --- as JSON ------------------------------------------------------------------------------------------
 
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
@@ -135,6 +103,7 @@ CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number"
 are not finite, numpy's types, and what cannot be rebuilt."""
 PLAIN = ("sklearn.compose", "sklearn.model_selection")
 """Modules of scikit-learn with parameter objects that are not estimators: column selectors, splitters."""
+REMEDY = "--model package.module:name, or in Python replay(..., model=...)"
 
 
 def describe(value: Any) -> Any:
@@ -142,37 +111,48 @@ def describe(value: Any) -> Any:
     if isinstance(value, np.generic):
         value = value.item()
     kind = type(value)
+    parameters: dict[str, Any] | None = None
     if isinstance(value, BaseEstimator):
         parameters = value.get_params(deep=False)
     elif kind.__module__.startswith(PLAIN):
         parameters = {name: getattr(value, name) for name in inspect.signature(kind).parameters if hasattr(value, name)}
-    elif isinstance(value, float) and not math.isfinite(value):
+    if parameters is not None:
+        given = {name: describe(v) for name, v in parameters.items()}
+        return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": given}
+    if isinstance(value, float) and not math.isfinite(value):
         return {NUMBER: str(value)}
-    elif isinstance(value, (str, int, float, bool, type(None))):
+    if isinstance(value, (str, int, float, bool, type(None))):
         return value
-    elif isinstance(value, type) and issubclass(value, np.generic):
+    if isinstance(value, type) and issubclass(value, np.generic):
         return {DTYPE: value.__name__}
-    elif isinstance(value, tuple):
+    if isinstance(value, tuple):
         return {TUPLE: [describe(v) for v in value]}
-    elif isinstance(value, (list, np.ndarray)):
+    if isinstance(value, (list, np.ndarray)):
         return [describe(v) for v in value]
-    elif isinstance(value, dict):
+    if isinstance(value, dict):
         return {PAIRS: [[describe(name), describe(v)] for name, v in value.items()]}
-    else:
-        named = value if hasattr(value, "__qualname__") else kind
-        return {OPAQUE: f"{getattr(value, '__module__', kind.__module__)}.{named.__qualname__}"}
-    given = {name: describe(v) for name, v in parameters.items()}
-    return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": given}
+    named = value if hasattr(value, "__qualname__") else kind
+    return {OPAQUE: f"{getattr(value, '__module__', kind.__module__)}.{named.__qualname__}"}
 
 
 def rebuild(record: Any) -> Any:
-    """The value that was described."""
+    """The value that was described. A record may load classes of estimators from trusted packages, and no other
+    code."""
     if isinstance(record, list):
         return [rebuild(v) for v in record]
     if not isinstance(record, dict):
         return record
     if CLASS in record:
-        return _class(record[CLASS])(**{name: rebuild(v) for name, v in record["params"].items()})
+        path = record[CLASS]
+        try:
+            named = load(path) if _trusted(path) else None
+        except (ImportError, AttributeError) as error:
+            raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
+        if isinstance(named, type) and (issubclass(named, BaseEstimator) or named.__module__.startswith(PLAIN)):
+            return named(**{name: rebuild(v) for name, v in record["params"].items()})
+        raise ReplayError(
+            f"The record's model is {path}, and a record may not load such code; name it yourself: {REMEDY}."
+        )
     if TUPLE in record:
         return tuple(rebuild(v) for v in record[TUPLE])
     if NUMBER in record:
@@ -183,21 +163,7 @@ def rebuild(record: Any) -> Any:
         return {rebuild(name): rebuild(v) for name, v in record[PAIRS]}
     raise ReplayError(
         f"The record's model contains {record.get(OPAQUE, record)}, which a record cannot store; replay it with the "
-        "model itself (--model package.module:name, or in Python replay(..., model=...))."
-    )
-
-
-def _class(path: str) -> Any:
-    """An estimator's class; a record may load no other code."""
-    try:
-        named = load(path) if _trusted(path) else None
-    except (ImportError, AttributeError) as error:
-        raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
-    if isinstance(named, type) and (issubclass(named, BaseEstimator) or named.__module__.startswith(PLAIN)):
-        return named
-    raise ReplayError(
-        f"The record's model is {path}, and a record may not load such code; name it yourself: "
-        "--model package.module:name, or in Python replay(..., model=...)."
+        f"model itself ({REMEDY})."
     )
 
 

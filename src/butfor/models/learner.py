@@ -38,6 +38,8 @@ PIECE = 64
 """Trainings between two looks at what is done: a stop or a crash loses no more."""
 MEMBERS = 16
 """The default number of members of an ensemble."""
+UNKNOWN = 1.5e6
+"""Microseconds of a fit of which nothing is known."""
 BIAS = "(bias)"
 
 
@@ -65,9 +67,8 @@ class Table:
     whole : (X, y, positions, positions, weight, cluster), optional
         If rows were set aside: the given table, the positions of the training rows in it and of those set aside, and
         the weights and clusters of all.
-    decision : Decision, optional
-        The threshold between two labels, one half if not given; with more than two labels, which count as 1 and what a
-        flip gives.
+    decision : Decision, default=one half
+        The threshold between two labels; with more than two, which count as 1 and what a flip gives.
     cluster : array of shape (n,), optional
         Rows with the same value are about one person or household. Only the comparison of groups uses it.
     """
@@ -122,7 +123,7 @@ class Table:
             return people
         both = pd.concat([people, self.decision.pool])
         kinds = {name: dtype for name, dtype in self.X.dtypes.items() if isinstance(dtype, pd.CategoricalDtype)}
-        return both.astype({name: dtype for name, dtype in kinds.items() if both[name].dtype != dtype})
+        return both.astype(kinds)
 
     def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels or decisions, given by number, count as 1."""
@@ -144,8 +145,7 @@ class Table:
         return 1 - self.codes if self.decision.new is None else self.decision.new
 
     def margins(self, answers: Floats) -> Floats:
-        """Logits `[… × people]` from models' answers about people `with_pool`: logits before a cut or, with more than
-        two classes, scores person by person, `[… × people · classes]`."""
+        """Logits `[… × people]` from models' answers about people `with_pool`."""
         return self.decision.margins(answers)
 
     def decisions(self, answers: Floats) -> NDArray[np.int64]:
@@ -207,15 +207,15 @@ class Model:
         The nearest rows and the weight of each vote, both `[people × k]`, independent of the labels.
     `part_votes(rows, people)`
         The fitted `PartitionEnsemble`, and both tables as it sees them.
-    `as_numbers(table, people)`
-        Training rows `[n × d]` and people `[people × d]` as the model sees them; None if these are not numbers.
+    `encoded(rows)`
+        Rows as the model sees them, `[rows × inputs]`; None if these are not numbers.
     `pulls(people, contrast=None)`
         Per person, each column's share of the logit, or of the sum of scores weighted by `contrast`, the bias last;
         None if it is not such a sum. A ReLU network is exactly linear around a person (section 2 of the paper).
     `gives_log_odds(people)`
         Whether these people's logits are the log-odds of its probabilities; without it, logits are log-odds.
     `as_network`
-        Our network's model: its `network`, the `rows` it was trained on, and people as it sees them, `encoded(people)`.
+        Our network's model: its `network`, the `rows` it was trained on, and `encoded`.
     `table_encoder`
         The fitted `TableEncoder` in front of the model."""
 
@@ -226,7 +226,7 @@ class Model:
     leaves: Any = None
     neighbours: Any = None
     part_votes: Any = None
-    as_numbers: Any = None
+    encoded: Any = None
     pulls: Any = None
     gives_log_odds: Any = None
     as_network: Any = None
@@ -258,6 +258,8 @@ class Learner:
     reproducible = False
     """Whether it is known to train the same model twice and another one under another seed, without a trial."""
     has_probabilities = True
+    seeded = False
+    """Whether another seed may give another model."""
     split: Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]] | None = None
     """Of a learner that stops early: from labels by number, positions of training rows and of validation rows."""
 
@@ -265,11 +267,6 @@ class Learner:
     def name(self) -> str:
         """A short name for sentences and records."""
         raise NotImplementedError
-
-    @property
-    def seeded(self) -> bool:
-        """Whether another seed may give another model."""
-        return False
 
     @property
     def own_seed(self) -> int:
@@ -300,9 +297,9 @@ class Learner:
         """The default number of members of an ensemble; fewer if a training takes many seconds."""
         return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
 
-    def work(self, table: Table) -> float | None:
-        """Roughly the microseconds of one fit; None if unknown. It decides whether processes train."""
-        return None
+    def work(self, table: Table) -> float:
+        """Roughly the microseconds of one fit. It decides whether processes train: of unknown work, eight."""
+        return UNKNOWN
 
     def pack(self, model: Any) -> Any:
         """A model as it travels between processes, without the table."""

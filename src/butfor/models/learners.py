@@ -17,6 +17,7 @@ import numpy as np
 import pandas as pd
 from pandas.api.types import is_numeric_dtype
 from sklearn.base import clone
+from sklearn.kernel_ridge import KernelRidge
 
 from butfor.data.table import default_setup
 from butfor.decide import USUAL, Decision, parse_threshold
@@ -25,15 +26,22 @@ from butfor.machine import load, single_threaded
 from butfor.models.ensemble import Ensemble
 from butfor.models.estimators import rebuild
 from butfor.models.learner import Learner, MakesLearner, Model, Table
-from butfor.models.robust import PartitionEnsemble, ThresholdedRegressor
 from butfor.models.sklearn import SklearnLearner, check_classifier, is_seed
 
-MODELS = ("logistic", "ridge", "linear", "kernel-ridge", "knn", "forest", "boosting", "steady")
-"""scikit-learn's models with their defaults, except for the solver of logistic regression. "linear" and "kernel-ridge"
-are regressions on 0 and 1 with a threshold of one half; "steady" is our PartitionEnsemble."""
-OTHER_PACKAGES = {"lightgbm": "LGBMClassifier", "xgboost": "XGBClassifier"}
-"""Classifiers of other packages, with their defaults."""
-NAMES = ("mlp", *MODELS, *OTHER_PACKAGES)
+MODELS = {
+    "logistic": "sklearn.linear_model:LogisticRegression",
+    "ridge": "sklearn.linear_model:RidgeClassifier",
+    "linear": "butfor:ThresholdedRegressor",
+    "kernel-ridge": "butfor:ThresholdedRegressor",
+    "knn": "sklearn.neighbors:KNeighborsClassifier",
+    "forest": "sklearn.ensemble:RandomForestClassifier",
+    "boosting": "sklearn.ensemble:HistGradientBoostingClassifier",
+    "steady": "butfor:PartitionEnsemble",
+    "lightgbm": "lightgbm:LGBMClassifier",
+    "xgboost": "xgboost:XGBClassifier",
+}
+"""Classifiers by name; `model_named` has their settings, which are mostly the defaults."""
+NAMES = ("mlp", *MODELS)
 MANY_INPUTS = 1000
 """From this many inputs on, logistic regression is solved without a Hessian, whose cost grows with their cube: on 1 000
 rows with as many inputs that takes a tenth of the time."""
@@ -46,28 +54,6 @@ SMALL = 2**18
 other."""
 
 
-def usual_model(name: str, seed: int, inputs: int = 0) -> Any:
-    """A model of `MODELS`; some use the seed, the solver depends on the number of inputs."""
-    from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
-    from sklearn.kernel_ridge import KernelRidge
-    from sklearn.linear_model import LogisticRegression, RidgeClassifier
-    from sklearn.neighbors import KNeighborsClassifier
-
-    # This solver reaches the minimum; the default one sometimes stops a hundredth of a logit before it.
-    solver = {"solver": "newton-cholesky"} if inputs <= MANY_INPUTS else {"tol": 1e-6, "max_iter": 1000}
-    models = {
-        "logistic": LogisticRegression(**solver),
-        "ridge": RidgeClassifier(),
-        "linear": ThresholdedRegressor(),
-        "kernel-ridge": ThresholdedRegressor(KernelRidge(kernel="rbf")),
-        "knn": KNeighborsClassifier(),
-        "forest": RandomForestClassifier(random_state=seed),
-        "boosting": HistGradientBoostingClassifier(random_state=seed),
-        "steady": PartitionEnsemble(),
-    }
-    return models[name]
-
-
 def inputs_of(X: pd.DataFrame) -> int:
     """About how many inputs a row becomes: one per numeric column, and one per value of the other columns."""
     return sum(1 if is_numeric_dtype(values) else values.nunique() for _, values in X.items())
@@ -75,14 +61,22 @@ def inputs_of(X: pd.DataFrame) -> int:
 
 def model_named(name: str, seed: int = 0, inputs: int = 0) -> Any:
     """An estimator by one of `NAMES`, the network excepted, or by ``package.module:name``: an estimator, its class, or
-    a function without arguments that makes one."""
+    a function without arguments that makes one. The solver of logistic regression depends on the number of inputs."""
     if name in MODELS:
-        return usual_model(name, seed, inputs)
-    if name in OTHER_PACKAGES:
-        if find_spec(name) is None:
-            raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {name}.")
-        quiet = {"verbose": -1} if name == "lightgbm" else {"verbosity": 0}
-        return load(f"{name}:{OTHER_PACKAGES[name]}")(random_state=seed, n_jobs=1, **quiet)
+        package = MODELS[name].partition(":")[0].split(".")[0]
+        if find_spec(package) is None:
+            raise SettingError(f"Model '{name}' needs a package that is not installed: pip install {package}.")
+        # newton-cholesky reaches the minimum; the default solver sometimes stops a hundredth of a logit before it.
+        few, seeded = inputs <= MANY_INPUTS, {"random_state": seed}
+        settings: dict[str, dict[str, Any]] = {
+            "logistic": {"solver": "newton-cholesky"} if few else {"tol": 1e-6, "max_iter": 1000},
+            "kernel-ridge": {"regressor": KernelRidge(kernel="rbf")},
+            "forest": seeded,
+            "boosting": seeded,
+            "lightgbm": seeded | {"n_jobs": 1, "verbose": -1},
+            "xgboost": seeded | {"n_jobs": 1, "verbosity": 0},
+        }
+        return load(MODELS[name])(**settings.get(name, {}))
     module, colon, attribute = name.partition(":")
     if not (module and colon and attribute):
         raise SettingError(
@@ -114,7 +108,7 @@ def default_model(rows: int) -> Any:
     """The default model for a table with `rows` training rows; the network is the published one for that size."""
     name = default_name(partial(warnings.warn, stacklevel=4))  # the line that calls `fit`
     if name != "mlp":
-        return usual_model(name, seed=0)
+        return model_named(name)
     setup = default_setup(rows)
     return load("butfor.models.network:MLP")(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
 
@@ -150,28 +144,24 @@ def _unset_seeds(model: Any) -> list[str]:
     return [name for name, value in model.get_params().items() if is_seed(name) and value is None]
 
 
-def learner_of(record: dict[str, Any]) -> Learner:
-    """The learner that a record names."""
+def learner_of(record: dict[str, Any], model: Any = None, random_state: int = 0) -> Learner:
+    """The learner that a record names, or that of a `model` given for a replay, with the record's encoder and seed.
+    `random_state`: the audit's."""
     kind = record.get("kind")
     if kind == Ensemble.kind:
-        return Ensemble(learner_of(record["learner"]), int(record["members"]))
+        learner = learner_of(record["learner"], model, random_state)
+        return learner if isinstance(learner, Ensemble) else Ensemble(learner, int(record["members"]))
+    if model is not None:
+        if isinstance(model, (MakesLearner, Learner)) or kind != SklearnLearner.kind:
+            return as_learner(model, random_state=random_state)
+        return as_learner(model, rebuild(record["encoder"]), random_state, record["torch_seed"])
     if kind not in KINDS:
         raise ReplayError(
             f"The record's learner is of kind '{kind}', which a record cannot restore; replay it with the learner "
             "itself (in Python replay(..., model=...))."
         )
-    learner: Learner = load(KINDS[kind]).from_record(record)
-    return learner
-
-
-def learner_for_replay(model: Any, record: dict[str, Any], random_state: int = 0) -> Learner:
-    """A learner from a model given for a replay, with the record's encoder and seed. `random_state`: the audit's."""
-    if record.get("kind") == Ensemble.kind:
-        learner = learner_for_replay(model, record["learner"], random_state)
-        return learner if isinstance(learner, Ensemble) else Ensemble(learner, int(record["members"]))
-    if isinstance(model, (MakesLearner, Learner)) or record.get("kind") != SklearnLearner.kind:
-        return as_learner(model, random_state=random_state)
-    return as_learner(model, rebuild(record["encoder"]), random_state, record["torch_seed"])
+    restored: Learner = load(KINDS[kind]).from_record(record)
+    return restored
 
 
 def decision_of(
@@ -181,8 +171,7 @@ def decision_of(
     would rather not have; the other one is decided on and above the threshold."""
     probability, share = parse_threshold(threshold)
     given = probability if share is None else f"top {100 * share:g}%"
-    named = f"threshold={given!r}"
-    own = learner.own_cut(table)
+    named, own = f"threshold={given!r}", learner.own_cut(table)
     if probability == USUAL:
         return own or Decision()
     if own is not None:
@@ -193,23 +182,23 @@ def decision_of(
             "group the labels into two."
         )
     label = 1 if adverse is None else 1 - adverse
-    if share is not None:
-        if pool is None:
-            raise SettingError(
-                f"{named}: name the people who compete for the places, and whom the model is not trained on: "
-                "fit(…, pool=X_test) or also_labelled=(X_test, y_test)."
-            )
-        decision = Decision(given, label, None, learner.has_probabilities, share, pool)
-        if decision.places in (0, len(pool)):
-            who = "everybody" if decision.places else "nobody"
-            raise SettingError(f"{named} of {len(pool)} people is {who}: give another share, or more people.")
-        return decision
-    if not learner.has_probabilities:
+    if share is None and not learner.has_probabilities:
         raise SettingError(
             f"{named}: {learner.name} gives no probabilities. Give a share of people instead, such as "
             "threshold='top 20%', or wrap the model in sklearn.calibration.CalibratedClassifierCV."
         )
-    return Decision(given, label, probability)
+    if share is None:
+        return Decision(given, label, probability)
+    if pool is None:
+        raise SettingError(
+            f"{named}: name the people who compete for the places, and whom the model is not trained on: "
+            "fit(…, pool=X_test) or also_labelled=(X_test, y_test)."
+        )
+    decision = Decision(given, label, None, learner.has_probabilities, share, pool)
+    if decision.places in (0, len(pool)):
+        who = "everybody" if decision.places else "nobody"
+        raise SettingError(f"{named} of {len(pool)} people is {who}: give another share, or more people.")
+    return decision
 
 
 def first_model(learner: Learner, table: Table) -> tuple[Model, float, bool]:

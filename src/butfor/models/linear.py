@@ -179,7 +179,7 @@ class _Newton:
     if the estimator is not near it."""
 
     def __init__(self, model: Any, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
-        self.X, self.people, given = reduce_inputs(model.final, model.numbers(table.X), model.numbers(people))
+        self.X, self.people, given = reduce_inputs(model.final, model.encoded(table.X), model.encoded(people))
         self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = penalty(model.final, self.X.shape[1])

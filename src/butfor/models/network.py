@@ -15,11 +15,12 @@ import numpy as np
 import pandas as pd
 import torch
 from numpy.typing import ArrayLike, NDArray
+from scipy.special import expit, softmax
 from sklearn.base import BaseEstimator, ClassifierMixin, clone
 from sklearn.model_selection import train_test_split
 from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
-from sklearn.utils.validation import check_array, check_is_fitted, validate_data
+from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
 from butfor import stopping
 from butfor.data.labels import label_values
@@ -150,14 +151,11 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
             kept, aside = split_off(labels, self.validation_fraction, recipe.seed)
             split = encoded[kept], labels[kept], encoded[aside], labels[aside]
         else:
-            X_val, y_val = check_array(validation[0], dtype=np.float32, input_name="validation rows"), validation[1]
-            y_val = np.asarray(y_val)
+            X_val, y_val = check_X_y(*validation, dtype=np.float32)
             if X_val.shape[1] != self.n_features_in_:
                 raise TableError(
                     f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."
                 )
-            if y_val.shape != (len(X_val),):
-                raise TableError(f"{len(X_val)} validation rows but {y_val.size} validation labels.")
             unknown = np.setdiff1d(y_val, self.classes_)
             if unknown.size:
                 raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
@@ -178,8 +176,6 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities `[rows × classes]`, in the order of `classes_`."""
-        from scipy.special import expit, softmax
-
         logits = self.decision_function(X).astype(np.float64)
         if logits.ndim == 2:
             return np.asarray(softmax(logits, axis=1))
@@ -312,9 +308,6 @@ class NetworkModel(Model):
     def encoded(self, people: pd.DataFrame) -> Floats:
         return self._data.people(people)
 
-    def as_numbers(self, table: Table, people: pd.DataFrame) -> tuple[Floats, Floats]:
-        return self.rows.X, self.encoded(people)
-
     def _pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]]:
         """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
         neurons and multiply the layers. Then θ·x + bias is the logit of a row or, with several outputs, their sum
@@ -337,20 +330,11 @@ class NetworkEngine(Engine):
     width: int
     how: dict[str, Any]
 
-    def fit_many(
-        self,
-        recipe: Recipe,
-        rows: Rows,
-        flip_sets: Sequence[FlipSet],
-        people: Floats,
-        advance: Advance | None = None,
-        seeds: Sequence[int] | None = None,
-    ) -> Fits:
+    def fit_many(self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, **more: Any) -> Fits:
         """Train one network per flip set, with its own of the `seeds` or the recipe's."""
-        seeds = [recipe.seed] * len(flip_sets) if seeds is None else seeds
-        told: dict[str, Any] = {} if advance is None else {"advance": advance}
+        seeds = more.pop("seeds", [recipe.seed] * len(flip_sets))
         with translated():
-            return fit_many(recipe, rows, flip_sets, seeds, people, check=stopping.check, **told, **self.how)
+            return fit_many(recipe, rows, flip_sets, seeds, people, check=stopping.check, **more, **self.how)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
         if not isinstance(learner, MLPLearner):
@@ -359,8 +343,9 @@ class NetworkEngine(Engine):
 
         def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             flip_sets = [flips for flips, _ in trainings]
-            seeds = [recipe.seed if seed is None else seed for _, seed in trainings]
-            return self.fit_many(recipe, rows, flip_sets, asked, advance, seeds).answers
+            more: dict[str, Any] = {"seeds": [recipe.seed if seed is None else seed for _, seed in trainings]}
+            more |= {} if advance is None else {"advance": advance}
+            return self.fit_many(recipe, rows, flip_sets, asked, **more).answers
 
         return Bound(train, self.name, device=self.device, width=self.width)
 

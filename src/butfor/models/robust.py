@@ -181,11 +181,10 @@ def part_of(X: Any, parts: int) -> NDArray[np.int64]:
 
 def two_classes(y: NDArray[Any]) -> NDArray[Any]:
     """The two label values in sorted order."""
-    values = pd.unique(pd.Series(y))
+    values = label_values(y)
     if len(values) > 2:
-        # scikit-learn's own checks look for the first sentence.
         raise TableError(
-            "Only binary classification is supported. The type of the target is multiclass: "
-            f"the labels have {len(values)} values ({listed(values)}). Group them into two."
+            f"Only binary classification is supported: the labels have {len(values)} values ({listed(values)}). Group "
+            "them into two."
         )
-    return label_values(y)
+    return values

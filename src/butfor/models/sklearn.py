@@ -21,6 +21,7 @@ from pandas.api.types import is_numeric_dtype
 from scipy.special import expit
 from sklearn import get_config
 from sklearn.base import BaseEstimator, clone, is_classifier, is_regressor
+from sklearn.linear_model import LinearRegression
 from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
@@ -29,22 +30,9 @@ from butfor.decide import CLIP, ONE_HALF, Decision, log_odds
 from butfor.encode import EncodedTable, TableEncoder
 from butfor.errors import ButforError, LearnerError, SettingError
 from butfor.machine import GENERATOR, single_threaded
-from butfor.models import linear
-from butfor.models.estimators import (
-    describe,
-    is_logistic,
-    joined,
-    linear_in_labels,
-    missing_parts,
-    packages,
-    preprocesses,
-    rebuild,
-    solved_directly,
-    steps_of,
-    uses_no_label,
-    work_of_fit,
-)
-from butfor.models.learner import Floats, Learner, Model, Table, TableCache, named_pulls
+from butfor.models import estimators, linear
+from butfor.models.estimators import joined, steps_of
+from butfor.models.learner import UNKNOWN, Floats, Learner, Model, Table, TableCache, named_pulls
 from butfor.models.linear import Array
 from butfor.models.robust import PartitionEnsemble, ThresholdedRegressor
 
@@ -56,6 +44,12 @@ BLOCK = 256
 """The most people per call of a model of neighbours, on one thread: with more, scikit-learn breaks ties differently."""
 SAME = 1e-9
 """A decision function whose logistic value is this near to the probability is the log-odds."""
+QUICK = (
+    *("sklearn.linear_model.", "sklearn.tree.", "sklearn.naive_bayes", "sklearn.neighbors.", "sklearn.kernel_ridge"),
+    *("sklearn.discriminant_analysis", "sklearn.dummy", "sklearn.pipeline", "sklearn.compose.", "sklearn.impute."),
+    *("sklearn.preprocessing.", "sklearn.model_selection._classification_threshold", "butfor."),
+)
+"""Modules of estimators that learn a small table in milliseconds."""
 
 
 class SklearnLearner(Learner):
@@ -73,7 +67,7 @@ class SklearnLearner(Learner):
                 "with the model."
             )
         self.given, self.encoder, self.torch_seed = clone(estimator), clone(encoder, safe=False), None
-        if "skorch" in packages(estimator):  # a torch module has no random_state: torch is seeded around each `fit`
+        if "skorch" in estimators.packages(estimator):  # torch has no random_state: it is seeded around each `fit`
             self.torch_seed = seed or 0
             loud = {name: value for name, value in self.given.get_params().items() if name.endswith("verbose")}
             self.given.set_params(**{name: type(value)(0) for name, value in loud.items()})  # a line per epoch
@@ -85,6 +79,8 @@ class SklearnLearner(Learner):
             self.steps += steps_of(self._threshold.estimator)
         self.estimator = joined(self.steps)
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
+        self._seeds = {name: value for name, value in self.given.get_params().items() if is_seed(name)}
+        self.seeded = self.torch_seed is not None or bool(self._seeds)
         self._cache = TableCache()
 
     @property
@@ -92,22 +88,13 @@ class SklearnLearner(Learner):
         return type(self.steps[-1]).__name__ + (" (pipeline)" if len(self.steps) > 1 else "")
 
     @property
-    def seeded(self) -> bool:
-        return self.torch_seed is not None or bool(self._random_states())
-
-    @property
     def own_seed(self) -> int:
         """The largest seed in use; other seeds are counted from it."""
-        used = [seed for seed in self._random_states().values() if isinstance(seed, int)]
+        used = [seed for seed in self._seeds.values() if isinstance(seed, int)]
         return max([*used, self.torch_seed or 0])
 
-    def _random_states(self) -> dict[str, Any]:
-        """Parameters that hold a seed, in the estimator and its parts."""
-        return {name: value for name, value in self.given.get_params().items() if is_seed(name)}
-
     def reseeded(self, seed: int) -> SklearnLearner:
-        again = clone(self.given).set_params(**dict.fromkeys(self._random_states(), seed))
-        other = SklearnLearner(again, self.encoder, seed)
+        other = SklearnLearner(clone(self.given).set_params(**dict.fromkeys(self._seeds, seed)), self.encoder, seed)
         other._cache = self._cache
         return other
 
@@ -115,7 +102,13 @@ class SklearnLearner(Learner):
         values = self.values(table)
         try:
             front, steps = self._split(table)
-            estimator = joined([clone(step) for step in steps])
+            estimator, weights = joined([clone(step) for step in steps]), dict[str, Any]()
+            if table.weight is not None:
+                if not has_fit_parameter(self.steps[-1], "sample_weight"):
+                    raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
+                # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
+                routed = not isinstance(estimator, Pipeline) or get_config()["enable_metadata_routing"]
+                weights["sample_weight" if routed else f"{estimator.steps[-1][0]}__sample_weight"] = table.weight
             with ExitStack() as seeds:
                 if self.torch_seed is not None:
                     import torch
@@ -123,8 +116,7 @@ class SklearnLearner(Learner):
                     seeds.enter_context(GENERATOR)
                     seeds.enter_context(torch.random.fork_rng(devices=[]))
                     torch.manual_seed(self.torch_seed)
-                X, y = table.X if front is None else front.X, values[labels.astype(np.int64)]
-                estimator.fit(X, y, **self._weights(table, estimator))
+                estimator.fit(table.X if front is None else front.X, values[labels.astype(np.int64)], **weights)
             if not hasattr(estimator, "decision_function") and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
                     f"{self.name} has neither decision_function nor predict_proba, so the distance to the other "
@@ -144,27 +136,18 @@ class SklearnLearner(Learner):
         none. And the other steps, which are trained."""
         encoder, steps, torch = self.encoder, self.steps, self.torch_seed is not None
         numeric = not torch and all(map(is_numeric_dtype, table.X.dtypes))
-        if encoder is None and not numeric and not preprocesses(self.estimator):
+        if encoder is None and not numeric and not estimators.preprocesses(self.estimator):
             encoder = TableEncoder(dtype="float32" if torch else "float64")
         if isinstance(encoder, TableEncoder):
             steps = [encoder, *steps]
-        shared = list(takewhile(uses_no_label, steps[:-1]))
+        shared = list(takewhile(estimators.uses_no_label, steps[:-1]))
         front = self._cache.get(table, lambda: EncodedTable(joined(shared), table.X)) if shared else None
         return front, steps[len(shared) :]
-
-    def _weights(self, table: Table, estimator: Any) -> dict[str, Any]:
-        if table.weight is None:
-            return {}
-        if not has_fit_parameter(self.steps[-1], "sample_weight"):
-            raise LearnerError(f"{self.name} takes no sample_weight; leave it out.")
-        # With scikit-learn's metadata routing a pipeline knows itself which steps asked for weights.
-        routed = not isinstance(estimator, Pipeline) or get_config()["enable_metadata_routing"]
-        return {"sample_weight" if routed else f"{estimator.steps[-1][0]}__sample_weight": table.weight}
 
     def values(self, table: Table) -> NDArray[Any]:
         """The labels that the estimator gets: the user's own, since class weights may name them; their numbers if the
         labels are boolean or the library needs numbers."""
-        coded = table.classes.dtype == bool or NUMBERED_LABELS & packages(self.estimator)
+        coded = table.classes.dtype == bool or NUMBERED_LABELS & estimators.packages(self.estimator)
         return np.arange(len(table.classes)) if coded else table.classes
 
     def own_cut(self, table: Table) -> Decision | None:
@@ -182,8 +165,13 @@ class SklearnLearner(Learner):
         label = 0 if own.pos_label == table.classes[0] else 1
         return Decision(None, label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
 
-    def work(self, table: Table) -> float | None:
-        return work_of_fit(self.steps, table.X.size)
+    def work(self, table: Table) -> float:
+        final, cells = self.steps[-1], table.X.size
+        boosting = type(final).__name__ == "HistGradientBoostingClassifier"
+        inside = [part for step in self.steps for part in estimators.parts(step) if isinstance(part, BaseEstimator)]
+        if not all(type(part).__module__.startswith(QUICK) for part in inside if not (boosting and part is final)):
+            return UNKNOWN
+        return float(final.max_iter * (1000 + cells / 50)) if boosting else 2000 + cells / 2
 
     def pack(self, model: Any) -> Any:
         return model.estimator
@@ -195,19 +183,19 @@ class SklearnLearner(Learner):
         by_logit = f"the logit of predict_proba, clipped at {CLIP:g}"
         return {
             "kind": self.kind,
-            "estimator": describe(self.given),
-            "encoder": describe(self.encoder),
+            "estimator": estimators.describe(self.given),
+            "encoder": estimators.describe(self.encoder),
             "torch_seed": self.torch_seed,
             "margin": "decision_function" if hasattr(self.estimator, "decision_function") else by_logit,
         }
 
     def record_gaps(self) -> list[str]:
         record = self.record()
-        return [*missing_parts(record["estimator"]), *missing_parts(record["encoder"], "encoder")]
+        return [*estimators.missing_parts(record["estimator"]), *estimators.missing_parts(record["encoder"], "encoder")]
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
-        return cls(rebuild(record["estimator"]), rebuild(record["encoder"]), record["torch_seed"])
+        return cls(estimators.rebuild(record["estimator"]), estimators.rebuild(record["encoder"]), record["torch_seed"])
 
 
 def check_classifier(estimator: Any) -> None:
@@ -259,9 +247,11 @@ class SklearnModel(Model):
         regression = isinstance(final, ThresholdedRegressor)
         inner = steps_of(final.regressor_)[-1] if regression else final
         self.by_neighbours = type(inner).__module__.startswith("sklearn.neighbors")
-        linear = linear_in_labels(estimator)
-        self.exact = linear and solved_directly(inner)
-        if linear if regression else is_logistic(final) or type(final).__name__ == "RidgeClassifier":
+        adds_up = estimators.linear_in_labels(estimator)
+        # Ridge and least squares on sparse inputs are not solved in one step: where they stop is not linear in labels.
+        solved = getattr(inner, "solver_", getattr(inner, "solver", "auto")) in estimators.DIRECT
+        self.exact = adds_up and solved and (type(inner) is not LinearRegression or hasattr(inner, "singular_"))
+        if adds_up if regression else estimators.is_logistic(final) or type(final).__name__ == "RidgeClassifier":
             self.flip_effects = self._flip_effects
         if hasattr(type(final), "apply") or hasattr(type(final), "staged_decision_function") or is_lightgbm(final):
             self.leaves = self._leaves
@@ -342,9 +332,9 @@ class SklearnModel(Model):
         given = X if self.front is None else self.front.people(X)
         return given if self.estimator is self.final else self.estimator[:-1].transform(given)
 
-    def numbers(self, X: pd.DataFrame) -> Array | None:
+    def encoded(self, X: pd.DataFrame) -> Array | None:
         """The same as numbers, `[rows × inputs]`; None if they are not numbers or the last step has a transformer."""
-        if preprocesses(self.final):
+        if estimators.preprocesses(self.final):
             return None
         given = self.step_inputs(X)
         try:
@@ -353,19 +343,15 @@ class SklearnModel(Model):
             return None
         return numbers if numbers.ndim == 2 and np.isfinite(numbers).all() else None
 
-    def as_numbers(self, table: Table, people: pd.DataFrame) -> tuple[Array, Array] | None:
-        rows, asked = self.numbers(table.X), self.numbers(people)
-        return None if rows is None or asked is None else (rows, asked)
-
     # --- what only some models can tell ---
 
     def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> Array:
         if isinstance(self.final, ThresholdedRegressor):
             rows, asked = self.step_inputs(table.X), self.step_inputs(people)
             return self.final.share_of_labels(rows, asked, table.weight) * (1 - 2 * table.zero_one)
-        seen = self.as_numbers(table, people)
-        assert seen is not None
-        return linear.flip_effects(self.final, *seen, table, contrast)
+        rows, asked = self.encoded(table.X), self.encoded(people)
+        assert rows is not None and asked is not None  # noqa: PT018
+        return linear.flip_effects(self.final, rows, asked, table, contrast)
 
     def _leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
         trees, given = self.final, self.step_inputs(rows)
@@ -396,7 +382,7 @@ class SklearnModel(Model):
         coefficients = getattr(self.final, "coef_", None)
         if coefficients is None or np.size(coefficients) == 0 or not hasattr(self.final, "decision_function"):
             return None
-        inputs, counted = self.numbers(people), np.ones((1, 1)) if contrast is None else contrast
+        inputs, counted = self.encoded(people), np.ones((1, 1)) if contrast is None else contrast
         if inputs is None or np.atleast_2d(coefficients).shape != (counted.shape[1], inputs.shape[1]):
             return None
         terms = inputs * (counted @ np.atleast_2d(coefficients))

@@ -124,9 +124,10 @@ def percentile(scores: Scores) -> NDArray[np.float64]:
 def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Numbers, Numbers]:
     """Training rows `[n × d]` and people `[people × d]` as the model sees them. If it does not say, the table is
     encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen ones all 0."""
-    seen: tuple[Numbers, Numbers] | None = None if model.as_numbers is None else model.as_numbers(table, people)
-    if seen is not None:
-        return seen
+    if model.encoded is not None:
+        rows, asked = model.encoded(table.X), model.encoded(people)
+        if rows is not None and asked is not None:
+            return rows, asked
     from sklearn.compose import make_column_transformer
     from sklearn.impute import SimpleImputer
     from sklearn.pipeline import make_pipeline

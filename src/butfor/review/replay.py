@@ -26,7 +26,7 @@ from butfor.machine import single_threaded
 from butfor.measured import run_of
 from butfor.models.ensemble import member_seeds, single_learner
 from butfor.models.learner import Table, set_rows_aside
-from butfor.models.learners import learner_for_replay, learner_of
+from butfor.models.learners import learner_of
 from butfor.progress import Progress
 from butfor.provenance import data_hash
 from butfor.result.record import builtins_of, plain
@@ -302,7 +302,7 @@ def protected(run: Run, X: pd.DataFrame, data: Dataset) -> Any:
 def fitted_again(run: Run, training: Table, data: Dataset, model: Any, progress: Progress, **rules: Any) -> Fitted:
     """The audit of a run on the training rows, with the labels that a review corrected. `model` replaces one that the
     record cannot restore, `rules` replace its φ and ψ."""
-    learner = learner_of(run.learner) if model is None else learner_for_replay(model, run.learner, run.random_state)
+    learner = learner_of(run.learner, model, run.random_state)
     params: dict[str, Any] = {
         "model": single_learner(learner),
         "members": len(member_seeds(learner)),
