@@ -61,7 +61,7 @@ from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
-from butfor.standard.model import TwoModels
+from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import WIDER
 from butfor.standard.second_opinion import Opinion, folds_of
 
@@ -307,8 +307,9 @@ def _shuffling(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[
 def _aipw(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
     """With the error bar of its influence function."""
     group, others = np.flatnonzero(inside), np.flatnonzero(~inside)
-    opinion = Opinion.of(encoded, group, others, folds_of(len(y), None, seed), None)
-    (share,), foretold = opinion.shares(encoded, y[None, others])
+    records = Records(encoded, encoded, y, np.ones(len(y)), None, folds_of(len(y), None, seed))
+    opinion = Opinion(records, group, others)
+    (share,), foretold = opinion.shares(y[None, others], np.ones(len(others)))
     difference = float(share - y[group].mean())
     parts = np.concatenate(
         [foretold[0, : len(group)] - y[group] - difference, opinion.odds * (y[others] - foretold[0, len(group) :])]

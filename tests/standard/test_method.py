@@ -1,6 +1,7 @@
 """The parts of the method, each reached two ways: models, the second opinion, drawn tables and figures."""
 
 import threading
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -11,11 +12,11 @@ from butfor.errors import Stopped
 from butfor.standard import inputs as inputs_module
 from butfor.standard import model as model_module
 from butfor.standard.boosting import Questions, fit_boosting
-from butfor.standard.explain import strongest
+from butfor.standard.explain import ColumnMove, strongest
 from butfor.standard.inputs import dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, levers, predict_logistic
-from butfor.standard.model import OwnModel, TwoModels
-from butfor.standard.null import WIDER, CommonStandard, Figures, Group, at_once
+from butfor.standard.model import OwnModel, Records, TwoModels
+from butfor.standard.null import WIDER, CommonStandard, Group, at_once
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.wrong import suspects, with_sum
 from butfor.stopping import checked_by
@@ -94,11 +95,12 @@ def test_rows_of_no_weight_and_columns_left_out_do_not_count(rows, table):
     by_rows = fit_boosting(questions, inputs[kept], labels[:1, kept])
     np.testing.assert_allclose(by_weight.predict(inputs), by_rows.predict(inputs), atol=1e-4)
     whole, part = TwoModels.of(table), TwoModels.of(table.drop(columns=["a", "e"]))
-    learn, ask, sets = EVERYONE[:200], EVERYONE[200:], [["a", "e"], ["b"]]
+    learn, ask, sets = EVERYONE[:200], EVERYONE[200:], [("a", "e"), ("b",)]
     stays = [~whole.inputs_of(columns) for columns in sets]
     fits = [fit_logistic(design_of(whole.inputs[:200, stay]), labels[:1, :200])[0] for stay in stays]
-    found = whole.predict_without(sets, fits, learn, ask, labels[0, :200], None)
-    np.testing.assert_allclose(found[0], part.predict(learn, ask, labels[:1, :200], None)[0], atol=1e-6)
+    without = dict(zip(sets, fits, strict=True))
+    found = whole.predict_without(without, learn, ask, labels[0, :200], np.ones(200))
+    np.testing.assert_allclose(found[0], part.predict(learn, ask, labels[:1, :200])[0], atol=1e-6)
 
 
 def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
@@ -120,7 +122,7 @@ def test_every_fit_ends_when_its_thread_is_halted(rows):
         "its predictions": lambda: boosted.predict(inputs),
         "one regression": lambda: fit_logistic(design_of(inputs), labels[:1]),
         "several": lambda: fit_logistic(design_of(inputs), labels),
-        "a classifier of the user's": lambda: own.predict(EVERYONE, EVERYONE, labels[:1], None),
+        "a classifier of the user's": lambda: own.predict(EVERYONE, EVERYONE, labels[:1], np.ones(300)),
     }
 
     def end():
@@ -153,11 +155,11 @@ def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
     np.testing.assert_array_equal(dense(large.inputs), whole.inputs)
     boosted = fit_boosting(whole.questions, whole.inputs[some], labels[:2, some])
     by_hand = 0.5 * predict_logistic(whole.inputs, fit_logistic(design_of(whole.inputs), labels[:2]))
-    found = large.predict(EVERYONE, EVERYONE, labels[:2], None)
+    found = large.predict(EVERYONE, EVERYONE, labels[:2])
     np.testing.assert_allclose(found, by_hand + 0.5 * boosted.predict(whole.inputs), atol=1e-9)
-    group = Group("g", "b", EVERYONE[250:], EVERYONE[:200], None)
+    group = Group("g", "b", EVERYONE[250:], EVERYONE[:200])
     group.probabilities = np.full(50, 0.6)
-    suspected = [suspects(model, group, model.inputs, labels[0], EVERYONE % 5, weight) for model in (large, whole)]
+    suspected = [suspects(group, Records(x, x, labels[0], weight, None, EVERYONE % 5)) for x in (large, whole)]
     np.testing.assert_allclose(*suspected, atol=1e-4)
 
 
@@ -173,48 +175,56 @@ def people(rows=600, seed=0):
     return X, np.where(b, "b", "a"), (rng.random(rows) < p).to_numpy(float)
 
 
+def records_of(X, y, clusters=None):
+    encoded = TwoModels.of(X)
+    return Records(encoded, encoded, y, np.ones(len(y)), clusters, folds_of(len(y), None, 0))
+
+
 def test_the_second_opinion_is_cross_fitted_aipw_of_the_effect_on_the_treated():
     """θ = mean(d(y − g)/π − (1 − d)(y − g)·e/(1 − e)/π), the score of DoubleML's IRM for the ATTE. The robustness value
     r has |θ| = S·r/√(1 − r), S² = E[(y − g)²]·E[α²]: both of the remaining variation explained alike."""
     X, group, y = people()
     ours, others = np.flatnonzero(group == "b"), np.flatnonzero(group == "a")
-    opinion = Opinion.of(TwoModels.of(X), ours, others, folds_of(len(X), None, 0), None)
+    opinion = Opinion(records_of(X, y), ours, others)
     order = np.concatenate([ours, others])
     d, labels, e = group[order] == "b", y[order], opinion.propensity
-    (share,), (g,) = opinion.shares(TwoModels.of(X), labels[None, ~d])
+    (share,), (g,) = opinion.shares(labels[None, ~d], np.ones(len(others)))
     score = d * (labels - g) / d.mean() - (1 - d) * (labels - g) * e / (1 - e) / d.mean()
     assert share - labels[d].mean() == pytest.approx(-score.mean())
 
     inside = opinion.folds == 1
-    _, (again,) = opinion.shares(TwoModels.of(X), np.where(inside, 0.0, labels)[None, ~d])
+    _, (again,) = opinion.shares(np.where(inside, 0.0, labels)[None, ~d], np.ones(len(others)))
     np.testing.assert_allclose(again[inside], g[inside], atol=1e-9)
     assert np.abs(again - g).max() > 0.01
 
-    value = opinion.robustness_value(0.08, g, np.full(len(y), 0.4), y)
+    value = opinion.robustness_value(0.08, g, np.full(len(y), 0.4))
     alpha = d / d.mean() - (1 - d) * e / (1 - e) / d.mean()
     scale = np.sqrt(((labels - np.where(d, 0.4, g)) ** 2).mean() * (alpha**2).mean())
     assert scale * value / np.sqrt(1 - value) == pytest.approx(0.08)
-    assert opinion.robustness_value(0.0, g, np.full(len(y), 0.4), y) == 0
+    assert opinion.robustness_value(0.0, g, np.full(len(y), 0.4)) == 0
 
 
 def test_a_part_takes_whole_clusters_and_those_who_resemble_the_group_more_often():
     rng = np.random.default_rng(4)
-    group, others, folds = np.arange(1200), 1200 + np.arange(30_400), np.zeros(31_600, int)
-    opinion = Opinion(group, others, folds, rng.uniform(0.1, 0.9, 31_600), None)
-    part = opinion.part(None)
+    others, propensity = 1200 + np.arange(30_400), rng.uniform(0.1, 0.9, 31_600)
+    encoded, ones = SimpleNamespace(cross_predict=lambda *_: propensity), np.ones(31_600)
+    opinion, whole = (
+        Opinion(Records(encoded, encoded, ones, ones, clusters, np.zeros(31_600, int)), np.arange(1200), others)
+        for clusters in (None, np.r_[np.zeros(1200, int), 1 + np.arange(30_400) // 4])
+    )
+    part = opinion.part()
     assert len(part.rows) == pytest.approx(2500, rel=0.02)
     assert (1 / part.taken).sum() == pytest.approx(len(others), rel=0.05)
     near = np.argsort(opinion.odds[part.rows])
     assert part.taken[near[-1]] > part.taken[near[0]]
-    whole = opinion.part(np.r_[np.zeros(1200, int), 1 + np.arange(30_400) // 4])
-    assert len(set(whole.rows // 4)) * 4 == len(whole.rows)
+    assert len(set(whole.part().rows // 4)) * 4 == len(whole.part().rows)
 
 
 # --- tables drawn by one standard ---------------------------------------------------------------------
 
 
 def common(X, group, y, clusters=None):
-    return CommonStandard.of(TwoModels.of(X), [np.unique(group, return_inverse=True)[1]], y, None, clusters)
+    return CommonStandard.of(records_of(X, y, clusters), [np.unique(group, return_inverse=True)[1]])
 
 
 def test_one_standard_gives_people_with_the_same_columns_the_same():
@@ -248,11 +258,12 @@ def figures(gap, seed=0, second=0.0, tables=200):
     """A group's difference, and that of a second opinion, whose draws follow the first one's."""
     first = 0.01 * np.random.default_rng(seed).standard_normal(tables)
     draws = 0.6 + np.array([first, first + 0.001 * np.random.default_rng(2).standard_normal(tables)])
-    error = WIDER * draws.std(axis=1)
-    difference = np.array([gap, second])
-    ends = np.array([difference - 2 * error, difference + 2 * error])
-    null = WIDER * (draws[0] - draws[0].mean())
-    return Figures(np.zeros(2), np.zeros(2), difference, error, ends, draws, null, np.zeros((tables, 1)))
+    group = Group("sex", "f", EVERYONE, EVERYONE)
+    group.opinion = "AIPW"
+    group.draws, group.error, group.difference = draws, WIDER * draws.std(axis=1), np.array([gap, second])
+    group.ends = np.array([group.difference - 2 * group.error, group.difference + 2 * group.error])
+    group.null, group.label_draws = WIDER * (draws[0] - draws[0].mean()), np.zeros((tables, 1))
+    return group
 
 
 def test_p_values_count_draws_and_go_on_by_the_normal_tail():
@@ -277,15 +288,15 @@ def test_p_values_and_bounds_are_adjusted_by_the_largest_of_all_groups_draw_by_d
 
 
 def test_opinions_disagree_by_the_spread_of_their_difference():
-    assert figures(0.08, second=0.05).disagree(0, 1), "three points apart, though each is known to one only"
-    assert not figures(0.08, second=0.079).disagree(0, 1)
+    assert figures(0.08, second=0.05).disagrees, "three points apart, though each is known to one only"
+    assert not figures(0.08, second=0.079).disagrees
 
 
 def test_the_strongest_column_brings_the_difference_towards_zero():
-    moves = [("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04), ("a + c", 0.06, 0.001)]
-    assert strongest(moves, 3, 0.1) == ("a", 0.02)
-    assert strongest(moves, 3, -0.1) == ("b", -0.05)
-    assert strongest(moves[2:], 1, 0.1) is None
+    a, b, unclear = (ColumnMove("sex", "f", *of) for of in (("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04)))
+    assert strongest([a, b, unclear], 0.1) is a
+    assert strongest([a, b, unclear], -0.1) is b
+    assert strongest([unclear], 0.1) is None
 
 
 def test_odds_are_scaled_to_a_sum():

@@ -7,6 +7,7 @@ is the method's bias, which is subtracted, and their spread its error.
 
 from __future__ import annotations
 
+import itertools
 import warnings
 from collections.abc import Mapping, Sequence
 from contextlib import closing, suppress
@@ -30,11 +31,11 @@ from butfor.machine import (
     single_threaded,
 )
 from butfor.progress import Progress, shown
-from butfor.standard.explain import ColumnMove, Slicing, column_moves, missing_values, slices_of, strongest
+from butfor.standard.explain import ColumnMove, Slicing, column_moves, correlated, missing_values, slices_of, strongest
 from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
-from butfor.standard.model import OwnModel, TwoModels
-from butfor.standard.null import LEAST_ROWS, CommonStandard, Figures, Group, Means, at_once
+from butfor.standard.model import OwnModel, Records, TwoModels
+from butfor.standard.null import FIRST, LEAST_ROWS, NEAR, SECOND, CommonStandard, Group, Means, at_once
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.standard.wrong import suspects
 from butfor.stopping import Stop, listen
@@ -47,8 +48,6 @@ AT_ONCE = (5, 25)
 depend on it."""
 CELLS_AT_ONCE, PREDICTED_AT_ONCE = 400_000, 4_000_000
 """Learned rows, and predicted ones, of the tables that are fitted side by side."""
-FIRST, NEAR, SECOND = 0, 1, -1
-"""Of a group's shares: by the others' standard, of its comparable rows alone, and by AIPW; slices are between."""
 
 
 def compare_standards(
@@ -177,57 +176,56 @@ def compare(
             "The table has only protected columns: there is nothing to learn a standard from. Add columns."
         )
     groups, left_out = groups_of(attributes, favourable, reference)
-    for g in groups:
-        if cluster is not None and len(set(cluster[g.others])) < LEAST_CLUSTERS:
+    for group in groups:
+        if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
             raise TableError(
-                f"cluster: the people that {g.attribute} = {g.value} is compared with are all in fewer than "
+                f"cluster: the people that {group.attribute} = {group.value} is compared with are all in fewer than "
                 f"{LEAST_CLUSTERS} clusters, which says too little. Check that the column names people or households."
             )
 
-    def shares(group: Group, labels: Floats | Mask, part: Part) -> tuple[Floats, Floats, Floats]:
-        """On tables with these labels `[tables × all rows]`: the group's shares by the standard of a part of the
-        others, `[shares × tables]`; of the first table its rows' probabilities, and the outcomes that AIPW expects."""
+    def shares(group: Group, tables: Floats | Mask, part: Part) -> tuple[Floats, Floats, Floats]:
+        """With these labels `[tables × all rows]`: the group's shares by the standard of a part of the others,
+        `[shares × tables]`; of the first table its rows' probabilities, and the outcomes that AIPW expects."""
         learn = group.others[part.rows]
-        known, theirs = labels[:, learn].astype(np.float64), None if weight is None else weight[learn]
+        known, theirs = tables[:, learn].astype(np.float64), weights[learn]
         if part.taken is not None:
             # Rows that are taken rarely stand for more; the noise of their labels is smaller, so that models move as
             # far as by all rows.
             expected = common.everybody[learn]
             known = expected + np.sqrt(part.taken) * (known - expected)
-            theirs = (1.0 if theirs is None else theirs) / part.taken
-        by_row = model.predict(learn, group.rows, known, theirs)
+            theirs = theirs / part.taken
+        by_row = records.model.predict(learn, group.rows, known, theirs)
         means, by_row = group.means.of_tables(by_row), by_row[0].copy()
         if len(X) > LARGE:
             give_back_memory()
         if group.opinion is None:
-            return np.vstack([means, np.full(len(labels), np.nan)]), by_row, np.empty(0)
-        aipw, outcomes = group.opinion.shares(encoded, known, theirs, part)
+            return np.vstack([means, np.full(len(tables), np.nan)]), by_row, np.empty(0)
+        aipw, outcomes = group.opinion.shares(known, theirs, part)
         return np.vstack([means, aipw]), by_row, outcomes[0]
 
     def read_labels(group: Group) -> None:
         """The group's labels beside the others' standard and the second opinion."""
         comparable = np.ones(len(group.rows), bool)
         if explain:
-            group.opinion = Opinion.of(encoded, group.rows, group.others, folds, weight)
+            group.opinion = Opinion(records, group.rows, group.others)
             comparable = group.opinion.comparable
-            if draws and isinstance(model, TwoModels):
-                group.part = group.opinion.part(cluster)
+            if draws and standard is None:
+                group.part = group.opinion.part()
         group.means = Means.of(slicing.names, slicing.places[group.rows], comparable, weights[group.rows])
         # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
         # others read the expected labels: labels without noise.
         some = group.part is not EVERYBODY
         tables = np.array([labels, common.everybody] if some else [labels])
-        recorded, group.probabilities, group.outcomes = shares(group, tables, EVERYBODY)
-        group.recorded = recorded[:, 0]
+        read, group.probabilities, group.outcomes = shares(group, tables, EVERYBODY)
+        group.by_others = read[:, 0]
         if some:
-            group.apart = recorded[:, 1:] - shares(group, common.everybody[None], group.part)[0]
+            group.apart = read[:, 1:] - shares(group, common.everybody[None], group.part)[0]
 
-    def explain_gap(group: Group) -> None:
+    def explain_gap(group: Group) -> list[ColumnMove]:
         """What moves the gap, and which of the group's labels are wrong."""
-        if explain:
-            group.moves = column_moves(group, model, encoded, labels, weight, cluster)
         if group.attribute == whole.name:
-            group.suspect = suspects(model, group, encoded.inputs, labels, folds, weight)
+            group.suspect = suspects(group, records)
+        return column_moves(group, records, blocks) if explain else []
 
     def draw(tables: range) -> list[Floats]:
         """Each group's shares on tables whose labels are drawn by one standard."""
@@ -237,17 +235,18 @@ def compare(
 
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
-        encoded = TwoModels.of(inputs)
+        encoded, folds = TwoModels.of(inputs), folds_of(len(X), cluster, random_state)
         model = encoded if standard is None else OwnModel(standard, inputs, encoded)
+        records = Records(encoded, model, labels, weights, cluster, folds)
         codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
-        common = CommonStandard.of(encoded, codes, labels, weight, cluster, random_state)
-        folds = folds_of(len(X), cluster, random_state)
+        common = CommonStandard.of(records, codes, random_state)
         slicing = Slicing.of(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
         if len(X) > LARGE:
             give_back_memory()
         warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
-        list(in_threads(explain_gap, groups, jobs, progress.advance))
+        blocks = correlated(encoded) if explain else []
+        moves = list(in_threads(explain_gap, groups, jobs, progress.advance))
 
         # The draws come last: Ctrl-C ends them and keeps everything else, a time limit lets the first ones finish.
         learned = max(len(group.others[group.part.rows]) for group in groups)
@@ -255,49 +254,37 @@ def compare(
         size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
         progress.phase("tables drawn by one standard", draws, "tables")
         done = in_threads(draw, [range(k, min(k + size, draws)) for k in range(0, draws, size)], jobs)
-        drawn = [[np.empty((len(group.recorded), 0))] for group in groups]
+        drawn = [[np.empty((len(group.by_others), 0)) for group in groups]]
         with listen(Stop(seconds)) as flag, closing(done), suppress(Stopped):
             for some in done:
-                for before, more in zip(drawn, some, strict=True):
-                    before.append(more)
+                drawn.append(some)
                 progress.advance(some[0].shape[1])
                 flag.check()
-
-        for place, group in enumerate(groups):
-            group.figures = Figures.of(group, np.concatenate(drawn[place], axis=1), common, labels, place)
+        for place, (group, *parts) in enumerate(zip(groups, *drawn, strict=True)):
+            group.measure(np.concatenate(parts, axis=1), labels, common, place)
         slices = slices_of(groups, favourable, common)
 
     doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
     comparisons = []
-    for group, (p, p_adjusted, bounds) in zip(groups, at_once([group.figures for group in groups]), strict=True):
-        figures, opinion, own = group.figures, group.opinion, favourable[group.rows]
-        recorded, difference = float(figures.recorded[FIRST]), float(figures.difference[FIRST])
-        interval, second = figures.interval(FIRST), figures.interval(SECOND)
-        doubts = np.where(own, 1 - group.probabilities, group.probabilities)
+    for group, own_moves, (p, p_adjusted, bounds) in zip(groups, moves, at_once(groups), strict=True):
+        own, opinion, favoured = weights[group.rows], group.opinion, favourable[group.rows]
+        recorded, difference = float(group.recorded[FIRST]), float(group.difference[FIRST])
+        raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
+        doubts = np.where(favoured, 1 - group.probabilities, group.probabilities)
         if group.attribute == whole.name:
             doubt[group.rows], suspect[group.rows] = doubts, group.suspect
-        disagrees = opinion is not None and figures.disagree(FIRST, SECOND)
-        if disagrees and interval and bounds and second:  # it covers what both say
-            interval = min(interval[0], second[0]), max(interval[1], second[1])
-            bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
-        raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
-        mover, move = strongest(group.moves, inputs.shape[1], difference) or (None, None)
-        second_look: dict[str, Any] = {}
+        interval, overlap, second, robustness = group.interval(FIRST), None, None, None
         if opinion is not None:
-            apart = opinion.poor and bool(opinion.comparable.any())
-            second_look = {
-                "overlap": Overlap(
-                    comparable=int(opinion.comparable.sum()),
-                    others=len(group.others),
-                    effective_others=opinion.effective_others,
-                    poor=opinion.poor,
-                    difference=float(figures.difference[NEAR]) if apart else None,
-                    interval=figures.interval(NEAR) if apart else None,
-                ),
-                "second_opinion": SecondOpinion(float(figures.difference[SECOND]), second, disagrees),
-                "robustness_value": opinion.robustness_value(difference, group.outcomes, common.own, labels),
-            }
-        own_weight = weights[group.rows]
+            robustness = opinion.robustness_value(difference, group.outcomes, common.own)
+            second = SecondOpinion(float(group.difference[SECOND]), group.interval(SECOND), group.disagrees)
+            overlap = Overlap(int(opinion.comparable.sum()), len(group.others), opinion.effective_others, opinion.poor)
+            if opinion.poor and opinion.comparable.any():
+                near = float(group.difference[NEAR])
+                overlap = replace(overlap, difference=near, interval=group.interval(NEAR))
+            if second.disagrees and interval and bounds and second.interval:  # it covers what both say
+                interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
+                bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
+        mover = strongest(own_moves[: inputs.shape[1]], difference)
         comparisons.append(
             GroupStandard(
                 attribute=group.attribute,
@@ -306,23 +293,24 @@ def compare(
                 recorded=recorded,
                 expected=recorded + difference,
                 difference=difference,
-                centre=float(figures.centre[FIRST]),
+                centre=float(group.centre[FIRST]),
                 interval=interval,
                 bounds=bounds,
-                error=float(figures.error[FIRST]) if interval else None,
+                error=float(group.error[FIRST]) if interval else None,
                 p=p,
                 p_adjusted=p_adjusted,
                 raw_gap=raw_gap,
                 explained=raw_gap - difference,
                 reference=group.reference,
-                # How many rows of equal weight say as much.
-                effective_rows=None if weight is None else float(own_weight.sum() ** 2 / (own_weight**2).sum()),
-                strongest_column=mover,
-                strongest_move=move,
+                effective_rows=None if weight is None else float(own.sum() ** 2 / (own**2).sum()),
+                overlap=overlap,
+                second_opinion=second,
+                robustness_value=robustness,
+                strongest_column=mover.column if mover else None,
+                strongest_move=mover.move if mover else None,
                 missing_values=missing_values(inputs, group.rows, group.others),
-                doubts=tuple(int(count) for count in np.histogram(doubts[~own], BINS)[0]),
-                draws=figures.draws.shape[1],
-                **second_look,
+                doubts=tuple(np.histogram(doubts[~favoured], BINS)[0].tolist()),
+                draws=group.draws.shape[1],
             )
         )
     return Standards(
@@ -337,7 +325,7 @@ def compare(
         suspect=suspect,
         index=X.index,
         draws=comparisons[0].draws,
-        moves=tuple(ColumnMove(group.attribute, group.value, *move) for group in groups for move in group.moves),
+        moves=tuple(itertools.chain(*moves)),
         parts=slices,
         not_sliced=slicing.skipped,
         clusters=None if cluster is None else int(cluster.max()) + 1,
@@ -356,20 +344,17 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
     references = references_of(reference, attributes)
     groups, left_out = list[Group](), list[LeftOut]()
     for attribute in attributes:
-        name, values = attribute.name, attribute.values.astype(str)
-        found = sorted(set(map(str, values)))
-        if len(found) == 1:
-            raise SettingError(f"'{name}' has only one value, '{found[0]}': there is nobody to compare with.")
-        if all(len(set(favourable[values == value])) == 1 for value in found):
+        name, values, compared_with = attribute.name, attribute.values.astype(str), references.get(attribute.name)
+        distinct = sorted(set(values))
+        if len(distinct) == 1:
+            raise SettingError(f"'{name}' has only one value, '{distinct[0]}': there is nobody to compare with.")
+        if all(len(set(favourable[values == value])) == 1 for value in distinct):
             raise TableError(
                 f"'{name}' determines every label: it is the label, or made from it. Name another attribute."
             )
-        compared_with = references.get(name)
-        for value in found:
-            rows, others = (
-                np.flatnonzero(of)
-                for of in (values == value, values != value if compared_with is None else values == compared_with)
-            )
+        for value in distinct:
+            rows = np.flatnonzero(values == value)
+            others = np.flatnonzero(values != value if compared_with is None else values == compared_with)
             why = None
             if len(rows) < LEAST_ROWS:
                 why = LeftOut(name, value, "rows", len(rows))
@@ -393,32 +378,33 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
 def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
     """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
     compared with the combination of all attributes' references."""
-    known = {attribute.name: set(map(str, attribute.values)) for attribute in attributes}
+    known = {attribute.name: sorted(set(map(str, attribute.values))) for attribute in attributes}
+
+    def attribute_of(group: str) -> str:
+        """Whose group it is."""
+        names = [name for name, groups in known.items() if group in groups]
+        if len(names) > 1:
+            raise SettingError(
+                f"reference: '{group}' is a group of {listed(names)}; say of which: "
+                f"reference={{'{names[0]}': '{group}'}}."
+            )
+        if not names:
+            groups_are = nearest(group, sorted(set().union(*known.values())), "The groups are")
+            raise SettingError(f"reference: there is no group '{group}'. {groups_are}")
+        return names[0]
+
     if isinstance(given, Mapping):
         pairs = [(str(name), str(group)) for name, group in given.items()]
     else:
         several = given if isinstance(given, (list, tuple, set)) else [] if given is None else [given]
-        pairs = []
-        for group in map(str, several):
-            names = [name for name, groups in known.items() if group in groups]
-            if len(names) > 1:
-                raise SettingError(
-                    f"reference: '{group}' is a group of {listed(names)}; say of which: "
-                    f"reference={{'{names[0]}': '{group}'}}."
-                )
-            if not names:
-                groups = sorted(set().union(*known.values()))
-                raise SettingError(
-                    f"reference: there is no group '{group}'. {nearest(group, groups, 'The groups are')}"
-                )
-            pairs.append((names[0], group))
+        pairs = [(attribute_of(group), group) for group in map(str, several)]
     found: dict[str, str] = {}
     for name, group in pairs:
         if name not in known:
             attributes_are = nearest(name, known, "The attributes are")
             raise SettingError(f"reference: there is no attribute '{name}'. {attributes_are}")
         if group not in known[name]:
-            groups_are = nearest(group, sorted(known[name]), "The groups are")
+            groups_are = nearest(group, known[name], "The groups are")
             raise SettingError(f"reference: '{name}' has no group '{group}'. {groups_are}")
         if found.setdefault(name, group) != group:
             raise SettingError(

@@ -12,7 +12,7 @@ largest excess of all slices is by chance.
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Sequence
+from collections.abc import Hashable, Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -28,7 +28,7 @@ from butfor.errors import plural
 from butfor.names import PLAIN, Names
 from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, gram, levers
-from butfor.standard.model import Columns, Standard, TwoModels
+from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import LEAST_ROWS, WIDER, CommonStandard, Group
 
 CORRELATED = 0.7
@@ -63,66 +63,61 @@ class ColumnMove:
     """Its standard error: both fits share their rows."""
 
 
-def column_moves(
-    of: Group,
-    standard: Standard,
-    encoded: TwoModels,
-    labels: Floats,
-    weight: Floats | None,
-    clusters: Rows | None,
-) -> list[tuple[str, float, float]]:
-    """Per column, then per block of columns that are strongly correlated: its name, how the difference moves without
-    it, and the standard error of that move, by the logistic regression. Of a large table, by a part of its rows."""
-    group, others = (rows[thin(len(rows), MOST_LEARNED)] for rows in (of.rows, of.others))
-    own, theirs = (None, None) if weight is None else (weight[group], weight[others])
-    asked, learned = dense(encoded.inputs[group]), dense(encoded.inputs[others])
-    whole = fit_logistic(design_of(learned), labels[None, others], theirs)[0]
-    names = list(encoded.columns)
-    sets: list[Columns] = [[], *([name] for name in names)]  # first none, so that moves compare models of the same rows
-    if len(names) > MOST_COLUMNS:
+def column_moves(group: Group, records: Records, blocks: Sequence[tuple[Hashable, ...]]) -> list[ColumnMove]:
+    """Per column, then per block of columns, how the difference moves without it, and the standard error of that move,
+    by the logistic regression. Of a large table, by a part of its rows."""
+    rows, others = (rows[thin(len(rows), MOST_LEARNED)] for rows in (group.rows, group.others))
+    encoded = records.encoded
+    own, theirs, labels = records.weight[rows], records.weight[others], records.labels[others]
+    asked, learned = dense(encoded.inputs[rows]), dense(encoded.inputs[others])
+    whole = fit_logistic(design_of(learned), labels[None], theirs)[0]
+    # First none is left out, so that moves compare models of the same rows.
+    sets: list[tuple[Hashable, ...]] = [(), *((name,) for name in encoded.columns), *blocks]
+    if len(encoded.columns) > MOST_COLUMNS:
         terms = whole[1:] * (asked.mean(axis=0) - learned.mean(axis=0))
         apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
         largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
         sets = [columns for columns in sets if set(columns) <= largest]
-    else:
-        about = np.empty(asked.shape[1], int)
-        for place, inputs in enumerate(encoded.columns.values()):
-            about[inputs] = place
-        rows, means = encoded.inputs.shape[0], np.asarray(encoded.inputs.mean(axis=0))
-        products = gram(design_of(encoded.inputs), np.ones(rows))[1:, 1:] / rows - np.outer(means, means)
-        spread = np.sqrt(np.maximum(np.diag(products), 1e-12))
-        first, second = np.nonzero(np.abs(products) > CORRELATED * np.outer(spread, spread))
-        linked = np.zeros((len(names), len(names)), bool)
-        linked[about[first], about[second]] = True
-        blocks, block = connected_components(linked, directed=False)
-        together = [[names[k] for k in np.flatnonzero(block == b)] for b in range(blocks)]
-        sets += [columns for columns in together if len(columns) > 1]
-    lever, residual = levers(design_of(learned), labels[others], design_of(asked), theirs, own, whole)
-    coefficients, errors = [], []
+    lever, residual = levers(design_of(learned), labels, design_of(asked), theirs, own, whole)
+    fits, errors = dict[tuple[Hashable, ...], Floats](), list[float]()
     for columns in sets:
         stays = ~encoded.inputs_of(columns)
         design, start = design_of(learned[:, stays]), whole[np.append(True, stays)]
-        fitted = fit_logistic(design, labels[None, others], theirs, start)[0]
-        moved, _ = levers(design, labels[others], design_of(asked[:, stays]), theirs, own, fitted)
+        fits[columns] = fit_logistic(design, labels[None], theirs, start)[0]
+        moved, _ = levers(design, labels, design_of(asked[:, stays]), theirs, own, fits[columns])
         paired = (moved - lever) * residual  # both fits share their rows
-        if clusters is not None:
-            paired = np.bincount(clusters[others], paired).astype(np.float64)
-        coefficients.append(fitted)
+        if records.clusters is not None:
+            paired = np.bincount(records.clusters[others], paired).astype(np.float64)
         errors.append(float(np.sqrt((paired**2).sum())))
-    recorded, *left = standard.predict_without(sets, coefficients, others, group, labels[others], theirs)
-    moves = [float(np.average(each - recorded, weights=own)) for each in left]
+    recorded, *left = records.model.predict_without(fits, others, rows, labels, theirs)
+    moves = [float(np.average(p - recorded, weights=own)) for p in left]
     named = [" + ".join(map(str, columns)) for columns in sets[1:]]
-    return list(zip(named, moves, errors[1:], strict=True))
+    return [ColumnMove(group.attribute, group.value, *of) for of in zip(named, moves, errors[1:], strict=True)]
 
 
-def strongest(moves: Sequence[tuple[str, float, float]], columns: int, difference: float) -> tuple[str, float] | None:
-    """The column, among the first `columns` moves, that brings the difference closest to 0, and how far leaving it out
-    moves the difference away from there; None where none does by more than its error."""
-    away = [(move * np.sign(difference), move, name) for name, move, error in moves[:columns] if abs(move) > error]
-    if not away or max(away)[0] <= 0:
-        return None
-    _, move, name = max(away)
-    return name, move
+def correlated(encoded: TwoModels) -> list[tuple[Hashable, ...]]:
+    """Blocks of two or more columns that are strongly correlated, directly or through others; of many columns none."""
+    names, about = list(encoded.columns), np.empty(encoded.inputs.shape[1], int)
+    if len(names) > MOST_COLUMNS:
+        return []
+    for place, inputs in enumerate(encoded.columns.values()):
+        about[inputs] = place
+    rows, means = encoded.inputs.shape[0], np.asarray(encoded.inputs.mean(axis=0))
+    products = gram(design_of(encoded.inputs), np.ones(rows))[1:, 1:] / rows - np.outer(means, means)
+    spread = np.sqrt(np.maximum(np.diag(products), 1e-12))
+    first, second = np.nonzero(np.abs(products) > CORRELATED * np.outer(spread, spread))
+    linked = np.zeros((len(names), len(names)), bool)
+    linked[about[first], about[second]] = True
+    blocks, block = connected_components(linked, directed=False)
+    together = [tuple(names[k] for k in np.flatnonzero(block == b)) for b in range(blocks)]
+    return [columns for columns in together if len(columns) > 1]
+
+
+def strongest(moves: Sequence[ColumnMove], difference: float) -> ColumnMove | None:
+    """The column that brings the difference closest to 0: leaving it out moves the difference furthest away from there.
+    None where none does by more than its error."""
+    away = [m for m in moves if abs(m.move) > m.error and m.move * np.sign(difference) > 0]
+    return max(away, key=lambda m: (abs(m.move), m.column), default=None)
 
 
 def missing_values(inputs: pd.DataFrame, group: Rows, others: Rows) -> tuple[str, ...]:
@@ -233,48 +228,38 @@ def slices_of(groups: Sequence[Group], favourable: Mask, common: CommonStandard)
     slices by chance. `favourable [all rows]`."""
     slices, first, largest = list[Slice](), list[float](), list[Floats]()
     for group in groups:
-        tables = group.figures.draws.shape[1]
-        if tables < 2 or not group.means.names:
+        means, tables, probabilities = group.means, group.draws.shape[1], group.probabilities
+        if tables < 2 or not means.names:
             continue
-        means, figures, probabilities = group.means, group.figures, group.probabilities
-        gap, all_expected = figures.difference[0], figures.recorded[0] + figures.difference[0]
-        parts = slice(2, 2 + len(means.names))
-        differences, recorded = figures.difference[parts], figures.recorded[parts]
-        expected, (low, high) = recorded + differences, figures.ends[:, parts]
+        gap, all_expected = group.difference[0], group.recorded[0] + group.difference[0]
+        inside = slice(2, 2 + len(means.names))
+        difference, recorded = group.difference[inside], group.recorded[inside]
+        expected = recorded + difference
         weight = means.weight / means.weight.sum()
         mass = means.sums(weight)[2:]
         usual = gap / max(all_expected, 1e-9)
-        excess = differences - usual * expected
+        excess = difference - usual * expected
         likely = np.clip(probabilities * (1 - usual), 0, 1)
         by_group, by_slice = [], []
         for some in common.uniforms_of(group.rows, tables):
             noise = (some < likely) - likely
             by_group.append(noise @ weight)
             by_slice.append(means.sums(noise * weight)[:, 2:] / mass)
-        together = figures.draws[0] - np.concatenate(by_group)
-        drawn = figures.draws[parts].T - np.concatenate(by_slice)
+        together = group.draws[0] - np.concatenate(by_group)
+        drawn = group.draws[inside].T - np.concatenate(by_slice)
         drawn = drawn - np.outer(together, expected / max(all_expected, 1e-9))
         drawn = WIDER * (drawn - drawn.mean(axis=0))
         error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
-        columns = {
-            "rows": means.sums(np.ones(len(weight)))[2:].astype(int),
-            "recorded": recorded,
-            "expected": expected,
-            "difference": differences,
-            "low": low,
-            "high": high,
-            "elsewhere": (gap - mass * differences) / (1 - mass),
-            "excess": excess,
-            "z": excess / error,
-            "share": np.clip(mass * differences / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
-        }
-        rows = zip(*(values.tolist() for values in columns.values()), strict=True)
-        slices += [
-            Slice(group.attribute, group.value, *name, *row) for name, row in zip(means.names, rows, strict=True)
-        ]
+        figures = (
+            *(means.sums(np.ones(len(weight)))[2:].astype(int), recorded, expected, difference),
+            *(*group.ends[:, inside], (gap - mass * difference) / (1 - mass), excess, excess / error),
+            np.clip(mass * difference / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
+        )
+        rows = zip(means.names, zip(*(of.tolist() for of in figures), strict=True), strict=True)
+        slices += [Slice(group.attribute, group.value, *name, *row) for name, row in rows]
         # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between
         # a share r lost in this slice alone and none lost, at the best r.
-        p = np.clip(probabilities - figures.centre[0], CERTAIN, 1 - CERTAIN)
+        p = np.clip(probabilities - group.centre[0], CERTAIN, 1 - CERTAIN)
         alone = np.zeros(len(mass))
         for lost in LOST:
             ratio = np.where(favourable[group.rows], np.log(1 - lost), np.log1p(p * lost / (1 - p)))

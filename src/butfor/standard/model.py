@@ -6,9 +6,9 @@ rows are encoded once, and many tables are fitted side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, TypeAlias
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -25,6 +25,8 @@ from butfor.standard.inputs import ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, bes
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 
 Columns = Sequence[Hashable]
+Without = Mapping[tuple[Hashable, ...], Floats]
+"""Sets of columns to leave out, each with the coefficients of the logistic regression without it."""
 MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
 """Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
 
@@ -72,15 +74,14 @@ class TwoModels:
         boosted = self._boost(learn, labels, weight)
         return lambda rows: 0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows)
 
-    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
+    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None = None) -> Floats:
         """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]` and their weights. Rows are given by
         position."""
         return self.fit(learn, labels, weight)(self.inputs[ask])
 
-    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
+    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats) -> Floats:
         """Of one table, `labels [rows]`: each row's probability by models of rows of the other folds, those among
         `learn`, by position, with the `weight` of each."""
-        weight = np.ones(len(learn)) if weight is None else weight
         count = int(folds.max()) + 1
         outside = folds[learn] != np.arange(count)[:, None]  # folds × learned rows
         tables = np.repeat(labels[None, learn], count, axis=0)
@@ -93,21 +94,12 @@ class TwoModels:
             found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
         return found
 
-    def predict_without(
-        self,
-        sets: Sequence[Columns],
-        coefficients: list[Floats],
-        learn: Rows,
-        ask: Rows,
-        labels: Floats,
-        weight: Floats | None,
-    ) -> Floats:
-        """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`;
-        `coefficients`: of the logistic regression without each set."""
-        gone = np.array([self.inputs_of(columns) for columns in sets])
+    def predict_without(self, fits: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
+        """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`."""
+        gone = np.array([self.inputs_of(columns) for columns in fits])
         asked, tables = dense(self.inputs[ask]), np.broadcast_to(labels, (len(gone), len(labels)))
         found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
-        for p, out, fitted in zip(found, gone, coefficients, strict=True):
+        for p, out, fitted in zip(found, gone, fits.values(), strict=True):
             p += 0.5 * predict_logistic(np.ascontiguousarray(asked[:, ~out]), fitted[None])[0]
         return found
 
@@ -133,29 +125,21 @@ class OwnModel:
         self.rows: Any = table if self.step else encoded.inputs
         self.name = type(self.step[1] if self.step else given).__name__
 
-    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
+    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
         return np.array([self._fit(self.rows, learn, ask, table, weight) for table in labels])
 
-    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats | None) -> Floats:
+    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats) -> Floats:
         found = np.empty(len(rows))
         for fold in np.unique(folds):
             outside, ask = folds[learn] != fold, folds == fold
-            known, weights = learn[outside], None if weight is None else weight[outside]
-            found[ask] = self._fit(self.rows, rows[known], rows[ask], labels[known], weights)
+            known = learn[outside]
+            found[ask] = self._fit(self.rows, rows[known], rows[ask], labels[known], weight[outside])
         return found
 
-    def predict_without(
-        self,
-        sets: Sequence[Columns],
-        coefficients: list[Floats],
-        learn: Rows,
-        ask: Rows,
-        labels: Floats,
-        weight: Floats | None,
-    ) -> Floats:
+    def predict_without(self, fits: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
         """A pipeline may ask for every column: those left out get one value for everybody."""
         found = []
-        for columns in sets:
+        for columns in fits:
             if self.step:
                 rows = self.rows.copy()
                 for column in columns:
@@ -166,14 +150,16 @@ class OwnModel:
             found.append(self._fit(rows, learn, ask, labels, weight))
         return np.array(found)
 
-    def _fit(self, rows: Any, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None) -> Floats:
+    def _fit(self, rows: Any, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
         stopping.check()
         if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
         learned, asked = (rows.iloc[k] if self.step else dense(rows[k]) for k in (learn, ask))
-        weight_name = f"{self.step[0]}__sample_weight" if self.step else "sample_weight"
+        weights = {f"{self.step[0]}__sample_weight" if self.step else "sample_weight": weight}
+        if (weight == 1).all():  # an estimator need not take any
+            weights = {}
         try:
-            fitted = clone(self.given).fit(learned, labels > 0.5, **({} if weight is None else {weight_name: weight}))
+            fitted = clone(self.given).fit(learned, labels > 0.5, **weights)
             found = np.asarray(fitted.predict_proba(asked)[:, 1], dtype=np.float64)
         except MemoryError:
             raise
@@ -184,4 +170,17 @@ class OwnModel:
         return found
 
 
-Standard: TypeAlias = TwoModels | OwnModel
+@dataclass(frozen=True, eq=False)
+class Records:
+    """A table of labelled decisions, as every step of a comparison sees it."""
+
+    encoded: TwoModels
+    model: TwoModels | OwnModel
+    """The standard."""
+    labels: Floats
+    """1 is favourable."""
+    weight: Floats
+    """1 on average."""
+    clusters: Rows | None
+    folds: Rows
+    """Of cross-fitting."""

@@ -9,7 +9,7 @@ method's own error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -20,7 +20,7 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri
 
 from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Mask, Rows, beside, thin
-from butfor.standard.model import TwoModels
+from butfor.standard.model import Records
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.words import Interval
 
@@ -41,6 +41,8 @@ REDRAWS = 40
 LEAST_ROWS = 30
 """A smaller group, slice, or rest, says too little."""
 LEVEL = 0.95
+FIRST, NEAR, SECOND = 0, 1, -1
+"""Of a group's shares: by the others' standard, of its comparable rows alone, and by AIPW; slices are between."""
 APART = 2.58
 """Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
 
@@ -58,33 +60,25 @@ class CommonStandard:
     """Of the labels' latent scores within a cluster."""
 
     @classmethod
-    def of(
-        cls,
-        encoded: TwoModels,
-        attributes: list[Rows],
-        labels: Floats,
-        weight: Floats | None,
-        clusters: Rows | None,
-        random_state: int = 0,
-    ) -> CommonStandard:
+    def of(cls, records: Records, attributes: list[Rows], random_state: int = 0) -> CommonStandard:
         """`attributes`: the rows' codes by each attribute; the last one, all of them together, is averaged out."""
-        whole, n = attributes[-1], len(labels)
-        shares = np.bincount(whole, weight) / (n if weight is None else weight.sum())
+        whole, labels, weight, clusters = attributes[-1], records.labels, records.weight, records.clusters
+        n = len(labels)
+        shares = np.bincount(whole, weight) / weight.sum()
         members = np.column_stack([MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes])
-        model = encoded.with_inputs(members)
+        model = records.encoded.with_inputs(members)
         predict = model.fit(np.arange(n), labels[None], weight)
         # All rows as they are, then once with each value of the attribute, that of its first row; some at a time.
         first = np.append(0, [np.flatnonzero(whole == code)[0] for code in range(len(shares))])
         found = []
         for begin in range(0, len(first) * n, ROWS_AT_ONCE):
             time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, len(first) * n)), n)
-            found.append(predict(beside(encoded.inputs[row], members[np.where(time == 0, row, first[time])])))
+            found.append(predict(beside(records.encoded.inputs[row], members[np.where(time == 0, row, first[time])])))
         own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, n)
         correlation = 0.0
         if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
             learn = thin(n, 2 * MOST_LEARNED)
-            known = None if weight is None else weight[learn]
-            unseen = model.cross_predict(np.arange(n), labels, folds_of(n, clusters, 0), learn, known)
+            unseen = model.cross_predict(np.arange(n), labels, folds_of(n, clusters, 0), learn, weight[learn])
             correlation = _latent_correlation(labels, unseen, clusters)
         return cls(shares @ np.array(by_value), own, random_state, clusters, correlation)
 
@@ -181,62 +175,49 @@ class Means:
         return found
 
 
-@dataclass(eq=False)
 class Group:
     """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
-    what a comparison measures of it, step by step."""
+    what a comparison measures of it, step by step. `[shares]` are those of the favourable label: among all its rows,
+    among the comparable ones, in each slice, and by AIPW."""
 
-    attribute: str
-    value: str
-    rows: Rows
-    others: Rows
-    reference: str | None
     opinion: Opinion | None = None
     part: Part = EVERYBODY
     """Of the others, those that models of drawn labels learn from."""
-    means: Means = field(init=False)
-    probabilities: Floats = field(init=False)
+    means: Means
+    probabilities: Floats
     """Of the favourable label, by the others' standard `[rows]`."""
-    outcomes: Floats = field(init=False)
+    outcomes: Floats
     """What AIPW expects `[rows of group and others]`."""
-    recorded: Floats = field(init=False)
-    """Shares of the favourable label by the others' standard: in each of `means`, then by AIPW."""
+    by_others: Floats
+    """By the others' standard `[shares]`."""
     apart: Floats | float = 0.0
-    """How much higher these shares are, on labels without noise, by models of all others than by those of `part`."""
-    moves: Sequence[tuple[str, float, float]] = ()
-    suspect: Floats = field(init=False)
+    """How much higher that is, on labels without noise, by models of all others than by those of `part` `[shares]`."""
+    suspect: Floats
     """How likely the rows' adverse labels are wrong, before the gap says how many are."""
-    figures: Figures = field(init=False)
 
-
-@dataclass(frozen=True, eq=False)
-class Figures:
-    """A group's shares of the favourable label `[shares]`: that of all its rows, of the comparable ones, of each slice,
-    and by AIPW."""
-
+    draws: Floats
+    """By the others' standard in each drawn table `[shares × tables]`."""
     recorded: Floats
-    """What the rows have."""
+    """What the rows have `[shares]`."""
     centre: Floats
-    """What the method finds where nobody is held to another standard."""
+    """What the method finds where nobody is held to another standard `[shares]`."""
     difference: Floats
     error: Floats
     """Its standard error; no number without draws."""
     ends: Floats
     """Of its interval, low and high `[2 × shares]`; no number without draws."""
-    draws: Floats
-    """The expected share in each drawn table `[shares × tables]`."""
     null: Floats
     """Differences of all rows in drawn tables, as far as they are from their centre `[tables]`."""
     label_draws: Floats
     """Deviations of all rows' recorded share, were labels drawn again: with the tables' own random numbers, or several
     times each `[tables × times]`."""
 
-    @classmethod
-    def of(cls, group: Group, draws: Floats, common: CommonStandard, labels: Floats, place: int) -> Figures:
-        """Of a group, by what the others' standard gives it in drawn tables, `draws [shares × tables]`.
-        `labels [all rows]`; `place` is the group's, for random numbers."""
-        rows, means = group.rows, group.means
-        tables = draws.shape[1]
+    def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
+        self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
+
+    def measure(self, draws: Floats, labels: Floats, common: CommonStandard, place: int) -> None:
+        """The figures, when tables are drawn. `labels [all rows]`; `place` is the group's, for random numbers."""
+        rows, means, tables = self.rows, self.means, draws.shape[1]
         of_share = np.append(np.arange(2 + len(means.names)), 0)  # AIPW is about all of the group's rows
         everybody, own = common.everybody[rows], common.own[rows]
         recorded, one_standard, again = means.of_tables(np.array([labels[rows], everybody, own])).T
@@ -252,38 +233,40 @@ class Figures:
             uniforms = np.random.default_rng([common.random_state, 7, place]).random((tables * times, len(rows)))
             redrawn.append(means.of_tables((uniforms < own).astype(float)))
         label_draws = (np.concatenate(redrawn, axis=1) - again[:, None]).reshape(len(recorded), tables, times)[of_share]
-        centre = draws.mean(axis=1) - one_standard[of_share] if tables else np.zeros(len(of_share))
-        difference = group.recorded - recorded[of_share] - centre
-        error, ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
-        if tables > 1:
-            if clustered:
-                error = WIDER * np.std(draws - label_draws[:, :, 0], axis=1, ddof=1)
-            else:
-                label_variance = means.of_tables(own * (1 - own), power=2)[of_share]
-                error = WIDER * np.sqrt(draws.var(axis=1, ddof=1) + label_variance)
-            if few:
-                off = WIDER * ((draws - draws.mean(axis=1, keepdims=True))[:, :, None] - label_draws)
-                low, high = np.quantile(off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
-            else:
-                high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * error
-                low = -high
-            ends = np.array([difference - high, difference - low])
-        null = WIDER * (draws[0] - np.concatenate(drawn, axis=1)[0] - centre[0])
-        return cls(recorded[of_share], centre, difference, error, ends, draws, null, label_draws[0])
+        self.draws, self.label_draws, self.recorded = draws, label_draws[0], recorded[of_share]
+        self.centre = draws.mean(axis=1) - one_standard[of_share] if tables else np.zeros(len(of_share))
+        self.difference = self.by_others - self.recorded - self.centre
+        self.error, self.ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
+        self.null = WIDER * (draws[0] - np.concatenate(drawn, axis=1)[0] - self.centre[0])
+        if tables < 2:
+            return
+        if clustered:
+            self.error = WIDER * np.std(draws - label_draws[:, :, 0], axis=1, ddof=1)
+        else:
+            label_variance = means.of_tables(own * (1 - own), power=2)[of_share]
+            self.error = WIDER * np.sqrt(draws.var(axis=1, ddof=1) + label_variance)
+        if few:
+            off = WIDER * ((draws - draws.mean(axis=1, keepdims=True))[:, :, None] - label_draws)
+            low, high = np.quantile(off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+        else:
+            high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * self.error
+            low = -high
+        self.ends = np.array([self.difference - high, self.difference - low])
 
     def interval(self, share: int) -> Interval | None:
         low, high = self.ends[:, share].tolist()
         return None if np.isnan(low) else (low, high)
 
-    def disagree(self, first: int, second: int) -> bool:
-        """Whether two opinions differ by more than they do on drawn tables: they share their data."""
-        if self.draws.shape[1] < 2:
+    @property
+    def disagrees(self) -> bool:
+        """Whether the second opinion differs by more than it does on drawn tables: both share their data."""
+        if self.opinion is None or self.draws.shape[1] < 2:
             return False
-        spread = WIDER * float(np.std(self.draws[first] - self.draws[second], ddof=1))
-        return bool(abs(self.difference[first] - self.difference[second]) > APART * max(spread, 1e-12))
+        spread = WIDER * float(np.std(self.draws[FIRST] - self.draws[SECOND], ddof=1))
+        return bool(abs(self.difference[FIRST] - self.difference[SECOND]) > APART * max(spread, 1e-12))
 
 
-def at_once(groups: Sequence[Figures]) -> Sequence[tuple[float, float, Interval] | tuple[None, None, None]]:
+def at_once(groups: Sequence[Group]) -> Sequence[tuple[float, float, Interval] | tuple[None, None, None]]:
     """What all groups together say about each: p, how often tables drawn by one standard show a difference of its own
     as large, in either direction; p adjusted, how often any group of theirs shows one as large in standard deviations;
     and bounds that hold for all groups at once in 95 of 100 tables."""
@@ -306,11 +289,7 @@ def at_once(groups: Sequence[Figures]) -> Sequence[tuple[float, float, Interval]
             float((1 + as_large.sum()) * least) if as_large.any() else min(least, tail)
             for as_large, tail in ((own >= z, tail), (largest >= z, 1 - (1 - tail) ** len(groups)))
         )
-        difference, margin, (low, high) = (
-            float(group.difference[0]),
-            multiplier * float(group.error[0]),
-            group.ends[:, 0],
-        )
-        bounds = min(float(low), difference - margin), max(float(high), difference + margin)
-        found.append((p, max(p, adjusted), bounds))
+        (low, high), margin = group.ends[:, 0].tolist(), multiplier * float(group.error[0])
+        difference = float(group.difference[0])
+        found.append((p, max(p, adjusted), (min(low, difference - margin), max(high, difference + margin))))
     return found

@@ -14,7 +14,7 @@ from scipy.optimize import brentq
 
 from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, thin
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
-from butfor.standard.model import TwoModels
+from butfor.standard.model import Records
 
 FOLDS = 5
 PART_ROWS = 10_000
@@ -48,35 +48,31 @@ EVERYBODY = Part(slice(None), None)
 class Opinion:
     """What AIPW needs to know of a group and its others, for any labels."""
 
-    def __init__(self, group: Rows, others: Rows, folds: Rows, propensity: Floats, weight: Floats | None) -> None:
-        """`folds` and `propensity`: of the group's rows, then of the others'; `weight`: of all rows of the table."""
-        self.group, self.others, self.folds, self.propensity = group, others, folds, propensity
+    def __init__(self, records: Records, group: Rows, others: Rows) -> None:
+        """Of large groups, the propensity is learned from a part of either side, whose rows count for more."""
+        self.records, self.group, self.others = records, group, others
         rows, size = np.concatenate([group, others]), len(group)
-        self.weights = np.ones(len(rows)) if weight is None else weight[rows]
-        own, theirs, p = self.weights[:size].sum(), self.weights[size:].sum(), propensity[:size]
-        self.comparable = p / own <= COMPARABLE * (p / own + (1 - p) / theirs)
+        self.folds, self.weights = records.folds[rows], records.weight[rows]
+        own, theirs = thin(size, MOST_LEARNED), thin(len(others), MOST_LEARNED)
+        learn = np.concatenate([own, size + theirs])
+        count = np.repeat([size / len(own), len(others) / len(theirs)], [len(own), len(theirs)]) * self.weights[learn]
+        member = (np.arange(len(rows)) < size).astype(float)
+        propensity = records.encoded.cross_predict(rows, member, self.folds, learn, count)
+        self.propensity = np.minimum(propensity, LARGEST_PROPENSITY)
+        """Of the group's rows, then of the others'."""
+        (p, q), (own_weight, other_weight) = np.split(self.propensity, [size]), np.split(self.weights, [size])
+        near = p / own_weight.sum()
+        self.comparable = near <= COMPARABLE * (near + (1 - p) / other_weight.sum())
         """Which of the group's rows have comparable people among the others."""
-        self.odds = propensity[size:] / (1 - propensity[size:]) * self.weights[size:]
+        self.odds = q / (1 - q) * other_weight
         """How much each of the others counts."""
         self.effective_others = float(self.odds.sum() ** 2 / (self.odds**2).sum())
         self.poor = bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
 
-    @classmethod
-    def of(cls, encoded: TwoModels, group: Rows, others: Rows, folds: Rows, weight: Floats | None) -> Opinion:
-        """Of large groups, the propensity is learned from a part of either side, whose rows count for more."""
-        rows = np.concatenate([group, others])
-        member = (np.arange(len(rows)) < len(group)).astype(float)
-        own, theirs = thin(len(group), MOST_LEARNED), thin(len(others), MOST_LEARNED)
-        learn = np.concatenate([own, len(group) + theirs])
-        count = np.repeat([len(group) / len(own), len(others) / len(theirs)], [len(own), len(theirs)])
-        count = count if weight is None else count * weight[rows[learn]]
-        propensity = encoded.cross_predict(rows, member, folds[rows], learn, count)
-        return cls(group, others, folds[rows], np.minimum(propensity, LARGEST_PROPENSITY), weight)
-
-    def part(self, clusters: Rows | None) -> Part:
+    def part(self) -> Part:
         """Which of the others models of drawn labels learn from: of many, a part, and rows that resemble the group more
         often, since they matter more; whole clusters."""
-        rows = len(self.others)
+        rows, clusters = len(self.others), self.records.clusters
         if rows <= PART_ROWS:
             return EVERYBODY
         most = int(np.clip(len(self.group), PART_ROWS // 4, PART_ROWS))
@@ -87,39 +83,34 @@ class Opinion:
         taken = np.minimum(scale * near, 1)
         order = np.argsort(near, kind="stable")  # evenly over nearness
         ends = np.floor(np.cumsum(taken[order]) + 0.5)
-        some = order[np.diff(ends, prepend=0) > 0]
-        inside = np.flatnonzero(np.isin(codes, some))
+        inside = np.flatnonzero(np.isin(codes, order[np.diff(ends, prepend=0) > 0]))
         return Part(inside, taken[codes[inside]])
 
-    def shares(
-        self, encoded: TwoModels, labels: Floats, weight: Floats | None = None, part: Part = EVERYBODY
-    ) -> tuple[Floats, Floats]:
+    def shares(self, labels: Floats, weight: Floats, part: Part = EVERYBODY) -> tuple[Floats, Floats]:
         """The group's share by the standard of a part of the others `[tables]`, and the probabilities behind it,
         cross-fitted, `[tables × (group, then this part)]`; `labels [tables × part]`, `weight [part]`."""
-        size, learn = len(self.group), self.others[part.rows]
-        rows, folds = np.concatenate([self.group, learn]), self.folds
-        folds = np.concatenate([folds[:size], folds[size:][part.rows]])
+        size, inputs = len(self.group), self.records.encoded.inputs
+        learn, odds = self.others[part.rows], self.odds[part.rows]
+        rows, folds = np.append(self.group, learn), np.append(self.folds[:size], self.folds[size:][part.rows])
         outcomes = np.empty((len(labels), len(rows)))
         for fold in range(FOLDS):
             inside = folds == fold
             known = ~inside[size:]
-            by = None if weight is None else weight[known]
-            fitted = fit_logistic(design_of(encoded.inputs[learn[known]]), labels[:, known], by)
-            outcomes[:, inside] = predict_logistic(encoded.inputs[rows[inside]], fitted)
-        odds, own = self.odds[part.rows], self.weights[:size]
+            fitted = fit_logistic(design_of(inputs[learn[known]]), labels[:, known], weight[known])
+            outcomes[:, inside] = predict_logistic(inputs[rows[inside]], fitted)
+        own = self.weights[:size]
         residual = (labels - outcomes[:, size:]) @ (odds if part.taken is None else odds / part.taken)
         return (outcomes[:, :size] @ own + residual) / own.sum(), outcomes
 
-    def robustness_value(self, difference: float, outcomes: Floats, own: Floats, labels: Floats) -> float:
+    def robustness_value(self, difference: float, outcomes: Floats, own: Floats) -> float:
         """The share of the remaining variation of label and of group membership that a missing column would have to
         explain, of both as much, to make the difference nothing (Chernozhukov and others 2022, for the effect on the
-        treated). `outcomes [rows of group and others]`, `own` and `labels [all rows]`."""
+        treated). `outcomes [rows of group and others]`, `own [all rows]`."""
         size, weights = len(self.group), self.weights
-        predicted = np.concatenate([own[self.group], outcomes[size:]])
-        residual = np.concatenate([labels[self.group], labels[self.others]]) - predicted
+        labels = self.records.labels[np.append(self.group, self.others)]
+        residual = labels - np.append(own[self.group], outcomes[size:])
         share = weights[:size].sum() / weights.sum()
-        propensity = self.propensity[size:]
-        odds = propensity / (1 - propensity)
+        odds = self.propensity[size:] / (1 - self.propensity[size:])
         label_variance = np.average(residual**2, weights=weights)
         representer = 1 / share + (weights[size:] @ odds**2) / weights.sum() / share**2
         ratio = difference**2 / (label_variance * representer)

@@ -17,7 +17,7 @@ from scipy.special import expit, logit
 from butfor import stopping
 from butfor.standard.inputs import MOST_LEARNED, Floats, Inputs, Mask, Rows, beside, thin
 from butfor.standard.logistic import design_of, fit_logistic
-from butfor.standard.model import Standard
+from butfor.standard.model import Records
 from butfor.standard.null import Group
 
 WRONG = (
@@ -35,21 +35,19 @@ USUAL, AROUND = -2.0, 0.1
 STEPS = 60
 
 
-def suspects(
-    standard: Standard, of: Group, inputs: Inputs, labels: Floats, folds: Rows, weight: Floats | None
-) -> Floats:
+def suspects(group: Group, records: Records) -> Floats:
     """How likely the label of each of the group's rows is wrong if it is adverse `[rows of the group]`; their level
-    follows from the group's shortfall (`with_sum`). `inputs`, `labels`, `folds` and `weight` are of all rows."""
-    group, probabilities = of.rows, of.probabilities
+    follows from the group's shortfall (`with_sum`)."""
+    rows, probabilities, labels, folds = group.rows, group.probabilities, records.labels, records.folds
     # The probabilities, calibrated on labels of others that the standard has not seen; of many others, on a part.
-    others = of.others[thin(len(of.others), 2 * MOST_LEARNED)]
+    others = group.others[thin(len(group.others), 2 * MOST_LEARNED)]
     if len(set(folds[others])) > 1:
-        known = None if weight is None else weight[others]
-        unseen = standard.cross_predict(others, labels[others], folds[others], np.arange(len(others)), known)
-        level, slope = fit_logistic(design_of(_logits(unseen)[:, None]), labels[None, others], known)[0]
+        known, weight = labels[others], records.weight[others]
+        unseen = records.model.cross_predict(others, known, folds[others], np.arange(len(others)), weight)
+        level, slope = fit_logistic(design_of(_logits(unseen)[:, None]), known[None], weight)[0]
         probabilities = expit(level + slope * _logits(probabilities))
     p = np.clip(probabilities, LEAST, 1 - LEAST)
-    r = _lost(p, labels[group] > 0.5, inputs[group], folds[group], None if weight is None else weight[group])
+    r = _lost(p, labels[rows] > 0.5, records.encoded.inputs[rows], folds[rows], records.weight[rows])
     found: Floats = p * r / (1 - p + p * r)
     return found
 
@@ -74,11 +72,11 @@ def _logits(p: Floats, least: float = LEAST) -> Floats:
     return found
 
 
-def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floats | None) -> Floats:
+def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floats) -> Floats:
     """r: the share of favourable labels that became adverse, among rows like each `[rows]`: by logistic regressions of
     the others' standard and the columns, less their means, on labels that are favourable with probability p · (1 − r).
     The mean over penalties, weighted by the likelihood of the labels that a fit has not seen."""
-    weight = np.ones(len(p)) if weight is None else weight / weight.mean()
+    weight = weight / weight.mean()
     by_standard = _logits(p)
     by_standard = (by_standard - by_standard.mean()) / max(float(by_standard.std()), 0.1)
     means = np.append([0.0, 0.0], np.asarray(inputs.mean(axis=0)))
