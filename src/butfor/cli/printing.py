@@ -15,6 +15,7 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
     from butfor.result.verdict import Verdict
     from butfor.standard import Standards
+    from butfor.standard.groups import GroupStandard
 
 REVIEW_FIRST = 3
 WIDE, NAMES, ROW = 200, 18, 20
@@ -41,7 +42,6 @@ def print_population(population: Population, folder: Path | None) -> None:
 
     from butfor.report.groups import impacts
     from butfor.result.reviewed import worth_a_review
-    from butfor.words import interval_in_words, number
 
     run, (*summary, hinge) = population.run, population.summary
     audited = population.audited if 0 < len(population.eligible) < len(population) else ""
@@ -51,22 +51,17 @@ def print_population(population: Population, folder: Path | None) -> None:
 
     # The groups, in five columns, all about the test people: more is on the page.
     name, finds = run.sensitive, population.solid if population.checked else population.found
-    standards = {c.group: c for c in population.standards if c.attribute == name}
+    gaps = {c.group: gap_of(c) for c in population.standards if c.attribute == name}
     rates = {each.group: each for each in impacts(population) if each.attribute == name}
     rows = []
     for group in population.groups:
-        impact, gap = rates.get(str(group)), standards.get(str(group))
-        asked = [v for v in population.eligible if v.group == group]
+        impact, asked = rates.get(str(group)), [v for v in population.eligible if v.group == group]
         row = {name: str(group), "People": impact.people if impact else sum(v.group == group for v in population)}
         if rates:
             ratio = "" if impact is None or impact.ratio is None else f" ({impact.ratio:.2f})"
             row["Favourable (ratio)"] = f"{100 * impact.rate:.1f} %{ratio}" if impact else "–"
-        if standards:
-            often = "–"
-            if gap is not None:
-                interval = f" ({interval_in_words(gap.interval, gap.difference < 0)})" if gap.interval else ""
-                often = f"{number(abs(gap.difference))} {'less' if gap.difference >= 0 else 'more'}{interval}"
-            row["Gap to comparable people"] = often
+        if gaps:
+            row["Gap to comparable people"] = gaps.get(str(group), "–")
         left = sum(v.unfinished for v in asked)
         count = f"{sum(v.group == group for v in finds)} of {len(asked)}{f', {left} stopped' if left else ''}"
         row["On few labels"] = count if asked else "–"
@@ -86,20 +81,27 @@ def print_standards(standards: Standards) -> None:
     """The answer, a table of the groups, the rest of the summary, and what to keep in mind."""
     import pandas as pd
 
-    from butfor.words import often, p_in_words, share
+    from butfor.words import p_in_words, share
 
     say_wrapped(standards.answer)
     rows = []
     for c in standards.comparisons:
-        gap = often(c.difference, c.interval).replace(" points", "").replace("as often", "none").replace(" often", "")
         row = {"Group": standards.name_of(c), "People": c.rows, "Favourable": share(c.recorded)}
-        row["Gap to comparable people"] = gap
+        row["Gap to comparable people"] = gap_of(c)
         if c.p_adjusted is not None:
             row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
         rows.append(row)
     print_table(pd.DataFrame(rows))
     for line in standards.lines[1:]:
         say_wrapped(line)
+
+
+def gap_of(comparison: GroupStandard) -> str:
+    """ "6.3 less (1 to 11)", "none"."""
+    from butfor.words import often
+
+    gap = often(comparison.difference, comparison.interval).replace("as often", "none")
+    return gap.replace(" points", "").replace(" often", "")
 
 
 def print_table(frame: pd.DataFrame) -> None:
