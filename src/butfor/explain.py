@@ -50,7 +50,7 @@ from butfor.train import Trainer
 from butfor.validate import as_positions
 from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, worlds_in_time
 
-STANDARDS_SHARE, SEARCH_SHARE, LEAST_TIME = 0.2, 2 / 3, 0.1
+STANDARDS_SHARE, SEARCH_SHARE = 0.2, 2 / 3
 """Shares of the time limit: for comparing groups, for the search (the rest is for confirmations and fresh seeds), and
 what is left for an audit in any case."""
 BLOCK, SCORES = 256, 2**23
@@ -123,7 +123,7 @@ def explain_all(
             for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
-                limits = left_of(stop, time.monotonic() - begun, trained, len(at) / max(1, left))
+                limits = (stop or Stop()).left(time.monotonic() - begun, trained, len(at) / max(1, left))
                 trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
@@ -383,14 +383,6 @@ def _pairs(
         allowed = replace(allowed, masks=allowed.masks & (table.codes != pair[1]))
         pairs.append((at, people.of(at).with_decision(decision), allowed))
     return pairs
-
-
-def left_of(stop: Stop | None, spent: float, trained: int = 0, share: float = 1.0) -> Stop | None:
-    """What is left of the limits: trainings, and a share of the remaining seconds or of a tenth of all."""
-    if stop is None:
-        return None
-    seconds = None if stop.seconds is None else share * max(LEAST_TIME * stop.seconds, stop.seconds - spent)
-    return Stop(seconds, None if stop.retrainings is None else max(0, stop.retrainings - trained))
 
 
 def _forecast(

@@ -27,6 +27,8 @@ from butfor.terminal import say
 
 GRACE = 0.5
 """Seconds for confirmations after Ctrl-C: the user waits for the files."""
+LEAST_TIME = 0.1
+"""The share of the seconds that a search gets, whatever came before it."""
 STOPPING = "Stopping: what is done is kept. Ctrl-C again ends it at once."
 INTERRUPTED = 130
 """Exit code of a command that was stopped."""
@@ -43,6 +45,11 @@ class Stop:
         seconds = [each for each in (self.seconds, other.seconds) if each is not None]
         retrainings = [each for each in (self.retrainings, other.retrainings) if each is not None]
         return Stop(min(seconds, default=None), min(retrainings, default=None))
+
+    def left(self, spent: float, trained: int = 0, share: float = 1.0) -> Stop:
+        """What is left: trainings, and a share of the remaining seconds or of a tenth of all."""
+        seconds = None if self.seconds is None else share * max(LEAST_TIME * self.seconds, self.seconds - spent)
+        return Stop(seconds, None if self.retrainings is None else max(0, self.retrainings - trained))
 
 
 def max_seconds(seconds: float) -> Stop:

@@ -16,8 +16,6 @@ from butfor.cli import main
 for command in ([], ["audit"]):
     assert main([*command, "--help"]) == 0
 assert not loaded("torch", "numba", "sklearn", "scipy", "pandas", "numpy", "matplotlib")
-assert main(["standard", "student", "--draws", "0", "--n-jobs", "1", "--quiet"]) == 0
-assert not loaded("torch", "numba", "llvmlite", "distributed", "matplotlib")
 """
 ENDING = """
 import os, signal, sys, time
@@ -35,7 +33,7 @@ run()
 """
 
 
-def test_what_starts_soon_loads_little_and_without_the_network_torch_is_not_imported():
+def test_what_starts_soon_loads_little():
     done = subprocess.run([sys.executable, "-c", IMPORTED], capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
 

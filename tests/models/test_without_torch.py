@@ -19,7 +19,6 @@ from butfor.cli import main
 asked = ["audit", "salary", "--cases", "0:3", "--set", "strategy=exhaustive", "--budget", "1", "--quiet"]
 assert main([*asked, "--model", "logistic"]) == 0
 assert main(asked) == 2
-assert main(["standard", "student", "--draws", "0", "--n-jobs", "1", "--quiet"]) == 0
 from sklearn.linear_model import LogisticRegression
 data = butfor.load_dataset("salary")
 try:

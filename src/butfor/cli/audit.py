@@ -47,12 +47,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - reads a CSV from
     standard input.
     """
-    from butfor import DATASETS
-    from butfor.explain import left_of
     from butfor.files import check_folder
-    from butfor.models.learners import default_name
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.report import public
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
 
     begun, notes = time.monotonic(), list[str]()
@@ -60,12 +56,17 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     progress = Progress() if o.quiet else ConsoleProgress()
     stop = Stop() if o.max_seconds is None else max_seconds(opt.seconds_in(o.max_seconds))
     stop |= Stop() if o.max_retrainings is None else max_retrainings(o.max_retrainings)
+    if o.public:
+        from butfor.report import public
+
+        public.refuse_other_files(o.out)
     if o.out is not None:
-        if o.public:
-            public.refuse_other_files(o.out)
         check_folder(o.out, o.overwrite)
 
-    # Read.
+    # Read. What takes long to import comes now: a folder that cannot be used is said at once.
+    from butfor import DATASETS
+    from butfor.models.learners import default_name
+
     if o.model is None:
         o.model = "mlp" if table in DATASETS else default_name(notes.append)
     with progress:
@@ -103,7 +104,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             sensitive_features=groups["test"],
             cases=cases,
             towards=o.towards,
-            stop=left_of(stop, time.monotonic() - begun),  # reading and training count
+            stop=stop.left(time.monotonic() - begun),  # reading and training count
             progress=progress,
         )
         again, remarks = settings_again(table, o, labels), (*notes, *population.run.remarks)

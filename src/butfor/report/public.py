@@ -97,9 +97,9 @@ def write(p: Population, directory: Path) -> list[str]:
     return ["audit.json", "report.html"]
 
 
-def refuse_other_files(directory: Path) -> None:
+def refuse_other_files(directory: Path | None) -> None:
     """Refuse a folder that is not empty: it may hold files that are not for the public."""
-    there = sorted(path.name for path in directory.iterdir()) if directory.is_dir() else []
+    there = sorted(path.name for path in directory.iterdir()) if directory and directory.is_dir() else []
     if there:
         raise SettingError(
             f"--public --out {directory}: the folder holds '{there[0]}', which may say more; name another folder, or "
