@@ -201,30 +201,33 @@ def base(v: Verdict) -> str:
 
 def facts(v: Verdict) -> dict[str, Any]:
     """The values of the placeholders in `result.words`."""
-    one, fresh, members = len(v.positions) == 1, v.fresh, v.run.members
-    word = "row" if v.run.data.identifier else row_word(v.run)
-    mean = f"this ensemble of seeds (the mean of {members} trainings that differ in the seed alone)"
-    rest = f"of the {v.run.data.training_rows} labels it learned from"
-    none = f"No change of up to {v.run.budget} {rest} was found that changes it."
+    run, label, one, f = v.run, v.run.names.label, len(v.positions) == 1, v.fresh
+    rest, counts = f"of the {run.data.training_rows} labels it learned from", ""
+    none = f"No change of up to {run.budget} {rest} was found that changes it."
+    row = "row" if run.data.identifier else row_word(run)
+    if f:
+        counts = (
+            f"{f.with_flips} of {f.seeds} models trained under fresh seeds decide differently with the flips, "
+            f"{f.without_flips} without any"
+        )
     return {
-        "who": who(v, v.run),
-        "prediction": v.run.names.label(v.prediction),
-        "other": v.run.names.label(v.counterfactual_prediction or ""),
-        "sentence": v.said(who(v, v.run)),
+        "who": who(v, run),
+        "prediction": label(v.prediction),
+        "other": label(v.counterfactual_prediction or ""),
+        "sentence": v.said(who(v, run)),
         "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
-        + (v.run.names.label(v.new_label) if v.new_label else "the other way"),
-        "budget": f"up to {v.run.budget} {rest}",
+        + (label(v.new_label) if v.new_label else "the other way"),
+        "budget": f"up to {run.budget} {rest}",
         "tried": none if v.attempts else f"No flip set was tried: {v.reason}",
         "them": "this label" if one else "these labels",
-        "rows": f"training {word}{'s' * (not one)} {', '.join(row_name(v.run, flip.row) for flip in v.flip_set)}",
-        "counts": f"{fresh.with_flips} of {fresh.seeds} models trained under fresh seeds decide differently with the "
-        f"flips, {fresh.without_flips} without any"
-        if fresh
-        else "",
-        "settle": settle(fresh.would_do if fresh else None),
-        "sensitive": v.run.names.column(v.run.sensitive),
+        "rows": f"training {row}{'s' * (not one)} {', '.join(row_name(run, flip.row) for flip in v.flip_set)}",
+        "counts": counts,
+        "settle": settle(f.would_do if f else None),
+        "sensitive": run.names.column(run.sensitive),
         "reason": v.reason,
-        "model": mean if members > 1 else "the seed included, training",
+        "model": "the seed included, training"
+        if run.members == 1
+        else f"this ensemble of seeds (the mean of {run.members} trainings that differ in the seed alone)",
         "rest": "" if v.complete else ", and above all the rest of this interrupted search",
         "base": base(v),
     }
