@@ -77,7 +77,7 @@ def population_page(population: Population, folder: str = "") -> str:
 
 
 def fragment(of: Verdict | Population) -> str:
-    """The short form for notebooks: a piece of HTML with its own style."""
+    """The short form for notebooks, in their style."""
     return render("fragment.html", run=of.run, **{"v" if isinstance(of, Verdict) else "p": of})
 
 
@@ -152,7 +152,7 @@ def environment(*packages: str) -> Environment:
     made.tests.update(differing=lambda cell, own: differs(own, cell), mentioning=lambda text, part: part in text)
     # What sentences and tables are made of: modules, whose functions take the objects of a record.
     made.globals.update(
-        charts=charts, said=people, words=words, result=result_words, seeds=fresh, reviews=reviewed, theme=theme,
+        charts=charts, said=people, words=words, result=result_words, seeds=fresh, reviews=reviewed,
         ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG, SMALL_GROUP=SMALL_GROUP, names=None, zip=zip,
         decides_one=decides_one, leader_words=leader_words, plural=plural, impacts=impacts, meanings=meanings,
         checksum=checksum, settings=settings, **own_parts("people.js", "style.css"), version=__version__,
@@ -175,16 +175,6 @@ def _text(value: Any) -> str:
     if isinstance(value, (list, tuple)):
         return ", ".join(map(_text, value)) or "none"
     return "none" if value is None else shown(value, 600)
-
-
-def theme(selector: str) -> Markup:
-    """The colours as CSS variables: light, dark as the reader's system asks, and light on paper."""
-    light, dark = (";".join(f"--bf-{name}:{pair[k]}" for name, pair in charts.THEME.items()) for k in (0, 1))
-    return Markup(
-        f"{selector}{{color-scheme:light dark;{light}}}\n"
-        f"@media (prefers-color-scheme:dark){{{selector}{{{dark}}}}}\n"
-        f"@media print{{{selector}{{color-scheme:light;{light}}}}}"
-    )
 
 
 def terms(text: str) -> Markup:
@@ -215,7 +205,8 @@ def own_parts(script: str, *styles: str) -> dict[str, Any]:
     """A script and styles from the templates, and the policy that allows only these, by their names there."""
     folder = resources.files("butfor.report") / "templates"
     code, *looks = (folder.joinpath(name).read_text(encoding="utf-8").strip() for name in (script, *styles))
-    look = "\n".join([theme(":root"), *looks])
+    colours = ";".join(f"--bf-{name}:light-dark({light},{dark})" for name, (light, dark) in charts.THEME.items())
+    look = "\n".join([f":root{{{colours}}}", *looks])
     digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (look, code))
     allowed = "style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'".format(*digests)
     return {"STYLE": Markup(look), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {allowed}"}

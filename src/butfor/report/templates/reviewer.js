@@ -18,12 +18,13 @@
     } catch { /* what cannot be read is not there; whether anything can be kept, `keep` finds out */ }
   }
   function keep() {
+    const lost = "This browser cannot keep your answers: save them before you close the page.";
     try {
-      if (answers.size) localStorage.setItem(KEY, JSON.stringify([...answers]));
-      else localStorage.removeItem(KEY);
-    } catch { kept = false; }
-    if (!kept) at("kept").textContent = "This browser cannot keep your answers: save them before you close the page.";
-    at("kept").classList.toggle("warning", !kept);
+      localStorage.setItem(KEY, JSON.stringify([...answers]));
+    } catch {
+      kept = false;
+      Object.assign(at("kept"), { textContent: lost, className: "warning" });
+    }
   }
 
   const buttons = [...labels, unsure].map((label) => {
