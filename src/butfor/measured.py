@@ -132,7 +132,6 @@ def persons_of(
                     more |= {"at_least": 2, "proof": ENUMERATION}
             more |= {
                 "attempts": len(asked),
-                "failed": len(asked) - len(course),
                 "complete": search.complete,
                 "shared": bool(flips) and search.first not in own,
                 "first_size": len(search.first or ()) if flips else 0,
@@ -167,7 +166,6 @@ def persons_of(
                 recorded_label=None if truth is None else names[truth[case]],
                 logit=float(people.logits[k]),
                 flippable=int(part.psi.counts[k]),
-                eligible=search is not None,
                 left_out=part.left_out[k],
                 flip_set=tuple(map(flip, flips)),
                 pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,

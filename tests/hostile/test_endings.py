@@ -71,7 +71,7 @@ def test_told_to_stop_while_gradients_are_computed_it_ends_with_valid_files(tmp_
     assert "Traceback" not in err
     record = json.loads((out / "audit.json").read_text())
     assert record["run"]["interrupted"] is True
-    audited = [person for person in record["people"] if person.get("eligible", True)]
+    audited = [person for person in record["people"] if "left_out" not in person]
     ended = [person for person in audited if person.get("complete", True)]  # far from the other decision: given up
     assert len(ended) < len(audited) / 2
     assert not any(person.get("flip_set") for person in ended)

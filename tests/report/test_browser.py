@@ -44,7 +44,7 @@ def test_pages_fit_every_screen_in_both_schemes(browser, audit, seeded, tmp_path
 def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_in(browser, seeded, tmp_path):
     evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
     people = [changed(v, group=evil if k % 2 else "b") for k, v in enumerate(seeded)]
-    gone = {"eligible": False, "left_out": "rule", "flip_set": (), "fresh": None}
+    gone = {"left_out": "rule", "flip_set": (), "fresh": None}
     people += [changed(v, case=1000 + v.case, row=f"B-{v.row}", **gone) for v in seeded]
     many = Population(people, seeded.run)
     text = many.to_html()

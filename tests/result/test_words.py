@@ -33,7 +33,7 @@ def verdict(run=RUN, **known) -> Verdict:
 
 
 def left_out(why, run=RUN, **known) -> Verdict:
-    return verdict(run, eligible=False, left_out=why, **known)
+    return verdict(run, left_out=why, **known)
 
 
 def at(**facts):

@@ -40,7 +40,7 @@ def test_limits_are_kept_or_not_and_one_met_exactly_is_kept(german_file, salary_
 
 def test_what_cannot_be_measured_is_neither_kept_nor_broken(salary_file, german_file, tmp_path, capsys):
     def nobody(record):
-        everybody(eligible=False, flip_set=[], fresh=None, at_least=None, proof=None, without_flips=None)(record)
+        everybody(left_out="rule", flip_set=[], fresh=None, at_least=None, proof=None, without_flips=None)(record)
 
     def stopped(record):
         people = zip(record["people"], Population.from_dict(record), strict=True)

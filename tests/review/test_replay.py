@@ -35,7 +35,7 @@ KINDS = {
         "row is 7": lambda r, find: find.update(row=7),
         "flip_set[0].values": lambda r, find: find["flip_set"][0]["values"].update(income=9.0),
         "values.income": lambda r, find: find["values"].update(income=9.0),
-        "eligible": lambda r, find: r["people"][-1].update(eligible=False),
+        "left_out": lambda r, find: r["people"][-1].update(left_out="rule"),
         "does not change the decision": lambda r, find: [p.update(flip_set=p["flip_set"][:1]) for p in r["people"]
                                                          if p is not find and p.get("flip_set")],
         "run.members": lambda r, find: r["run"].update(members=3),

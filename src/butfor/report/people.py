@@ -67,7 +67,7 @@ class Listed:
     @property
     def left_out(self) -> str | None:
         """Why somebody was neither audited nor named by one standard; None for the others."""
-        return (self.verdict.left_out or "rule") if self.verdict and self.weight[0] == 5 else None
+        return self.verdict.left_out if self.verdict and self.weight[0] == 5 else None
 
     @property
     def decisions(self) -> tuple[str | tuple[str, ...], str | tuple[str, ...]]:

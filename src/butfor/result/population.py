@@ -165,7 +165,7 @@ class Population(Sequence[Verdict]):
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
         names, parts = self.run.names, [f"Audited: {len(self.eligible)} of {self.run.names.count(len(self))}"]
-        reasons = Counter((v.left_out or "rule", v.prediction) for v in self if not v.eligible)
+        reasons = Counter((v.left_out, v.prediction) for v in self if not v.eligible)
         others = [(n, names.label(decision)) for (why, decision), n in reasons.most_common() if why == "decision"]
         parts += [f"for {n} the decision is {decision}" for n, decision in others]
         switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))

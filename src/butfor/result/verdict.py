@@ -18,7 +18,7 @@ from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import pages, save
 from butfor.models.learner import Table
 from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
-from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
+from butfor.result.record import SCHEMA_VERSION, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.words import percent, signed, told_apart
@@ -61,15 +61,11 @@ class Person:
     """With a threshold: the lowest score with a favourable decision. The logit is measured from here."""
     flippable: int
     """The number of training labels that ψ allows to flip for this person."""
-    eligible: bool = True
-    """Whether φ admits this person."""
     left_out: str | None = None
-    """Why φ does not: the "decision" is not the audited one, a "switch" of the protected attribute changes it, or the
-    "rule" says so."""
+    """Why φ leaves this person out: the "decision" is not the audited one, a "switch" of the protected attribute
+    changes it, or the "rule" says so."""
     attempts: int = 0
     """Flip sets tried for this person, up to the success."""
-    failed: int = 0
-    """Attempts whose training failed or diverged."""
     complete: bool = True
     """False if the search was stopped before its strategy was through."""
     shared: bool = False
@@ -79,7 +75,7 @@ class Person:
     closest_logit: float | None = None
     """The logit nearest to the other decision that any tried model gave."""
     course: tuple[tuple[int, float], ...] = ()
-    """Per attempt: how many labels were flipped, and the person's logit."""
+    """Per attempt whose training did not fail or diverge: how many labels were flipped, and the person's logit."""
     flip_set: tuple[Flip, ...] = ()
     counterfactual_logit: float | None = None
     counterfactual_score: float | None = None
@@ -138,7 +134,9 @@ class Verdict:
         self.found = bool(flips)
         none = m.at_least is not None and m.at_least > min(run.budget, m.flippable)
         status = "found" if flips else "proven_none" if none else "not_found"
-        self.status = status if m.eligible else "not_eligible"
+        self.eligible = m.left_out is None
+        """Whether φ admits this person."""
+        self.status = status if self.eligible else "not_eligible"
         """ "found", "not_found", "proven_none" or "not_eligible"."""
         self.unfinished = not m.complete and not flips
         """Whether the search was stopped before it found anything."""
@@ -256,8 +254,8 @@ class Verdict:
             return f"The rule ψ ({run.psi}) allows no label to be flipped for this {names.one}."
         if not self.complete:
             return "The search was stopped before it was through."
-        failed = f"{self.failed} of these trainings failed or diverged. " if self.failed else ""
-        return f"{failed}{NOT_FAIR}"
+        failed = self.attempts - len(self.course)
+        return (f"{failed} of these trainings failed or diverged. " if failed else "") + NOT_FAIR
 
     @property
     def belief(self) -> str:
@@ -362,10 +360,10 @@ class Verdict:
 
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the measurements."""
-        summary = self.status, self.solidity, self.prediction, self.counterfactual_prediction
-        said = dict(zip(SUMMARY, summary, strict=True))
-        usual = {each.name: each.default for each in fields(Person)}
-        return said | {n: v for n, v in builtins_of(self.measured).items() if getattr(self.measured, n) != usual[n]}
+        summary = {"status": self.status, "solidity": self.solidity}
+        summary |= {"decision_before": self.prediction, "decision_after": self.counterfactual_prediction}
+        usual, measured = {each.name: each.default for each in fields(Person)}, vars(self.measured)
+        return summary | builtins_of({name: value for name, value in measured.items() if value != usual[name]})
 
     def to_dict(self) -> dict[str, Any]:
         """The record, from which the verdict can be read and replayed."""

@@ -48,7 +48,7 @@ OF_RUN = (
     *("budget", "members", "seeded", "decision"),
 )
 SEARCHED = {
-    *("attempts", "failed", "complete", "shared", "first_size", "closest_logit", "course", "minimal"),
+    *("attempts", "complete", "shared", "first_size", "closest_logit", "course", "minimal"),
     *("clearance", "collateral", "only_with_flips", "only_without_flips", "logits", "case"),
 }
 """Fields that only a search knows, or that depend on each seed alone."""
