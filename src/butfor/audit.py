@@ -25,6 +25,7 @@ from butfor.errors import SettingError, listed
 from butfor.fit import DRAWS, NO_ADVERSE, Fitted, fit, with_params
 from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
+from butfor.measured import run_of
 from butfor.progress import Progress, shown
 from butfor.prove import Bracket
 from butfor.result.population import Population
@@ -495,8 +496,7 @@ class LabelAudit(BaseEstimator):
         self._review = make_review(
             fitted.table,
             fitted.sensitive,
-            fitted.label_names,
-            fitted.adverse_names,
+            run_of(fitted),
             labels_to_review(fitted, compared),
             compared.comparisons,
             population,

@@ -16,7 +16,7 @@ from butfor.models.learners import model_named
 from butfor.result.population import Population
 from butfor.standard.model import TwoModels
 from butfor.words import percent
-from recorded import LABELS, OTHER, PLANTED, TABLE, answered, audited, changed, fill_in, key_of, of_kind, run
+from recorded import LABELS, OTHER, PLANTED, TABLE, answered, changed, fill_in, key_of, of_kind, run
 
 
 def test_corrections_are_made_as_the_models_own_fit_says_and_a_second_round_asks_nothing_twice(
@@ -145,32 +145,6 @@ def test_a_careless_reviewer_corrects_nothing_unless_told_otherwise(german_file,
         code, _, err = run(capsys, "review", bent, "--out", tmp_path / "tasks2", "--anyway")
         assert (code, "Invalid record: run.reviewed." in err) == (2, True), err
     assert {path: path.read_bytes() for path in after.iterdir()} == before
-
-
-def test_a_network_is_trained_anew_and_columns_keep_their_values(tmp_path, capsys):
-    """Sentences say "deny = no"; the column holds no."""
-    rng, n = np.random.default_rng(2), 700
-    table = pd.DataFrame({"score": rng.normal(size=n), "sex": rng.choice(["f", "m"], n)})
-    table["deny"] = np.where(table["score"] + 1.2 * rng.normal(size=n) > 0, "no", "yes")
-    hurt = table.index[(table["sex"] == "f") & (table["deny"] == "no")][::3]
-    table.loc[hurt, "deny"] = "yes"
-    table.to_csv(tmp_path / "loans.csv", index=False)
-    audit = ("--label", "deny", "--adverse", "yes", "--sensitive", "sex", "--drop", "sex", "--members", "2")
-    small = ("--fresh-seeds", "3", "--set", "epochs=20", "--budget", "2", "--cases", "0:2")
-    record = audited(tmp_path / "report", str(tmp_path / "loans.csv"), *audit, *small)
-    assert run(capsys, "review", record, "--out", tmp_path / "tasks", "--labels", "50", "--anyway")[0] == 0
-    truth = {t["id"]: "no" if t["row"] in hurt else t["label"] for t in key_of(tmp_path / "tasks")}
-    given = ("--answers", fill_in(tmp_path / "tasks", truth), "--out", tmp_path / "after", "--anyway")
-    assert run(capsys, "review", record, *given)[0] == 0
-    corrected = pd.read_csv(tmp_path / "after" / "corrected.csv", index_col="row")["deny"]
-    recorded = table.loc[corrected.index, "deny"]
-    assert set(corrected) == {"yes", "no"}
-    assert set(corrected.index[corrected != recorded]) <= set(hurt)
-    assert (corrected != recorded).sum() >= 5
-    assert set(pd.read_csv(tmp_path / "after" / "corrections.csv")["reviewed"]) == {"no"}
-    reviewed = Population.from_json(tmp_path / "after" / "review.json").run.reviewed
-    assert reviewed.seeded
-    assert {person.fresh.seeds for person in reviewed.changed} == {3}
 
 
 STOPPING = """

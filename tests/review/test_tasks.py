@@ -153,13 +153,19 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
     assert said in audit.review_tasks(labels=50).lines
 
 
-@pytest.mark.parametrize("options", [("--drop", "file"), ("--id", "file")])
-def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(tmp_path, capsys, options):
+@pytest.mark.parametrize(
+    ("options", "seeds"),
+    [("--drop file --model logistic", 0), ("--id file --members 2 --fresh-seeds 3 --set epochs=20", 3)],
+)
+def test_reviewers_look_at_a_file_columns_named_like_ours_keep_apart_and_labels_their_values(
+    tmp_path, capsys, options, seeds
+):
+    """Sentences say "granted = no", the column holds no; networks are tested under fresh seeds."""
     X, y, wrong = wronged(600, 0, noise=2.0)
     table = X.rename(columns={"debts": "id", "income": "label"}).assign(granted=y)
     table.assign(file=[f"F{k:03d}" for k in range(600)]).to_csv(tmp_path / "loans.csv", index=False)
-    settings = ("--label", "granted", "--adverse", "no", "--sensitive", "group", "--model", "logistic", "--budget", "2")
-    record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings, "--cases", "0:3", *options)
+    settings = f"--label granted --adverse no --sensitive group --budget 2 --cases 0:3 {options}"
+    record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings.split())
     given = ("--out", tmp_path / "tasks", "--labels", 50, "--anyway")
     code, _, err = run(capsys, "review", record, *given, "--file-column", "flie")
     assert (code, "--file-column 'flie': there is no such column. Did you mean 'file'?" in err) == (2, True)
@@ -176,6 +182,14 @@ def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(tmp_pat
     filled = fill_in(tmp_path / "tasks", answers)
     assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
     assert "The review was not blind to the group" in (tmp_path / "after" / "review.html").read_text()
+    corrected = pd.read_csv(tmp_path / "after" / "corrected.csv", dtype={"row": str})
+    corrected.index = corrected["row"].str.removeprefix("F").astype(int)
+    changed = corrected.index[corrected["granted"] != table["granted"][corrected.index]]
+    assert set(changed) == {row for number, row in rows.items() if answers[number] != y[row]} != set()
+    assert set(pd.read_csv(tmp_path / "after" / "corrections.csv")["reviewed"]) == {"yes"}
+    reviewed = Population.from_json(tmp_path / "after" / "review.json").run.reviewed
+    assert reviewed.changed
+    assert {person.fresh.seeds if person.fresh else 0 for person in reviewed.changed} == {seeds}
 
 
 def test_what_cannot_be_asked_gets_one_sentence_and_writes_nothing(german_file, salary_file, tasks, tmp_path, capsys):

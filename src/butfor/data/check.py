@@ -114,7 +114,6 @@ def concerns_of(
     labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
     counts = np.bincount(labels)
     rarer = int(counts.min()) if len(counts) == 2 else 0
-    same: dict[str, list[str]] = {"constant": [], "empty": []}
     for name in X.columns if rows >= LEAST_ROWS else ():
         values, numeric = X[name], is_numeric(X[name])
         codes, found = pd.factorize(values, sort=False)  # −1 for missing values
@@ -125,7 +124,7 @@ def concerns_of(
             concerns[kind].append(Concern(kind, (str(name),), sentence))
 
         if len(different) < 2 and present in (0, rows):
-            same["constant" if present else "empty"].append(str(name))
+            add("constant" if present else "empty")
 
         wrong = rows  # guesses of the label from this column alone
         if rarer >= LEAST_RARER and len(different) > 1:
@@ -158,8 +157,8 @@ def concerns_of(
             if 1 <= strange.sum() <= 5 and cells / present <= 0.5:
                 add("text numbers", texts=listed(different[strange]))
 
-    for kind, names in same.items():
-        if names:
+    for kind in ("constant", "empty"):  # one sentence for all of them
+        if names := [concern.columns[0] for concern in concerns[kind]]:
             subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
             concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
     more = [] if X_test is None else check_people(X, X_test)
@@ -213,20 +212,18 @@ def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
                 return True
         return False
 
-    telling = [name for name, found in few.items() if determine(found)]
-    subject = f"Columns {listed(telling)} tell" if len(telling) > 1 else f"Column {listed(telling)} tells"
+    telling, together = [name for name, found in few.items() if determine(found)], ""
     if not telling:
-        two = {name: found for name, found in few.items() if found.max() == 1}
+        two, together = {name: found for name, found in few.items() if found.max() == 1}, " together"
         pairs = combinations(two, 2) if len(two) * (len(two) - 1) <= 2 * MOST_PAIRS else ()
         telling = next(([one, other] for one, other in pairs if determine(2 * two[one] + two[other])), [])
-        if not telling:
-            return []
-        subject = f"Columns '{telling[0]}' and '{telling[1]}' together tell"
-    columns = tuple(map(str, telling))
+    if not telling:
+        return []
+    subject = f"Columns {listed(telling)}{together} tell" if len(telling) > 1 else f"Column {listed(telling)} tells"
+    columns, them = tuple(map(str, telling)), "them" if len(telling) > 1 else "it"
     sentence = (
         f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has the same values, so "
-        f"there are no comparable people. Leave {'it' if len(columns) == 1 else 'them'} out: --drop "
-        f"{','.join(columns)}."
+        f"there are no comparable people. Leave {them} out: --drop {','.join(columns)}."
     )
     return [Concern("proxy", columns, sentence)]
 

@@ -241,29 +241,23 @@ def split(
     return {TRAIN: rows, VAL: val, TEST: test}
 
 
-def catalogue_frame(data_home: str | Path | None = None) -> pd.DataFrame:
+def catalogue_frame() -> pd.DataFrame:
     """The seven data sets, one row each; downloads nothing.
 
     ``label_balance`` is the share of class 1 among all rows, None if the files are not on this machine.
     """
+    columns = [
+        *("name", "rows", TRAIN, VAL, TEST),
+        *("inputs", "sensitive", "budget", "label_balance", "embedded", "licence"),
+    ]
     rows = []
     for spec in SPECS.values():
-        contents = [_original(file, spec, data_home, fetch=False) for file in spec.files]
-        rows.append(
-            {
-                "name": spec.name,
-                "rows": sum(spec.sizes),
-                **dict(zip((TRAIN, VAL, TEST), spec.sizes, strict=True)),
-                "inputs": spec.inputs,
-                "sensitive": spec.sensitive,
-                "budget": spec.setup.budget,
-                "label_balance": spec.table(contents)[1].mean() if all(contents) else None,
-                "embedded": not spec.url,
-                "licence": spec.licence,
-            }
-        )
+        contents = [_original(file, spec, None, fetch=False) for file in spec.files]
+        balance = spec.table(contents)[1].mean() if all(contents) else None
+        about = (spec.inputs, spec.sensitive, spec.setup.budget, balance, not spec.url, spec.licence)
+        rows.append((spec.name, sum(spec.sizes), *spec.sizes, *about))
     # As objects, so that None stays None and does not become NaN.
-    return pd.DataFrame(rows, dtype=object)
+    return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
 # --- original files ---------------------------------------------------------------------------------------------
@@ -281,21 +275,21 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
             )
         places += [Path(named).expanduser()] if named else []
     places.append(cache if spec.url else HERE / "files")
+
+    def published(content: bytes) -> bytes:
+        if hashlib.sha256(content).hexdigest() not in spec.files[file]:
+            raise ValueError("its sha256 differs")
+        return content
+
     for path in [place / name for place in places for name in (file, f"{file}.gz")]:
-        if not path.is_file():
-            continue
         try:
-            content = gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes()
+            if path.is_file():
+                return published(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
         except Exception as error:  # damaged archives raise several kinds
             raise DatasetError(
-                f"{path} cannot be read ({error}); replace it with the original, or remove it."
+                f"{path} is not the published {file} ({error}); replace it with the original, or remove it to search "
+                "elsewhere."
             ) from error
-        if hashlib.sha256(content).hexdigest() not in spec.files[file]:
-            raise DatasetError(
-                f"{path} is not the published {file} (its sha256 differs); "
-                "replace it with the original, or remove it to search elsewhere."
-            )
-        return content
     looked = ", ".join(map(str, places))
     if not spec.url:
         raise DatasetError(f"{file} is missing from the installed package (looked in {looked}); reinstall butfor.")
@@ -309,8 +303,7 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
         for member in spec.inside:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 content = archive.read(member)
-        if hashlib.sha256(content).hexdigest() not in spec.files[file]:
-            raise DatasetError(f"{spec.inside[-1]} there is not the published file (its sha256 differs)")
+        content = published(content)
         cache.mkdir(parents=True, exist_ok=True)
         draft = cache / f".{file}.{os.getpid()}.part"  # a file under its own name is whole
         draft.write_bytes(content)

@@ -166,7 +166,16 @@ def load_table(
         usable = usable & ~lost
     labels, frame, parts = as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
     if identifier is not None:
-        labels.index = frame.index = pd.Index(_identifiers(frame[identifier]))
+        refuse_missing(frame[[identifier]], "an identifier (--id) needs one in every row")
+        named = frame[identifier]
+        if named.dtype in (object, np.uint64):  # no record holds numbers beyond 64 bits, but they may serve as names
+            named = named.map(str)
+        if len(twice := named[named.duplicated()]):
+            raise TableError(
+                f"--id '{identifier}': '{twice.iloc[0]}' occurs {(named == twice.iloc[0]).sum()} times; an identifier "
+                "must be different in every row."
+            )
+        labels.index = frame.index = pd.Index(named.tolist())
     if weight is not None:
         frame = frame.assign(**{weight: numbers_in(frame[weight])})
 
@@ -276,20 +285,6 @@ def _alike(frame: pd.DataFrame, training: pd.DataFrame, name: str) -> pd.DataFra
             text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
             frame[column] = pd.Series(text, values.index).where(values.notna())
     return frame
-
-
-def _identifiers(values: pd.Series) -> list[Any]:
-    """The names of the rows, each different."""
-    refuse_missing(values.to_frame(), "an identifier (--id) needs one in every row")
-    if values.dtype in (object, np.uint64):  # no record holds numbers beyond 64 bits, but they may serve as names
-        values = values.map(str)
-    twice = values[values.duplicated()]
-    if len(twice):
-        raise TableError(
-            f"--id '{values.name}': '{twice.iloc[0]}' occurs {int((values == twice.iloc[0]).sum())} times; an "
-            "identifier must be different in every row."
-        )
-    return values.tolist()
 
 
 def default_setup(n: int, seed: int = 0) -> Setup:
@@ -408,20 +403,20 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
 
     # pandas shifts or fills lines that do not fit the header, so every line is counted first.
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
-    header, line = list[str](), 0
+    line = 0
     try:
+        header = next(filter(any, lines), list[str]())
+        _check_header(header, name)
+        line = lines.line_num
         for values in lines:
             first, line = line + 1, lines.line_num
             broken = (value for value in values if line > first and ("\n" in value or "\r" in value))
-            if any(value.count(separator) >= len(header or values) - 1 for value in broken):
+            if any(value.count(separator) >= len(header) - 1 for value in broken):
                 raise TableError(
                     f"A quotation mark in line {first} of '{name}' is closed only in line {line}, so the rows between "
                     "would be one value: close it, or double it if it is part of the text."
                 )
-            if not header and any(values):
-                header = values
-                _check_header(header, name)
-            elif header and len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
+            if len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
                 raise TableError(
                     f"Line {line} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, but the header names "
                     f"{len(header)} columns: correct the line, or the header if a name is missing."
@@ -431,7 +426,6 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
         raise TableError(
             f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the line."
         ) from error
-    _check_header(header, name)
     if not header[0].strip():
         note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
     return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)

@@ -29,7 +29,7 @@ from butfor.result.record import plain
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import figures_of
 from butfor.review.answers import Outcome
-from butfor.review.replay import fitted_again, load_rows
+from butfor.review.replay import fitted_again
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.worlds import FlipTrial
 
@@ -86,13 +86,12 @@ def close_review(
     Returns the record, with what changes in `run.reviewed` and the labels left to review, and the files' names."""
     from butfor.report.page import render  # imports jinja2
 
-    training, data = load_rows(audit.run)
+    fitted, data = fitted_again(audit.run, model, progress, phi="everyone", psi="everything")
     for task in outcome.key.tasks:
-        row, label = plain(training.X.index[task.position]), audit.run.label_names[training.codes[task.position]]
+        row, label = plain(fitted.table.X.index[task.position]), fitted.label_names[fitted.table.codes[task.position]]
         if (task.row, task.label) != (row, label):
             was, now = f"row {task.row} with label '{task.label}'", f"row {row} with label '{label}'"
             raise ReplayError(f"In the key, task {task.id} is {was}; in the table, it is {now}. Use the original key.")
-    fitted = fitted_again(audit.run, training, data, model, progress, phi="everyone", psi="everything")
     groups, known = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after, standards = after_review(
         fitted, outcome, data.X_test, data.y_test, sensitive_features=groups, before=known, progress=progress

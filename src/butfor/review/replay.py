@@ -120,8 +120,7 @@ def replay_all(
         else:
             if beside := sorted({"phi", "psi"} & run.lost):
                 raise ReplayError(f"The record cannot restore {listed(beside)}, which is code of yours: {BY_ITSELF}.")
-            training, data = load_rows(run)
-            fitted = fitted_again(run, training, data, model, Progress())
+            fitted, data = fitted_again(run, model, Progress())
             asked = data if run.command else None  # the command asks about the table's test rows
         fitted = with_params(fitted, engine="joblib", fresh_seeds=run.fresh_seeds if fresh else 0)
 
@@ -299,9 +298,10 @@ def protected(run: Run, X: pd.DataFrame, data: Dataset) -> Any:
     return data.groups["train"].loc[X.index]
 
 
-def fitted_again(run: Run, training: Table, data: Dataset, model: Any, progress: Progress, **rules: Any) -> Fitted:
-    """The audit of a run on the training rows, with the labels that a review corrected. `model` replaces one that the
+def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tuple[Fitted, Dataset]:
+    """The audit of a run, with the labels that a review corrected, and its data set. `model` replaces one that the
     record cannot restore, `rules` replace its φ and ψ."""
+    training, data = load_rows(run)
     learner = learner_of(run.learner, model, run.random_state)
     params: dict[str, Any] = {
         "model": single_learner(learner),
@@ -337,6 +337,6 @@ def fitted_again(run: Run, training: Table, data: Dataset, model: Any, progress:
         label_names=run.label_names,
         progress=progress,
     )
-    if run.reviewed is None:
-        return fitted
-    return replace(fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected)
+    if run.reviewed is not None:
+        fitted = replace(fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected)
+    return fitted, data

@@ -38,12 +38,13 @@ from butfor.files import as_csv, harmless, save_all, text_of
 from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
-from butfor.names import PLAIN, Names
+from butfor.names import Names
 from butfor.provenance import data_hash
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum, plain, with_checksum
 from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review
+from butfor.result.run import Run
 from butfor.review.replay import load_rows, protected
 from butfor.standard.groups import GroupStandard
 from butfor.standard.inputs import Floats, Mask
@@ -119,7 +120,7 @@ class Review:
     question: str
     power: float
     would_do: int | None
-    names: Names = PLAIN
+    names: Names
     """The reader's words."""
 
     @property
@@ -177,14 +178,12 @@ def review_of(population: Population, **choice: Any) -> Review:
     return make_review(
         table,
         replace(sensitive, values=sensitive.values[kept]),
-        run.label_names,
-        run.adverse,
+        run,
         population.labels,
         population.standards,
         population,
         answered=run.reviewed.answered if run.reviewed else (),
         rows=rows,
-        names=run.names,
         **choice,
     )
 
@@ -192,8 +191,7 @@ def review_of(population: Population, **choice: Any) -> Review:
 def make_review(
     table: Table,
     sensitive: Sensitive,
-    label_names: tuple[str, ...],
-    adverse: tuple[str, ...],
+    run: Run,
     to_review: Sequence[TrainingLabel],
     comparisons: Sequence[GroupStandard],
     population: Population | None = None,
@@ -204,7 +202,6 @@ def make_review(
     file_column: Any = None,
     rows: pd.DataFrame | None = None,
     random_state: int = 0,
-    names: Names = PLAIN,
 ) -> Review:
     """The tasks: the first `labels` of those `to_review`, their controls, and clear cases.
 
@@ -212,6 +209,7 @@ def make_review(
     ones. `file_column`: the column of `rows`, or of the table, that names the original file, if reviewers look at
     it."""
     attribute, groups = sensitive.name, sensitive.values.astype(str)
+    label_names, adverse, names = run.label_names, run.adverse, run.names
     if not adverse:
         raise SettingError(
             "A review compares the adverse labels of two groups: name the adverse label (--adverse; in Python "
