@@ -10,10 +10,11 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
+
 from butfor.data import load_dataset
 from butfor.encode import TableEncoder
 from butfor.explain import check_finds
-from butfor.measured import Find
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds
 from butfor.models.learner import Table, Training
@@ -55,7 +56,7 @@ def over_seeds(
 
 
 def _judged(trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]) -> list[FreshSeeds]:
-    decisions = [int(person.logit > 0) for person in found]
-    base = dict(enumerate(trainer.seed_logits([Training((), seed) for seed in seeds]).T))
-    finds = [Find(k, person.positions, decisions[k]) for k, person in enumerate(found)]
-    return [fresh for _, fresh in sorted(check_finds(trainer, [seeds], finds, base), key=lambda pair: pair[0])]
+    decisions = np.array([int(person.logit > 0) for person in found])
+    base = trainer.seed_logits([Training((), seed) for seed in seeds])
+    finds = {k: person.positions for k, person in enumerate(found)}
+    return [fresh for _, fresh in sorted(check_finds(trainer, [seeds], finds, decisions, base))]

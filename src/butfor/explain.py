@@ -26,7 +26,7 @@ from butfor.fit import DRAWS, Fitted
 from butfor.labels import labels_to_review
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
-from butfor.measured import Find, Together, performance_of, persons_of, run_of
+from butfor.measured import Together, performance_of, persons_of, run_of
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import ledger_gaps
 from butfor.models.learner import FlipSet, Floats, Training, flip_direction, person_keys
@@ -89,9 +89,18 @@ def explain_all(
     several, searches = len(cases) > 1, fitted.strategy.name != "recorded"
 
     with listen() as flag:
-        # Is a group's labelling held to another standard? ψ may ask for doubts about labels.
-        if searches and standards is None:
-            standards = _compare(fitted, progress, stop, draws=DRAWS if several else 0)
+        # Is a group's labelling held to another standard? ψ may ask for doubts about labels; without an adverse label
+        # they are all that is computed. A time limit gives the comparison a share.
+        comparable = fitted.adverse is not None or (several and not table.multiclass)
+        if searches and standards is None and comparable:
+            seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
+            try:
+                standards = fitted.compare(DRAWS if several and fitted.adverse is not None else 0, seconds, progress)
+            except (TableError, SettingError) as error:
+                if fitted.adverse is not None:
+                    progress.note(f"Note: groups are not compared. {error}")
+            except Stopped:
+                progress.note("Stopped before the groups were compared.")
         if standards is not None:
             doubt = standards.doubt
             everyone = replace(everyone, doubts=lambda: doubt)
@@ -279,23 +288,23 @@ def explain_together(
         left = sum(not person.complete for person in persons)
         progress.note(f"The time is up: the search for {left} of {len(persons)} people is incomplete.")
     flag.deadline = None if seconds is None else begun + seconds
+    finds = {person.number: person.found for person in persons if person.found}
 
     # Fresh seeds: without flips, and with every find.
     if fitted.seeds and persons and not flag.interrupted:
         try:
             progress.phase("fresh seeds", len(fitted.seeds))
-            logits = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
-            without = {person.number: logits[:, person.number] for person in persons}
-            for number, own in without.items():
-                part.without_flips[number] = int(changes_decision(own, int(people.predictions[number])).sum())
+            without = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
+            changed = changes_decision(without, people.predictions).sum(axis=0)
+            part.without_flips = {person.number: int(changed[person.number]) for person in persons}
             looks = (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
-            part.fresh.update(check_finds(trainer, looks, part.finds, without))
+            part.fresh.update(check_finds(trainer, looks, finds, people.predictions, without))
         except Stopped:
-            if left := sum(find.person not in part.fresh for find in part.finds):
+            if left := len(finds) - len(part.fresh):
                 progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
 
     # Side effects: flips also change decisions about other people.
-    if not (fitted.params.fresh_seeds and part.finds and len(everyone.people) > 1):
+    if not (fitted.params.fresh_seeds and finds and len(everyone.people) > 1):
         return
     if not flag.interrupted and not flag.out_of_time:
         with suppress(Stopped):
@@ -303,63 +312,50 @@ def explain_together(
                 before, answers = people.decisions, trainer.confirmed
             else:
                 others = Trainer(trainer.engine, fitted.learner, table, everyone.people, progress=progress, flag=flag)
-                tried = list(dict.fromkeys([(), *(find.flips for find in part.finds)]))
+                tried = list(dict.fromkeys([(), *finds.values()]))
                 progress.phase("side effects", members * len(tried))
-                others.fit(tried)
-                before, answers = table.decisions(others.means[()]), others.means
-            for find in part.finds:
-                now, case = table.decisions(answers[find.flips]), part.cases[find.person]
-                changed = int((now != before).sum() - (now != before)[case])
+                before, *_ = table.decisions(others.answers(tried))
+                answers = others.means
+            for number, flips in finds.items():
+                now, case = table.decisions(answers[flips]), part.cases[number]
+                others_changed = int((now != before).sum() - (now != before)[case])
                 right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
-                part.collateral[find.person] = Collateral(len(before) - 1, changed, *right)
+                part.collateral[number] = Collateral(len(before) - 1, others_changed, *right)
     if not part.collateral:
         progress.note("Stopped before side effects on other people were counted; verdicts do not include them.")
 
 
 def check_finds(
-    trainer: Trainer, looks: Sequence[Sequence[int]], finds: Sequence[Find], without: Mapping[int, Floats]
+    trainer: Trainer,
+    looks: Sequence[Sequence[int]],
+    finds: Mapping[int, FlipSet],
+    decisions: NDArray[np.int64],
+    without: Floats,
 ) -> Iterator[tuple[int, FreshSeeds]]:
-    """Every find under fresh seeds, person by person, so that a stop keeps what is done. `looks`: seeds that are tried
-    one list after the other, by finds that are still open. `without`: each person's logits without flips under all
-    seeds. The engine trains these models; the documentation measures how well it agrees with the definition."""
-    logits_with: dict[int, Floats] = {find.person: np.empty(0, np.float32) for find in finds}
-    most = sum(map(len, looks))
+    """Every find under fresh seeds, by person, one after the other, so that a stop keeps what is done. `looks`: seeds
+    that are tried one list after the other, by finds that are still open. `without`: logits without flips, `[seeds ×
+    people]`. The engine trains these models; the documentation measures how well it agrees with the definition."""
+    logits_with = dict.fromkeys(finds, np.empty(0, np.float32))
     for seeds in filter(len, looks):
-        sets, still_open = list(dict.fromkeys(find.flips for find in finds)), list[Find]()
+        sets, still_open = list(dict.fromkeys(finds.values())), dict[int, FlipSet]()
         step = max(1, 4 * trainer.bound.width // len(seeds))
         trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
-        for first in range(0, len(sets), step):
-            some = sets[first : first + step]
-            trainings = [Training(flips, seed) for flips in some for seed in seeds]
-            logits = trainer.seed_logits(trainings).reshape(len(some), len(seeds), -1)
-            for find in (find for find in finds if find.flips in some):
-                own = np.append(logits_with[find.person], logits[some.index(find.flips), :, find.person])
-                logits_with[find.person] = own
-                both = without[find.person][: len(own)], own
-                before, after = (changes_decision(each, find.prediction) for each in both)
+        for some in (sets[first : first + step] for first in range(0, len(sets), step)):
+            logits = trainer.seed_logits([Training(flips, seed) for flips in some for seed in seeds])
+            logits = logits.reshape(len(some), len(seeds), -1)
+            for person, flips in ((person, flips) for person, flips in finds.items() if flips in some):
+                own = np.append(logits_with[person], logits[some.index(flips), :, person])
+                both = without[: len(own), person], own
+                before, after = (changes_decision(each, decisions[person]) for each in both)
                 fresh = FreshSeeds.of(before, after, both)
-                still_open += [find] * fresh.open_until(most)
-                yield find.person, fresh
+                logits_with[person] = own
+                if fresh.open_until(len(without)):
+                    still_open[person] = flips
+                yield person, fresh
         finds = still_open
 
 
 # --- the steps before a search ------------------------------------------------------------------------
-
-
-def _compare(fitted: Fitted, progress: Progress, stop: Stop | None, draws: int) -> Standards | None:
-    """The comparison of groups, None if they cannot be compared or Ctrl-C came before the draws. Without an adverse
-    label, only the doubts are computed. A time limit gives it a share."""
-    if fitted.adverse is None and (not draws or fitted.table.multiclass):
-        return None
-    seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
-    try:
-        return fitted.compare(0 if fitted.adverse is None else draws, seconds, progress)
-    except (TableError, SettingError) as error:
-        if fitted.adverse is not None:
-            progress.note(f"Note: groups are not compared. {error}")
-    except Stopped:
-        progress.note("Stopped before the groups were compared.")
-    return None
 
 
 def _pairs(

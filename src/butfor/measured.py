@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -60,19 +60,6 @@ class Together:
     @property
     def audited(self) -> NDArray[np.int64]:
         return np.array([k for k, why in enumerate(self.left_out) if why is None], np.int64)
-
-    @property
-    def finds(self) -> list[Find]:
-        decisions = self.people.predictions
-        return [Find(s.number, s.found, int(decisions[s.number])) for s in self.searched if s.found]
-
-
-class Find(NamedTuple):
-    """A flip set that was found: the person, and the decision without it."""
-
-    person: int
-    flips: FlipSet
-    prediction: int
 
 
 def persons_of(

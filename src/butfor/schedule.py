@@ -18,7 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, Stopped
-from butfor.models.learner import FlipSet
+from butfor.models.learner import FlipSet, Training
 from butfor.rules import Allowed
 from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
 from butfor.train import Trainer
@@ -74,7 +74,7 @@ def schedule(
         told[[person.number for person in askers]] = True
         if strategy.shares and flips and len(flips) <= budget:
             told |= psi.permits(flips)
-        if flips not in known.place:
+        if flips not in known.sets:
             known.add(flips, trainer.table.margins(trainer.answers([flips]))[0])
         known.tell(flips, told)
 
@@ -92,19 +92,16 @@ def schedule(
         for person, question in tries.items():
             for flips in question.sets:
                 askers.setdefault((flips, question.members), []).append(person)
-        left, short, wanted = trainer.left, False, dict[int | None, list[FlipSet]]()
+        short, wanted = False, list[Training]()
         for flips, members in askers:
-            cost = 0 if members is None and flips in known.place else len(trainer.missing(flips, members))
-            short = short or cost > left
-            if cost and not short:
-                wanted.setdefault(members, []).append(flips)
-                left -= cost
+            missing = [] if members is None and flips in known.sets else trainer.missing(flips, members)
+            short = short or len(wanted) + len(missing) > trainer.left
+            wanted += [] if short else missing
         try:
-            for members, sets in wanted.items():
-                trainer.fit(sets, members)
+            trainer.fit(wanted)
         finally:  # what was trained before a stop counts
             for (flips, members), who in askers.items():
-                if members is None and (flips in known.place or not trainer.missing(flips)):
+                if members is None and (flips in known.sets or not trainer.missing(flips)):
                     tell(flips, who)
             for person, question in tries.items():
                 for flips in question.sets:
@@ -231,14 +228,13 @@ def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
     own `fit`. Its distance from the engine is measured for each person, first on the labels nearest to anybody's other
     decision. Until that is done, and if such a training failed, the searches are not complete."""
     numbers = [person.number for person in people]
-    at = [k for k, flips in enumerate(known.sets) if len(flips) == 1]
-    if not people or not at:
+    sets = [flips for flips in known.sets if len(flips) == 1]
+    if not people or not sets:
         return
     for person in people:
         person.complete = False
-    sets, away = [known.sets[k] for k in at], known.away[numbers].astype(np.float64)
-    engine = np.array([known.gains[k][numbers] for k in at], np.float64)
-    allowed = np.array([known.told[k][numbers] for k in at]) & ~np.isnan(engine)
+    away, engine = known.away[numbers].astype(float), np.array([known.sets[flips][0][numbers] for flips in sets], float)
+    allowed = np.array([known.sets[flips][1][numbers] for flips in sets]) & ~np.isnan(engine)
     gains = np.where(allowed, engine, -np.inf)
     closest = gains.argmax(axis=0)[np.argsort(-gains.max(axis=0), kind="stable")]
     new, trained = list(dict.fromkeys(closest.tolist()))[:MEASURED], list[int]()

@@ -20,7 +20,7 @@ import math
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
-from itertools import chain
+from itertools import chain, islice
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -71,10 +71,8 @@ class Known:
     def __init__(self, away: NDArray[np.floating[Any]]) -> None:
         self.away = np.asarray(away, np.float32)
         """For each person the direction towards the other decision, −1 or +1."""
-        self.sets: list[FlipSet] = []
-        self.place: dict[FlipSet, int] = {}
-        self.gains: list[Floats] = []
-        self.told: list[NDArray[np.bool_]] = []
+        self.sets: dict[FlipSet, tuple[Floats, NDArray[np.bool_]]] = {}
+        """Everybody's gains and who was told of them, both `[people]`, in the order in which sets were trained."""
         self.closest = np.full(len(self.away), np.nan, np.float32)
         """The best gain of any set, `[people]`."""
         self.working: list[dict[FlipSet, float]] = [{} for _ in self.away]
@@ -84,16 +82,13 @@ class Known:
         """A trained set, of which nobody is told yet."""
         gains = np.asarray(logits, np.float32) * self.away
         gains[(logits == 0) & (self.away < 0)] = np.finfo(np.float32).tiny  # a logit of 0 decides for class 0
-        self.place[flips] = len(self.sets)
-        self.sets.append(flips)
-        self.gains.append(gains)
-        self.told.append(np.zeros(len(gains), bool))
+        self.sets[flips] = gains, np.zeros(len(gains), bool)
 
-    def tell(self, flips: FlipSet, told: NDArray[np.bool_]) -> None:
+    def tell(self, flips: FlipSet, people: NDArray[np.bool_]) -> None:
         """These people may use the set."""
-        at = self.place[flips]
-        new, gains = told & ~self.told[at], self.gains[at]
-        self.told[at] |= new
+        gains, told = self.sets[flips]
+        new = people & ~told
+        told |= new
         if flips:
             self.closest[new] = np.fmax(self.closest[new], gains[new])
             for person in np.flatnonzero(new & (gains > 0)):
@@ -111,14 +106,14 @@ class Gains(Mapping[FlipSet, float]):
     def __getitem__(self, flips: FlipSet) -> float:
         if flips in self.own:
             return self.own[flips]
-        at = self._known.place[flips]
-        if not self._known.told[at][self._person]:
+        gains, told = self._known.sets[flips]
+        if not told[self._person]:
             raise KeyError(flips)
-        return float(self._known.gains[at][self._person])
+        return float(gains[self._person])
 
     def __iter__(self) -> Iterator[FlipSet]:
-        told = (flips for flips, told in zip(self._known.sets, self._known.told, strict=True) if told[self._person])
-        return chain(told, (flips for flips in self.own if flips not in self._known.place))
+        told = (flips for flips, (_, told) in self._known.sets.items() if told[self._person])
+        return chain(told, (flips for flips in self.own if flips not in self._known.sets))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -440,11 +435,12 @@ class Effects:
 
     def learn(self, person: Person) -> None:
         """Observe everything that the person was told since the last time, without trainings that diverged."""
-        known, number = person.known, person.number
-        at = [k for k in range(self._seen, len(known.sets)) if known.told[k][number]]
-        at = [k for k in at if not math.isnan(known.gains[k][number])]
-        self._seen = len(known.sets)
-        self.observe([known.sets[k] for k in at], [float(known.gains[k][number]) for k in at])
+        sets, number = person.known.sets, person.number
+        new = list(islice(reversed(sets.items()), len(sets) - self._seen))[::-1]
+        told = {flips: float(gains[number]) for flips, (gains, told) in new if told[number]}
+        gains = {flips: gain for flips, gain in told.items() if not math.isnan(gain)}
+        self._seen = len(sets)
+        self.observe(list(gains), list(gains.values()))
 
     def observe(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
         """Models trained on these sets gave these gains."""

@@ -76,11 +76,9 @@ class Trainer:
         known = self._members.get(flips, ())
         return [Training(flips, seed) for seed in self.seeds[:members] if seed not in known]
 
-    def fit(self, flip_sets: Sequence[FlipSet], members: int | None = None) -> None:
-        """Train the flip sets with the engine: all members, or the first `members`. What was trained before a stop is
-        kept."""
-        wanted = [training for flips in dict.fromkeys(flip_sets) for training in self.missing(flips, members)]
-        for answers in self._pieces(wanted):
+    def fit(self, trainings: Sequence[Training]) -> None:
+        """Train these with the engine, each once. What was trained before a stop is kept."""
+        for answers in self._pieces(trainings):
             self.trained += len(answers)
             self.recalled += sum(t in self._from_ledger and t not in self._counted for t in answers)
             self._counted.update(answers)
@@ -91,7 +89,7 @@ class Trainer:
 
     def answers(self, flip_sets: Sequence[FlipSet]) -> Floats:
         """The mean answers of models trained on the flip sets, `[sets × answers]`; each set is trained once."""
-        self.fit(flip_sets)
+        self.fit([training for flips in flip_sets for training in self.missing(flips)])
         return np.array([self.means[flips] for flips in flip_sets])
 
     def member_answers(self, flips: FlipSet) -> Floats:

@@ -21,7 +21,6 @@ from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
 
 import butfor
-from butfor.decide import Decision
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.worlds import draw_world
 from recorded import run
@@ -190,17 +189,6 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
         assert predicted == pytest.approx(real, abs=1e-5)
     assert np.corrcoef(predicted, real)[0, 1] > 0.98
     assert np.polyfit(predicted, real, 1)[0] == pytest.approx(1, abs=0.25)
-
-
-def test_the_margin_is_above_zero_exactly_where_the_decision_is_another():
-    rng = np.random.default_rng(0)
-    scores = rng.normal(size=(300, 5)).astype(np.float32)
-    decided = scores.argmax(axis=1)
-    sides = Decision.between(np.array([False, True, False, True, False]), rng.integers(0, 5, 300), scores)
-    assert np.array_equal(Decision.away_from(2, 4, 5, 1).margins(scores.ravel()) > 0, decided != 2)
-    assert np.array_equal(Decision.away_from(2, 4, 5, 1, only=True).margins(scores.ravel()) > 0, decided == 4)
-    assert np.array_equal(sides.margins(scores.ravel()) > 0, np.isin(decided, [1, 3]))
-    assert np.allclose((sides.contrast(scores) * scores).sum(1), sides.margins(scores.ravel()))
 
 
 # --- settings ---------------------------------------------------------------------------------------------

@@ -49,7 +49,7 @@ class Plain:
 
 def agree(trainer, flips):
     """A model's own `fit` that says what the engine says."""
-    trainer.fit(flips)
+    trainer.answers(flips)
     trainer.confirmed.update({each: trainer.means[each] for each in flips})
 
 
