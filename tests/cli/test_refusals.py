@@ -28,7 +28,7 @@ AUDIT = [
     ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
     ("good.csv L S --adverse Flase", "--adverse: there is no label 'Flase'. Did you mean 'False'?"),
     ("good.csv L S --set towards=maybe", "--set towards: there is no label 'maybe'. The labels are 'False', "),
-    ("good.csv L S --bands 25", "of 'région', 0 hold numbers"),
+    ("good.csv L S --bands 25", "'région', which is no protected attribute with numbers"),
     ("good.csv L S --bands 25 --bands age=3", "name each column"),
     ("good.csv L S --budget 121", "more than the 120 training labels"),
     ("good.csv L S --phi in_group(région,nort)", "'région' has no value 'nort'. Did you mean 'north'?"),
