@@ -612,19 +612,19 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
 
 @dataclass(frozen=True)
 class Strategy:
-    """A search, and what an audit must know about it."""
+    """A search, and what an audit must know about it.
+
+    `shares`: people are told of models that were trained for others; published searches look at their own alone.
+    `proves`: proven answers replace the search, and a trial chooses the default ranking. `enumerates`: it tries every
+    label alone, if the budget is one. `own`: it is the user's own."""
 
     name: str
     search: Callable[[Person], Search]
     parameters: Mapping[str, Any] = field(default_factory=dict)
     shares: bool = False
-    """Whether people are told of models that were trained for others. Published searches look at their own alone."""
     proves: bool = False
-    """Whether proven answers replace the search, and a trial chooses the default ranking."""
     enumerates: bool = False
-    """Whether it tries every label alone, if the budget is one."""
     own: bool = False
-    """Whether it is the user's own."""
 
 
 STRATEGIES: dict[str, Strategy] = {
@@ -666,17 +666,13 @@ FOUND, NEAR = 0.4, 0.4
 
 def usual_sets(strategy: str, person: Person) -> float:
     """How many sets a search usually has trained for a person, for a forecast."""
-    size, alone = max(1, min(person.budget, person.flippable)), person.budget == 1
-    screened = SCREEN / person.members if person.members > 2 * SCREEN else 1.0  # most by a few members alone
-    looks = 1 + (person.budget >= LEAST_FOR_SECOND)
-    usual = {
-        "solid": screened + NEAR * (1 - screened + looks * math.ceil(math.log2(size))),
-        # Most are found, or given up, after the fewest attempts.
-        "guided": _tried_alone(person) if alone else LEAST + (FOUND * min(size, SMALL) if size > 1 else 0),
-        "singles": max(1, person.flippable // 10),
+    size = max(1, min(person.budget, person.flippable))
+    usual = {  # most are screened by a few members alone; or found, or given up, after the fewest attempts
+        "solid": min(1, SCREEN / person.members) + NEAR * (1 + 2 * math.log2(size)),
+        "guided": LEAST + FOUND * min(size, SMALL) if person.budget > 1 else _tried_alone(person),
+        "singles": person.flippable / 10,
         "attempts": TEN * size,
         "exhaustive": person.flippable,
-        "recorded": 1,
     }
     return usual.get(strategy, size)
 

@@ -207,7 +207,6 @@ def test_a_mask_of_ones_own_is_about_everyone_whatever_the_question_and_limits_a
         assert v.flippable == (mine & (y.iloc[::2].to_numpy() != v.new_label)).sum()
     stopped = audit.with_search("chance", "attempts").explain_all(people, stop=butfor.max_retrainings(20))
     assert stopped.run.retrainings <= 20
-    assert len(stopped) == len(people)
     assert any(not v.complete for v in stopped)
 
 
