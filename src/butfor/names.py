@@ -50,9 +50,9 @@ class Names:
         """ "applicant", "person"."""
         return self.people.get("one") or ("person" if self.noun == "people" else self.noun.removesuffix("s"))
 
-    def count(self, number: float, of: str = "") -> str:
-        """ "1 applicant", "3 applicants"; `of` stands before the noun: "3 of 85 applicants"."""
-        return plural(number, f"{of}{self.noun if of else self.one}", f"{of}{self.noun}")
+    def count(self, number: float) -> str:
+        """ "1 applicant", "3 applicants"."""
+        return plural(number, self.one, self.noun)
 
     def group(self, attribute: str, value: Any) -> str:
         """ "Hispanic", "race = hispanic", "race = black and sex = f"."""
