@@ -448,8 +448,10 @@ class LabelAudit(BaseEstimator):
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            found = worlds.one_standard(standards, people)
-        return OneStandards.of(found, "" if worlds.falling_short(standards) else standards.answer)
+            found = OneStandards(worlds.one_standard(standards, people))
+        if not worlds.falling_short(standards):
+            found.why_empty = standards.answer
+        return found
 
     # --- reviews ------------------------------------------------------------------------------------
 

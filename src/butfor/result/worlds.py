@@ -195,21 +195,14 @@ class OneStandard:
 class OneStandards(tuple[OneStandard, ...]):
     """The results of all groups that fall short. Prints as one sentence per group or, if there is none, says why."""
 
-    why_empty: str
-
-    @classmethod
-    def of(cls, found: Sequence[OneStandard], no_gap: str) -> OneStandards:
-        """`no_gap`: the sentence that no group falls short; empty if Ctrl-C ended the worlds of those that do."""
-        groups = cls(found)
-        why = no_gap or "Stopped before the first world."
-        groups.why_empty = f"{why} No decision was tried under one standard."
-        return groups
+    why_empty = "Stopped before the first world."
 
     def __repr__(self) -> str:
-        return "\n".join(one.sentence for one in self) or self.why_empty
+        why = f"{self.why_empty} No decision was tried under one standard."
+        return "\n".join(one.sentence for one in self) or why
 
     def _repr_html_(self) -> str:
-        return "".join(one._repr_html_() for one in self) or f"<p>{escape(self.why_empty)}</p>"
+        return "".join(one._repr_html_() for one in self) or f"<p>{escape(repr(self))}</p>"
 
 
 def over(values: Sequence[float]) -> tuple[float, float, float]:
