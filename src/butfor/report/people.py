@@ -5,7 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass
 from numbers import Integral
 from pathlib import Path
 from typing import Any
@@ -29,59 +28,44 @@ LONGEST = 60
 """The most characters of a row's name."""
 LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
 """Files whose lines people count: the first row of data is line 2."""
+Worlds = tuple[tuple[OneStandard, PersonInWorlds], ...]
 NO_DIFFERENCE = """\
 **Claim no difference between groups from these shares**: groups of other sizes and labels have other shares by \
 construction. A difference is a reason to look at how the labels came about, not a proof of discrimination."""
 
 
-@dataclass(frozen=True)
 class Listed:
     """A person of the page: examined (with a `verdict`), or named because one standard changes the decision."""
 
-    run: Run
-    address: str
-    verdict: Verdict | None
-    worlds: tuple[tuple[OneStandard, PersonInWorlds], ...] = ()
+    weight: tuple[int, int]
+    """The order: changes in most worlds, solid, found, changes in some worlds, audited, not audited."""
+    left_out: str | None
+    """Why somebody was neither audited nor named by one standard; None for the others."""
+    decisions: tuple[str | tuple[str, ...], str | tuple[str, ...]]
+    """The decision now, and the other one; of several labels each."""
 
-    @property
-    def person(self) -> Verdict | PersonInWorlds:
-        return self.verdict or self.worlds[0][1]
-
-    @property
-    def name(self) -> str:
-        return name_of(self.run, self.person.row, self.person.case)
-
-    @property
-    def in_most(self) -> bool:
-        """Whether the decision changes in most worlds of some group."""
-        return any(one.in_most(person) for one, person in self.worlds)
-
-    @property
-    def weight(self) -> tuple[int, int]:
-        """The order: changes in most worlds, solid, found, changes in some worlds, audited, not audited."""
-        v, worlds = self.verdict, max((person.worlds for _, person in self.worlds), default=0)
-        if not self.in_most and v is not None and v.found:
-            return 1 if v.solidity == SOLID else 2, v.at_most or 0
-        return 0 if self.in_most else 3 if worlds else 4 if v is not None and v.eligible else 5, -worlds
-
-    @property
-    def left_out(self) -> str | None:
-        """Why somebody was neither audited nor named by one standard; None for the others."""
-        return self.verdict.left_out if self.verdict and self.weight[0] == 5 else None
-
-    @property
-    def decisions(self) -> tuple[str | tuple[str, ...], str | tuple[str, ...]]:
-        """The decision now, and the other one; of several labels each."""
-        adverse, favourable = self.run.adverse or ("adverse",), self.run.favourable_labels or ("favourable",)
-        if self.verdict is not None:
-            now = self.verdict.prediction
-            return now, self.verdict.counterfactual_prediction or (adverse if now in favourable else favourable)
-        return (adverse, favourable) if self.worlds[0][1].refused else (favourable, adverse)
+    def __init__(self, run: Run, address: str, verdict: Verdict | None, worlds: Worlds = ()) -> None:
+        self.address, self.verdict, self.worlds = address, verdict, worlds
+        self.person = v = verdict or worlds[0][1]
+        self.name = name_of(run, v.row, v.case)
+        self.in_most = any(one.in_most(person) for one, person in worlds)
+        most = max((person.worlds for _, person in worlds), default=0)
+        adverse, favourable = run.adverse or ("adverse",), run.favourable_labels or ("favourable",)
+        if isinstance(v, Verdict):
+            self.weight = (0 if self.in_most else 3 if most else 4 if v.eligible else 5), -most
+            if v.found and not self.in_most:
+                self.weight = 1 if v.solidity == SOLID else 2, v.at_most or 0
+            other = adverse if v.prediction in favourable else favourable
+            self.decisions = v.prediction, v.counterfactual_prediction or other
+            self.left_out = v.left_out if self.weight[0] == 5 else None
+        else:
+            self.weight, self.left_out = (0 if self.in_most else 3, -most), None
+            self.decisions = (adverse, favourable) if v.refused else (favourable, adverse)
 
 
 def listed(p: Population, addresses: Sequence[str]) -> list[Listed]:
     """Everybody examined, at these addresses, and everybody named by one standard, those who matter most first."""
-    worlds: dict[int | None, tuple[tuple[OneStandard, PersonInWorlds], ...]] = {}
+    worlds: dict[int | None, Worlds] = {}
     for one in p.one_standard:
         for person in (*one.gaining[:MOST_IN_WORLDS], *one.losing):
             worlds[person.case] = (*worlds.get(person.case, ()), (one, person))
