@@ -12,7 +12,7 @@ from typing import Any
 from markupsafe import Markup, escape
 
 from butfor.decide import USUAL
-from butfor.report.text import differs, short, shown
+from butfor.report.text import short, shown
 from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED, interval_of
 from butfor.result.population import Population
 from butfor.result.reviewed import worth_a_review
@@ -153,7 +153,7 @@ def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) ->
     """The columns of the person beside the first `flips` flipped rows, in the table's order: at most so many, those
     that differ first."""
     rows = v.flip_set[:flips]
-    alike = {name: not any(differs(own, row.values[name]) for row in rows) for name, own in v.values.items()}
+    alike = {name: not any(own != row.values[name] for row in rows) for name, own in v.values.items()}
     kept = set(sorted(alike, key=lambda name: alike[name])[:most])
     return [name for name in v.values if name in kept]
 

@@ -40,16 +40,6 @@ def missing(value: Any) -> bool:
     return value is None or (pd.api.types.is_scalar(value) and bool(pd.isna(value)))
 
 
-def differs(one: Any, other: Any) -> bool:
-    """Whether two cells differ; two missing cells do not."""
-    if missing(one) or missing(other):
-        return missing(one) != missing(other)
-    try:
-        return not bool(one == other)
-    except (TypeError, ValueError):  # containers and mixed types compare to something that has no truth value
-        return str(one) != str(other)
-
-
 def plain_number(value: Real | float) -> str:
     """A number in about six digits, but never fewer than two decimals: amounts of money keep theirs."""
     number = float(value) or 0.0  # no -0
