@@ -16,7 +16,7 @@ import pandas as pd
 
 from butfor.models.learner import Table
 from butfor.report.charts import Drawing, Point
-from butfor.report.text import differs, missing, short, shown
+from butfor.report.text import missing, short, shown
 
 # All in pixels at 72 dots per inch.
 PITCH = 30
@@ -97,7 +97,7 @@ def _is_number(value: Any) -> bool:
 def _axis(training: Table, column: Hashable, values: Sequence[Any]) -> Axis:
     known = _known_of(training.X[column])
     present = [v for v in values if not missing(v)]
-    head = shown(column), any(differs(values[0], v) for v in values[1:])
+    head = shown(column), any(shown(v) != shown(values[0]) for v in values[1:])
     if known.range:
         return Axis(*head, *_among(present, known.range))
     every = list(dict.fromkeys([*known.values, *sorted(present, key=_order)]))
