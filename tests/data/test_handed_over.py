@@ -61,6 +61,7 @@ def test_rows_of_several_levels_and_labels_that_are_called_after_their_series():
     assert len(found[0].to_frame().columns) == 1 + len(found[0].positions)
     assert found[0].prediction.startswith("granted = ")
     assert fitted(y=(LABELS == "yes").to_numpy()).explain(PLAIN.iloc[[1]]).prediction in ("True", "False")
+    assert fitted(y=[*LABELS[:199], np.nan]).classes_.tolist() == ["no", "yes"], "not the text 'nan'"
 
 
 def test_groups_may_stand_beside_the_table_also_in_bands():

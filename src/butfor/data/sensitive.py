@@ -96,17 +96,15 @@ class Sensitive:
         """From a column's name, a list of names, or values beside X (array, Series or table). Numbers are cut into
         bands by `cuts` or, if there are many, into thirds."""
         raw, columns = _read(given, X)
-        bands, remarks = bands_of(raw, cuts), []
+        bands, remarks = bands_of(raw, cuts), list[str]()
         for name, cut in bands.items():
-            counts = cut.of(raw[name]).value_counts()
-            parts = ", ".join(f"'{band}' ({int(counts.get(band, 0))} training rows)" for band in cut.names)
-            remarks.append(
-                f"'{name}' is a number, cut into bands: {parts}. A switch goes to the median of another band."
-            )
+            counts = cut.of(raw[name]).value_counts().reindex(cut.names, fill_value=0)
+            parts = ", ".join(f"'{band}' ({count} training rows)" for band, count in counts.items())
+            remarks += [f"'{name}' is a number, cut into bands: {parts}. A switch goes to the median of another band."]
         names = tuple(map(str, raw.columns))
         values, combinations = groups_in(raw, bands)
-        group_values(values, " × ".join(names))
-        return cls(" × ".join(names), values, columns, bands, tuple(remarks), names, combinations)
+        group_values(values, joint := " × ".join(names))
+        return cls(joint, values, columns, bands, tuple(remarks), names, combinations)
 
     def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
         """Each group's values, of training rows and people; empty with one column."""
@@ -123,11 +121,10 @@ class Sensitive:
                 "sensitive_features=... with one value per person."
             )
         known = {MISSING: MISSING} | {str(value): value for value in self.values}
-        groups, _ = groups_in(_beside(given, people), self.bands)
-        unknown = sorted(set(map(str, groups)) - set(known))
-        if unknown:
+        groups = list(map(str, groups_in(_beside(given, people), self.bands)[0]))
+        if unknown := sorted(set(groups) - set(known)):
             raise TableError(f"The people's '{self.name}' includes {listed(unknown)}, which no training row has.")
-        return np.array([known[str(group)] for group in groups], dtype=object)
+        return np.array([known[group] for group in groups], dtype=object)
 
 
 def group_values(values: Any, name: str) -> list[Any]:

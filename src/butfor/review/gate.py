@@ -89,47 +89,46 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
     """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the share of close
     calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute alone is
     switched (`max_switch`)."""
-    run, eligible, found = population.run, population.eligible, population.found
-    asked, checks = len(eligible), list[Check]()
+    run, asked, found = population.run, len(population.eligible), len(population.found)
+    switched = [verdict.switch_changes for verdict in population]
+    close = [verdict.close_call for verdict in population.eligible]
+    checks = []
     for name, limit in limits.items():
-        measured: tuple[float, float] | tuple[()] = ()
+        low = high = None
         if name == "max_switch":
-            known = [v.switch_changes for v in population if v.switch_changes is not None]
             if run.blind:
-                said, measured = "the model does not see the protected attribute.", (0.0, 0.0)
-            elif not known or len(known) < len(population):
+                low, high, said = 0.0, 0.0, "the model does not see the protected attribute."
+            elif not switched or None in switched:
                 said = "the record does not say whose decisions a switch of the attribute changes; run the audit again."
             else:
-                share, changed = sum(known) / len(known), f"{sum(known)} of {len(known)} decisions"
-                said = f"switching the protected attribute alone changes {changed} ({shown(share)})."
-                measured = share, share
+                low = high = sum(switched) / len(switched)
+                changed = f"{sum(switched)} of {len(switched)} decisions ({shown(low)})"
+                said = f"switching the protected attribute alone changes {changed}."
         elif population.interrupted:
             said = "the audit was interrupted; run it again."
         elif not asked:
             said = f"there is nothing to measure: {population.advice or population.audited}"
         elif name == "max_solid" and found and not population.checked:
             why = population.unchecked_reason
-            said = f"it is not known which of {len(found)} finds are solid: {why} (--fresh-seeds 59)."
+            said = f"it is not known which of {found} finds are solid: {why} (--fresh-seeds 59)."
         elif name == "max_solid":
             solid, left = len(population.solid), population.unfinished
-            seeds = ", under any seed tried" if run.seeded else ""
-            said = f"{solid} of {asked} audited decisions ({shown(solid / asked)}) hinge on few labels{seeds}."
+            low, high, seeds = solid / asked, (solid + left) / asked, ", under any seed tried" if run.seeded else ""
+            said = f"{solid} of {asked} audited decisions ({shown(low)}) hinge on few labels{seeds}."
             if left:
                 said += f" The search for {left} more was stopped early, so it may be up to {solid + left}."
-            measured = solid / asked, (solid + left) / asked
         elif not run.seeded:
-            said, measured = "this model has no seed, so no decision is a close call.", (0.0, 0.0)
-        elif untested := sum(v.close_call is None for v in eligible):
+            low, high, said = 0.0, 0.0, "this model has no seed, so no decision is a close call."
+        elif untested := close.count(None):
             said = f"{untested} of {asked} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
         elif run.fresh_seeds < LEAST:
             many = plural(run.fresh_seeds, "fresh seed is", "fresh seeds are")
             said = f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
         else:
-            close = sum(bool(v.close_call) for v in eligible)
-            said = f"{close} of {asked} audited decisions ({shown(close / asked)}) are close calls: more than one "
+            low = high = close.count(True) / asked
+            said = f"{close.count(True)} of {asked} audited decisions ({shown(low)}) are close calls: more than one "
             said += "fresh seed in ten decides differently without any flip."
-            measured = close / asked, close / asked
-        checks.append(Check(name.replace("_", "-"), limit, said, *measured))
+        checks.append(Check(name.replace("_", "-"), limit, said, low, high))
     return checks
 
 

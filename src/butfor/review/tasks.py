@@ -442,10 +442,8 @@ def write_review(
 
     # Columns of the table that have a name of ours are renamed, and an empty column is to be filled in.
     taken = {c: f"{c} (of the table)" for c in shown.columns if str(c) in (ID, LABEL)}
-    studio = [
-        {"data": {ID: number, "row": {str(c): None if pd.isna(v) else plain(v) for c, v in row.items()}}}
-        for number, row in shown.astype(object).iterrows()
-    ]
+    rows = shown.astype(object).iterrows()
+    studio = [{"data": {ID: number, "row": plain(row.to_dict())}} for number, row in rows]
     view = ElementTree.Element("View")
     ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {review.question}")
     ElementTree.SubElement(view, "Table", name="row", value="$row")
@@ -521,9 +519,8 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], file_c
     def text(value: Any) -> str | None:
         if missing(value):
             return None
-        if isinstance(value, float):
-            return plain_number(value).replace("−", "-")
-        return str(value).removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else str(value)
+        shown = plain_number(value).replace("−", "-") if isinstance(value, float) else str(value)
+        return shown.removesuffix(" 00:00:00") if isinstance(value, pd.Timestamp) else shown
 
     columns = [shown.iloc[:, k].astype(object) for k in range(shown.shape[1])]
     data: dict[str, Any] = {
