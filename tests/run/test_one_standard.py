@@ -20,27 +20,20 @@ from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
 from butfor.worlds import FlipTrial, draw_world
 from conftest import press
-from recorded import Notes
+from recorded import LABELS, PLANTED, TABLE, Notes, wronged
+
+PEOPLE, REFUSED, WRONGED = wronged(80, 1)
+TRUTH = REFUSED.mask(WRONGED, "yes")
 
 
-def loans(rows, wronged, seed):
-    """Loans by income and debts; of group b's granted ones a share is refused all the same."""
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
-    X["debts"] = rng.normal(size=rows)
-    granted = X["income"] - X["debts"] + 0.3 * rng.normal(size=rows) > 0
-    wrong = granted & (X["group"] == "b") & (rng.random(rows) < wronged)
-    return X, pd.Series(np.where(granted & ~wrong, "yes", "no"))
-
-
-TABLE, LABELS = loans(400, 0.4, 0)
-PEOPLE, TRUTH = loans(80, 0.0, 1)
+def fitted(X=TABLE, y=LABELS, model=None, settings=None, **fit):
+    audit = butfor.LabelAudit(model or LogisticRegression(), **{"budget": 12, "n_jobs": 1} | (settings or {}))
+    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no"} | fit)
 
 
 @pytest.fixture(scope="module")
 def audit():
-    audit = butfor.LabelAudit(LogisticRegression(), budget=12, n_jobs=1)
-    return audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    return fitted()
 
 
 @pytest.fixture(scope="module")
@@ -90,8 +83,7 @@ def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
 
 
 def test_decisions_about_other_groups_are_counted_apart():
-    blind = butfor.LabelAudit(LogisticRegression(), budget=12, n_jobs=1)
-    blind.fit(TABLE.drop(columns="group"), LABELS, sensitive_features=TABLE["group"], adverse="no")
+    blind = fitted(TABLE.drop(columns="group"), sensitive_features=TABLE["group"])
     (one,) = blind.one_standard(PEOPLE.drop(columns="group"), sensitive_features=PEOPLE["group"])
     ours = (PEOPLE["group"] == "b").to_numpy()
     assert one.probability[~ours].sum() > 1, "what the model cannot see concerns others too"
@@ -112,8 +104,8 @@ def test_worlds_flip_validation_labels_too_and_else_stay_the_same(audit):
 
 def test_people_who_are_hurt_are_found(audit):
     (one,) = audit.one_standard(PEOPLE)
-    rng_labels = loans(400, 0.0, 0)[1]  # the same table before group b was wronged
-    hurt = (PEOPLE["group"] == "b").to_numpy() & decided(rng_labels == "yes") & ~decided(LABELS == "yes")
+    before = (LABELS == "yes") | PLANTED  # before group b was wronged
+    hurt = (PEOPLE["group"] == "b").to_numpy() & decided(before) & ~decided(LABELS == "yes")
     likely = one.probability.to_numpy() > 0.5
     assert (likely & hurt).sum() >= 0.8 * hurt.sum() > 5
     assert (likely & hurt).sum() >= 0.8 * likely.sum()
@@ -135,9 +127,7 @@ def test_worlds_are_drawn_from_their_seeds_alone(audit):
 
 def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
     codes, outcomes = {"a": "0", "b": "1"}, {"no": 0, "yes": 1}
-    again = butfor.LabelAudit(LogisticRegression(), budget=12, n_jobs=1)
-    table, labels = TABLE.assign(group=TABLE["group"].map(codes)), LABELS.map(outcomes)
-    again.fit(table, labels, sensitive_features="group", adverse=0)
+    again = fitted(TABLE.assign(group=TABLE["group"].map(codes)), LABELS.map(outcomes), adverse=0)
     (coded,) = again.one_standard(PEOPLE.assign(group=PEOPLE["group"].map(codes)))
     (plain,) = audit.one_standard(PEOPLE)
     assert [(w.seed, w.flips, w.turned) for w in coded.worlds] == [(w.seed, w.flips, w.turned) for w in plain.worlds]
@@ -265,9 +255,7 @@ def test_every_flip_carries_its_doubt_and_replays(audit, population):
 
 
 def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit):
-    other = butfor.LabelAudit(LogisticRegression(), psi="doubted(0.8)", n_jobs=1).fit(
-        TABLE, LABELS, sensitive_features="group"
-    )
+    other = fitted(settings={"psi": "doubted(0.8)"}, adverse=None)
     allowed = np.array([*flippable_labels(other.fitted_, PEOPLE[:20])])
     decided = np.where(other.model_.logits(PEOPLE[:20]) > 0, "yes", "no")
     for mask, group, decision in zip(allowed, PEOPLE["group"], decided, strict=False):
@@ -278,8 +266,8 @@ def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit):
 
 def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     monkeypatch.setattr(worlds, "WORLDS", 4)
-    audit = butfor.LabelAudit(butfor.MLP((4,), max_epochs=20, batch_size=64), members=2, fresh_seeds=0, n_jobs=1)
-    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    network, settings = butfor.MLP((4,), max_epochs=20, batch_size=64), {"members": 2, "fresh_seeds": 0}
+    audit = fitted(model=network, settings=settings)
     asked = []
     real = Trainer.ensemble_answers
 
@@ -308,13 +296,10 @@ def own_fit(audit, table):
 
 
 def test_a_difference_that_may_be_chance_flips_nothing():
-    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
-    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
-    found = audit.standards()
-    by_chance = [replace(c, p_adjusted=0.06) for c in found.comparisons]
-    audit._standards = replace(found, comparisons=tuple(by_chance))
+    audit = fitted()
+    by_chance = [replace(c, p_adjusted=0.06) for c in audit.standards().comparisons]
+    audit._standards = replace(audit.standards(), comparisons=tuple(by_chance))
     assert audit.standards().of_group("b").missing > 20
-    assert not audit.standards().of_group("b").differs
     nothing = audit.one_standard(PEOPLE)
     assert nothing == ()
     assert repr(nothing) == f"{audit.standards().answer} No decision was tried under one standard."
@@ -327,33 +312,52 @@ def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, populat
 
 
 def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
-    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
-    audit.fit(TABLE, LABELS, sensitive_features="group")
+    audit = fitted(adverse=None)
     with pytest.raises(SettingError, match="rather not have: fit"):
         audit.standards()
     plain = audit.explain_all(PEOPLE[:3])
     assert plain.run.standard is None
     assert plain.standards == plain.one_standard == ()
     with pytest.raises(SettingError, match="adverse: there is no label 'maybe'"):
-        audit.fit(TABLE, LABELS, sensitive_features="group", adverse="maybe")
+        fitted(adverse="maybe")
     notes = Notes()
-    audit.fit(TABLE[:50], LABELS[:50], sensitive_features="group", adverse="no")
-    small = audit.explain_all(PEOPLE[:3], progress=notes)
+    small = fitted(TABLE[:50], LABELS[:50]).explain_all(PEOPLE[:3], progress=notes)
     assert small.run.standard is None
     assert any("groups are not compared" in line for line in notes.lines)
-    for rule, why in {"doubted(2)": "must be a probability", "doubted('x')": "must be a probability"}.items():
-        wrong = butfor.LabelAudit(LogisticRegression(), psi=rule).fit(TABLE, LABELS, sensitive_features="group")
-        with pytest.raises(SettingError, match=why):
-            flippable_labels(wrong.fitted_, PEOPLE[:2])
+    for rule in ("doubted(2)", "doubted('x')"):
+        with pytest.raises(SettingError, match="must be a probability"):
+            flippable_labels(fitted(settings={"psi": rule}).fitted_, PEOPLE[:2])
 
 
 def test_other_labelled_rows_count_and_doubts_are_those_of_the_training_rows():
-    audit = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
-    rest = TABLE[1::2], LABELS[1::2]
-    audit.fit(TABLE[::2], LABELS[::2], sensitive_features="group", adverse="no", also_labelled=rest)
+    audit = fitted(TABLE[::2], LABELS[::2], also_labelled=(TABLE[1::2], LABELS[1::2]))
     whole = butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", draws=20, n_jobs=1)
     assert audit.standards().comparisons == whole.comparisons, "the same table, however it is split"
     assert audit.labels()["doubt"].to_numpy() == pytest.approx(whole.doubt[::2], abs=1e-4)
-    alone = butfor.LabelAudit(LogisticRegression(), n_jobs=1)
-    alone.fit(TABLE[::2], LABELS[::2], sensitive_features="group", adverse="no")
-    assert alone.standards().comparisons != whole.comparisons
+    assert fitted(TABLE[::2], LABELS[::2]).standards().comparisons != whole.comparisons
+
+
+# --- limited places: whoever gains one takes it from somebody ------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def for_places():
+    return fitted(settings={"threshold": "top 40%"}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
+
+
+def test_one_standard_counts_who_loses_a_place(for_places):
+    (one,) = for_places.one_standard
+    gained, lost = ([p.worlds for p in one.changed if p.refused == refused] for refused in (True, False))
+    assert sum(gained) == sum(lost) > 0  # the people asked about are those who compete
+    assert one.displaced == sum(lost) / len(one.worlds)
+    assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
+
+
+def test_a_verdict_says_how_far_score_and_cut_moved(for_places):
+    assert for_places.found
+    for verdict in for_places.found:
+        assert verdict.score < verdict.cut
+        assert verdict.counterfactual_score >= verdict.counterfactual_cut
+        assert f"cut {verdict.cut:.2f}"[:7] in verdict.sentence
+    assert for_places.run.cut.startswith("Decided 'yes': the best 40 % of 80 people, 32 of them, at a probability")
+    assert not for_places.advice

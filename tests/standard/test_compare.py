@@ -17,7 +17,6 @@ from sklearn.preprocessing import StandardScaler
 import butfor
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
-from butfor.progress import Progress
 from butfor.standard import GroupStandard, LeftOut, second_opinion
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
@@ -142,49 +141,20 @@ def test_frames_and_records_hold_what_objects_do(wronged):
         assert not any(odd in text for odd in ("GroupStandard(", "np.", "nan"))
 
 
-def test_false_alarms_on_tables_drawn_by_one_standard_are_rare():
-    called = [c.differs for seed in range(12) for c in quickly(*shifted(400, seed)).comparisons]
-    assert sum(called) <= 2, "5 % of 24, which are nearly pairs"
-
-
-def test_groups_that_differ_in_their_columns_alone_do_not_differ():
-    for c in compared(*shifted(), draws=21).comparisons:
-        assert abs(c.raw_gap) > 0.1
-        assert not c.differs
-        assert c.interval[0] < 0 < c.interval[1]
-        assert c.raw_gap == pytest.approx(c.explained + c.difference)
-
-
-def test_labels_made_adverse_move_the_gap_by_their_share():
-    X, favourable = shifted()
-    refused = np.flatnonzero(favourable & (X["group"] == "b").to_numpy())[:60]
-    before, after = (
-        compared(X, labels).of_group("b")
-        for labels in (favourable, np.where(np.isin(np.arange(len(X)), refused), False, favourable))
-    )
-    assert after.difference - before.difference == pytest.approx(60 / before.rows)
-    assert after.raw_gap - before.raw_gap == pytest.approx(60 / before.rows)
+def test_false_alarms_on_tables_drawn_by_one_standard_are_rare_though_groups_differ_in_their_columns():
+    gaps = [c for seed in range(12) for c in quickly(*shifted(400, seed)).comparisons]
+    assert np.mean([abs(c.raw_gap) for c in gaps]) > 0.15
+    assert sum(c.differs for c in gaps) <= 2, "5 % of 24, which are nearly pairs"
 
 
 # --- what it computes ---------------------------------------------------------------------------------
-
-
-def test_probabilities_come_from_a_model_of_the_other_rows_without_the_attribute():
-    X, y, _ = loans()
-    numbers, ours = X[["income", "debts"]], (X["group"] == "b").to_numpy()
-    model = make_pipeline(StandardScaler(), LogisticRegression())
-    found = compared(X.drop(columns="town"), y, standard=model)
-    by_hand = model.fit(numbers[~ours], y[~ours] == "yes").predict_proba(numbers[ours])[:, 1]
-    granted = (y[ours] == "yes").to_numpy()
-    np.testing.assert_allclose(found.doubt[ours], np.where(granted, 1 - by_hand, by_hand))
-    assert found.of_group("b").difference == pytest.approx(by_hand.mean() - granted.mean())
 
 
 def test_least_squares_give_the_twofold_decomposition():
     """Kitagawa–Oaxaca–Blinder with the others' coefficients: ȳ_o − ȳ_h = (x̄_o − x̄_h)·β_o + x̄_h·(β_o − β_h)."""
     X, y, _ = loans(wronged=0.2)
     X = X.drop(columns="town")
-    found, labels = compared(X, y, standard=LeastSquares()), (y == "yes").to_numpy(float)
+    found, labels = compared(X, y, standard=make_pipeline(LeastSquares())), (y == "yes").to_numpy(float)
     design = np.column_stack([np.ones(len(X)), X[["income", "debts"]]])
     for value in "ab":
         ours = (X["group"] == value).to_numpy()
@@ -193,6 +163,8 @@ def test_least_squares_give_the_twofold_decomposition():
         assert c.raw_gap == pytest.approx(labels[~ours].mean() - labels[ours].mean())
         assert c.explained == pytest.approx((design[~ours].mean(axis=0) - design[ours].mean(axis=0)) @ theirs)
         assert c.difference == pytest.approx(design[ours].mean(axis=0) @ (theirs - own))
+        by_theirs = design[ours] @ theirs
+        np.testing.assert_allclose(found.doubt[ours], np.where(labels[ours] == 1, 1 - by_theirs, by_theirs))
     fewer = compared(X.drop(columns="debts"), y, standard=LeastSquares())
     move = found.columns.loc[("group", "a", "debts"), "move"]
     assert move == pytest.approx(fewer.of_group("a").difference - found.of_group("a").difference)
@@ -389,42 +361,33 @@ def test_of_many_columns_the_ones_that_matter_are_left_out():
 
 
 X, Y, _ = loans()
-REFUSED = {
-    "adverse": ({"adverse": "maybe"}, SettingError, "adverse: there is no label 'maybe'. The labels are 'no', 'yes'"),
-    "one group": ({"sensitive_features": ["a"] * 400}, SettingError, "has only one value"),
-    "the label": ({"sensitive_features": "label"}, TableError, "determines every label"),
-    "draws": ({"draws": -1}, SettingError, "draws=-1 must be"),
-    "no classifier": ({"standard": StandardScaler()}, SettingError, "fit and predict_proba"),
-    "fails": ({"standard": make_pipeline(GaussianNB())}, LearnerError, "GaussianNB, cannot be trained"),
-    "reference": ({"reference": "z"}, SettingError, "reference: there is no group 'z'"),
-    "two references": ({"reference": ["a", "b"]}, SettingError, "reference names 'a' and 'b', both groups of 'group'"),
-    "its attribute": ({"reference": {"sex": "a"}}, SettingError, "reference: there is no attribute 'sex'"),
-    "its value": ({"reference": {"group": "z"}}, SettingError, "reference: 'group' has no group 'z'"),
-    "few in it": (
-        {"X": X.assign(group=np.where(np.arange(400) < 20, "few", X["group"])), "reference": "few"},
-        TableError,
-        "reference group group = few cannot be used: 20 rows, and a comparison needs 30",
-    ),
-    "cluster": ({"cluster": "advert"}, (SettingError, TableError), "cluster: there is no column 'advert'"),
-    "two clusters": (
-        {"cluster": [1, 2]},
-        (SettingError, TableError),
-        "The table has 400 rows but there are 2 values of cluster",
-    ),
-    "few clusters": ({"cluster": np.arange(400) % 9}, TableError, "in fewer than 10 clusters"),
-    "all alike": ({"y": Y.mask(Y != "no", "no")}, TableError, "needs a favourable label"),
-    "no columns": ({"X": X[["group"]]}, TableError, "only protected columns"),
-    "too many": (
-        {"X": X[:100].join(pd.DataFrame(np.arange(100)[:, None] * np.arange(1, 1002)).add_prefix("x")), "y": Y[:100]},
-        TableError,
-        r"make 100\d inputs .* at most 1000\. Drop columns",
-    ),
-}
+WIDE = X[:100].join(pd.DataFrame(np.arange(100)[:, None] * np.arange(1, 1002)).add_prefix("x"))
+FEW = X.assign(group=np.where(np.arange(400) < 20, "few", X["group"]))
 
 
-@pytest.mark.parametrize("case", REFUSED)
-def test_what_cannot_be_compared_gets_a_sentence(case):
-    change, error, sentence = REFUSED[case]
+@pytest.mark.parametrize(
+    ("change", "error", "sentence"),
+    [
+        ({"adverse": "maybe"}, SettingError, "adverse: there is no label 'maybe'. The labels are 'no', 'yes'"),
+        ({"sensitive_features": ["a"] * 400}, SettingError, "has only one value"),
+        ({"sensitive_features": "label"}, TableError, "determines every label"),
+        ({"draws": -1}, SettingError, "draws=-1 must be"),
+        ({"standard": StandardScaler()}, SettingError, "fit and predict_proba"),
+        ({"standard": make_pipeline(GaussianNB())}, LearnerError, "GaussianNB, cannot be trained"),
+        ({"reference": "z"}, SettingError, "reference: there is no group 'z'"),
+        ({"reference": ["a", "b"]}, SettingError, "reference names 'a' and 'b', both groups of 'group'"),
+        ({"reference": {"sex": "a"}}, SettingError, "reference: there is no attribute 'sex'"),
+        ({"reference": {"group": "z"}}, SettingError, "reference: 'group' has no group 'z'"),
+        ({"X": FEW, "reference": "few"}, TableError, "group = few cannot be used: 20 rows, and a comparison needs 30"),
+        ({"cluster": "advert"}, (SettingError, TableError), "cluster: there is no column 'advert'"),
+        ({"cluster": [1, 2]}, (SettingError, TableError), "table has 400 rows but there are 2 values of cluster"),
+        ({"cluster": np.arange(400) % 9}, TableError, "in fewer than 10 clusters"),
+        ({"y": Y.mask(Y != "no", "no")}, TableError, "needs a favourable label"),
+        ({"X": X[["group"]]}, TableError, "only protected columns"),
+        ({"X": WIDE, "y": Y[:100]}, TableError, r"make 100\d inputs .* at most 1000\. Drop columns"),
+    ],
+)
+def test_what_cannot_be_compared_gets_a_sentence(change, error, sentence):
     with pytest.raises(error, match=sentence):
         compared(**{"X": X.assign(label=Y), "y": Y} | change)
 
@@ -465,25 +428,12 @@ def test_spreads_by_a_part_of_the_others_are_those_by_all(monkeypatch):
 # --- ending early -------------------------------------------------------------------------------------
 
 
-class Impatient(Progress):
-    """Presses Ctrl-C after the first drawn tables."""
-
-    def phase(self, name, total=None, unit=""):
-        self.drawing = unit == "tables"
-
-    def advance(self, count):
-        if self.drawing:
-            press()
-
-
-def test_ctrl_c_or_a_time_limit_keeps_the_draws_that_are_done():
-    X, y, _ = loans(200)
-    found = compared(X, y, draws=60, progress=Impatient())
-    assert (found.interrupted, found.draws) == (True, 25)
-    assert found.of_group("a").p >= 1 / 26
-    timed = quickly(X, (y == "yes").to_numpy(), draws=60, seconds=0.0)
+def test_a_time_limit_keeps_the_draws_that_are_done():
+    X, y = shifted(200)
+    timed = quickly(X, y, draws=60, seconds=0.0)
     assert (timed.interrupted, timed.draws) == (False, 25)
-    assert [c.difference for c in timed.comparisons] == [c.difference for c in found.comparisons]
+    assert timed.comparisons == quickly(X, y, draws=25).comparisons
+    assert timed.of_group("a").p >= 1 / 26
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -1,6 +1,6 @@
 """The parts of the method, each reached two ways: models, the second opinion, drawn tables and figures."""
 
-import threading
+from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -114,32 +114,27 @@ def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
 
 def test_every_fit_ends_when_its_thread_is_halted(rows):
     inputs, labels, _ = rows
-    encoded, ended = TwoModels.of(pd.DataFrame(inputs)), []
-    boosted = fit_boosting(encoded.questions, inputs, labels[:1])
+    encoded, boosted = TwoModels.of(pd.DataFrame(inputs)), fit_boosting(Questions.of(inputs), inputs, labels[:1])
     own = OwnModel(LogisticRegression(), None, encoded)
-    work = {
-        "boosting": lambda: fit_boosting(encoded.questions, inputs, labels[:1]),
-        "its predictions": lambda: boosted.predict(inputs),
-        "one regression": lambda: fit_logistic(design_of(inputs), labels[:1]),
-        "several": lambda: fit_logistic(design_of(inputs), labels),
-        "a classifier of the user's": lambda: own.predict(EVERYONE, EVERYONE, labels[:1], np.ones(300)),
-    }
+    work = (
+        lambda: fit_boosting(encoded.questions, inputs, labels[:1]),
+        lambda: boosted.predict(inputs),
+        lambda: fit_logistic(design_of(inputs), labels[:1]),
+        lambda: fit_logistic(design_of(inputs), labels),
+        lambda: own.predict(EVERYONE, EVERYONE, labels[:1], np.ones(300)),
+    )
 
     def end():
         raise Stopped(by_hand=True)
 
-    def halted():
+    def halted(fit):
         checked_by(end)
-        for name, fit in work.items():
-            try:
-                fit()
-            except Stopped:
-                ended.append(name)
+        with pytest.raises(Stopped):
+            fit()
+        return True
 
-    thread = threading.Thread(target=halted)
-    thread.start()
-    thread.join()
-    assert ended == list(work)
+    with ThreadPoolExecutor(1) as thread:
+        assert all(thread.map(halted, work))
 
 
 def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
@@ -224,7 +219,7 @@ def test_a_part_takes_whole_clusters_and_those_who_resemble_the_group_more_often
 
 
 def common(X, group, y, clusters=None):
-    return CommonStandard.of(records_of(X, y, clusters), [np.unique(group, return_inverse=True)[1]])
+    return CommonStandard(records_of(X, y, clusters), [np.unique(group, return_inverse=True)[1]])
 
 
 def test_one_standard_gives_people_with_the_same_columns_the_same():

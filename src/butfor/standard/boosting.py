@@ -138,8 +138,11 @@ def fit_boosting(
             said_yes[level] = _answers(best, said_yes[:level], answers)
             total = np.stack([total - taken, taken], axis=2).reshape(2, 2 * nodes, tables)
             if level + 1 < DEPTH:
-                for node in range(nodes):
-                    np.multiply(slopes, _says_yes_in(node, said_yes[: level + 1]), out=inside[:, node])
+                for node in range(nodes):  # rows of the node that say yes to its question
+                    *path, said = said_yes[: level + 1]
+                    for above, before in enumerate(reversed(path)):
+                        said = said & (before if node >> above & 1 else ~before)
+                    np.multiply(slopes, said, out=inside[:, node])
                 below = (inside[:, :nodes].reshape(-1, rows) @ as_numbers).reshape(2, nodes, tables, -1)
                 yes = np.stack([yes - below, below], axis=2).reshape(2, 2 * nodes, tables, -1)
         step = (-RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)  # leaves × tables
@@ -184,11 +187,3 @@ def _moves(step: Singles, said_yes: Mask) -> Singles:
     for level, yes in enumerate(said_yes):
         leaf += np.left_shift(yes, DEPTH - 1 - level, dtype=np.int32)
     return step.T.ravel().take(leaf)
-
-
-def _says_yes_in(node: int, said_yes: Mask) -> Mask:
-    """Rows of a node of the last level that say yes to its question."""
-    *path, found = said_yes
-    for level, before in enumerate(reversed(path)):
-        found = found & (before if node >> level & 1 else ~before)
-    return found

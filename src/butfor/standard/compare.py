@@ -211,7 +211,7 @@ def compare(
             comparable = group.opinion.comparable
             if draws and standard is None:
                 group.part = group.opinion.part()
-        group.means = Means.of(slicing.names, slicing.places[group.rows], comparable, weights[group.rows])
+        group.means = Means(slicing.names, slicing.places[group.rows], comparable, weights[group.rows])
         # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
         # others read the expected labels: labels without noise.
         some = group.part is not EVERYBODY
@@ -239,7 +239,7 @@ def compare(
         model = encoded if standard is None else OwnModel(standard, inputs, encoded)
         records = Records(encoded, model, labels, weights, cluster, folds)
         codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
-        common = CommonStandard.of(records, codes, random_state)
+        common = CommonStandard(records, codes, random_state)
         slicing = Slicing.of(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
         if len(X) > LARGE:
@@ -261,8 +261,8 @@ def compare(
                 progress.advance(some[0].shape[1])
                 flag.check()
         for place, (group, *parts) in enumerate(zip(groups, *drawn, strict=True)):
-            group.measure(np.concatenate(parts, axis=1), labels, common, place)
-        slices = slices_of(groups, favourable, common)
+            group.measure(np.concatenate(parts, axis=1), common, place)
+        slices = slices_of(groups, common)
 
     doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
     comparisons = []

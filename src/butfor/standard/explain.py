@@ -11,8 +11,9 @@ largest excess of all slices is by chance.
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Hashable, Iterable, Sequence
+import itertools
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import NamedTuple
 
@@ -26,7 +27,7 @@ from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
 from butfor.errors import plural
 from butfor.names import PLAIN, Names
-from butfor.standard.inputs import MOST_LEARNED, Floats, Mask, Rows, dense, thin
+from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, gram, levers
 from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import LEAST_ROWS, WIDER, CommonStandard, Group
@@ -181,12 +182,8 @@ class Slice:
 
 def kept(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     """Those that a record keeps: the first of each group."""
-    seen, found = Counter[tuple[str, str]](), list[Slice]()
-    for one in slices:
-        seen[one.attribute, one.group] += 1
-        if seen[one.attribute, one.group] <= MOST_KEPT:
-            found.append(one)
-    return tuple(found)
+    places = defaultdict[tuple[str, str], Iterator[int]](itertools.count)
+    return tuple(s for s in slices if next(places[s.attribute, s.group]) < MOST_KEPT)
 
 
 class Slicing(NamedTuple):
@@ -222,10 +219,10 @@ class Slicing(NamedTuple):
         return cls(names, places, tuple(skipped))
 
 
-def slices_of(groups: Sequence[Group], favourable: Mask, common: CommonStandard) -> tuple[Slice, ...]:
+def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, ...]:
     """The slices of all groups, by the figures of all their rows and of each slice; those first where a group most
     likely falls short. Called are those of groups that fall short whose excess is larger than the largest of all such
-    slices by chance. `favourable [all rows]`."""
+    slices by chance."""
     slices, first, largest = list[Slice](), list[float](), list[Floats]()
     for group in groups:
         means, tables, probabilities = group.means, group.draws.shape[1], group.probabilities
@@ -260,9 +257,9 @@ def slices_of(groups: Sequence[Group], favourable: Mask, common: CommonStandard)
         # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between
         # a share r lost in this slice alone and none lost, at the best r.
         p = np.clip(probabilities - group.centre[0], CERTAIN, 1 - CERTAIN)
-        alone = np.zeros(len(mass))
+        alone, favourable = np.zeros(len(mass)), common.records.labels[group.rows] == 1
         for lost in LOST:
-            ratio = np.where(favourable[group.rows], np.log(1 - lost), np.log1p(p * lost / (1 - p)))
+            ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
             alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[2:])
         first += (np.sqrt(2 * alone) + excess / error).tolist()
         if gap > 0:

@@ -9,7 +9,6 @@ method's own error.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 
 import numpy as np
@@ -47,21 +46,13 @@ APART = 2.58
 """Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
 
 
-@dataclass(frozen=True, eq=False)
 class CommonStandard:
-    """Probabilities of the favourable label `[rows]`: the same for people with the same columns, and, as the recorded
-    labels have it, by their own group."""
+    """One standard for everybody: `everybody [rows]` are probabilities of the favourable label that are the same for
+    people with the same columns; `own [rows]` those of the recorded labels, by each row's own group."""
 
-    everybody: Floats
-    own: Floats
-    random_state: int = 0
-    clusters: Rows | None = None
-    correlation: float = 0.0
-    """Of the labels' latent scores within a cluster."""
-
-    @classmethod
-    def of(cls, records: Records, attributes: list[Rows], random_state: int = 0) -> CommonStandard:
+    def __init__(self, records: Records, attributes: list[Rows], random_state: int = 0) -> None:
         """`attributes`: the rows' codes by each attribute; the last one, all of them together, is averaged out."""
+        self.records, self.random_state, self.correlation = records, random_state, 0.0
         whole, labels, weight, clusters = attributes[-1], records.labels, records.weight, records.clusters
         n = len(labels)
         shares = np.bincount(whole, weight) / weight.sum()
@@ -74,22 +65,22 @@ class CommonStandard:
         for begin in range(0, len(first) * n, ROWS_AT_ONCE):
             time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, len(first) * n)), n)
             found.append(predict(beside(records.encoded.inputs[row], members[np.where(time == 0, row, first[time])])))
-        own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, n)
-        correlation = 0.0
+        self.own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, n)
+        self.everybody: Floats = shares @ np.array(by_value)
         if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
             learn = thin(n, 2 * MOST_LEARNED)
             unseen = model.cross_predict(np.arange(n), labels, folds_of(n, clusters, 0), learn, weight[learn])
-            correlation = _latent_correlation(labels, unseen, clusters)
-        return cls(shares @ np.array(by_value), own, random_state, clusters, correlation)
+            self.correlation = _latent_correlation(labels, unseen, clusters)
+            """Of the labels' latent scores within a cluster."""
 
     def uniforms(self, table: int) -> Floats:
         """Of a drawn table, a number from 0 to 1 per row, those of a cluster alike: a label is favourable where it is
         below the row's probability."""
         # Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would follow.
         rng = np.random.default_rng((self.random_state, 1 + table))
-        if self.clusters is None or not self.correlation:
+        if self.records.clusters is None or not self.correlation:
             return rng.random(len(self.everybody))
-        shared = rng.standard_normal(int(self.clusters.max()) + 1)[self.clusters]
+        shared = rng.standard_normal(int(self.records.clusters.max()) + 1)[self.records.clusters]
         apart = rng.standard_normal(len(shared))
         found: Floats = ndtr(np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart)
         return found
@@ -132,46 +123,42 @@ def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> flo
     return MOST_CORRELATED if excess(MOST_CORRELATED) < 0 else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
 
 
-@dataclass(frozen=True, eq=False)
 class Means:
     """Means over a group's rows: all of them, the comparable ones, and those of each slice that has enough of them and
-    leaves out enough. `names`: column and value of the slices; `places [rows × some]`: the means that a row counts
-    in."""
+    leaves out enough. `names`: column and value of these slices."""
 
-    names: list[tuple[str, str]]
-    places: NDArray[np.int32]
-    weight: Floats
-
-    @classmethod
-    def of(cls, names: list[tuple[str, str]], slices: NDArray[np.int32], comparable: Mask, weight: Floats) -> Means:
+    def __init__(
+        self, names: list[tuple[str, str]], slices: NDArray[np.int32], comparable: Mask, weight: Floats
+    ) -> None:
         """`slices [rows × columns]`: by number, `len(names)` for none."""
         rows = len(slices)
         count = np.bincount(slices.ravel(), minlength=len(names) + 1)[:-1]
         stay = (count >= LEAST_ROWS) & (rows - count >= LEAST_ROWS)
-        nowhere = 2 + int(stay.sum())
-        to = np.append(np.where(stay, 1 + np.cumsum(stay), nowhere), nowhere).astype(np.int32)
+        self.names, self.weight = [names[k] for k in np.flatnonzero(stay)], weight
+        nowhere = 2 + len(self.names)
+        to = np.append(np.where(stay, 1 + np.cumsum(stay), nowhere), nowhere)
         if not (weight * comparable).any():
             comparable = np.ones(rows, bool)
-        ahead = np.column_stack([np.zeros(rows), np.where(comparable, 1, nowhere)]).astype(np.int32)
-        return cls([names[k] for k in np.flatnonzero(stay)], np.column_stack([ahead, to[slices]]), weight)
-
-    @cached_property
-    def scale(self) -> Floats:
-        """One over the weight of each mean's rows, and 0 for what counts nowhere."""
-        return np.append(1 / self.sums(self.weight), 0.0)
+        places = np.column_stack([np.zeros(rows, int), np.where(comparable, 1, nowhere), to[slices]]).astype(np.int32)
+        ends = np.arange(0, places.size + 1, places.shape[1])
+        self.inside = csr_array((np.ones(places.size), places.ravel(), ends), shape=(rows, 1 + nowhere))[:, :nowhere]
+        """1 where a row counts `[rows × means]`."""
 
     def of_tables(self, values: Floats, power: int = 1) -> Floats:
         """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
-        weights = self.scale[self.places] * self.weight[:, None]
-        return self.sums(values, weights**power if power > 1 else weights).T
+        found: Floats = self.factors.power(power).T @ values.T
+        return found
 
-    def sums(self, values: Floats, factors: Floats | None = None) -> Floats:
-        """Sums of factor times value `[means]` or `[tables × means]`, of values `[rows]` or `[tables × rows]`."""
-        rows, each = self.places.shape
-        factors = np.ones(rows * each) if factors is None else factors.ravel()
-        ends = np.arange(0, each * rows + 1, each)
-        inside = csr_array((factors, self.places.ravel(), ends), shape=(rows, 3 + len(self.names)))
-        found: Floats = (inside.T @ values.T)[:-1].T
+    @cached_property
+    def factors(self) -> csr_array:
+        scale = 1 / self.sums(self.weight)
+        factors = self.inside.copy()
+        factors.data = scale[factors.indices] * np.repeat(self.weight, np.diff(factors.indptr))
+        return factors
+
+    def sums(self, values: Floats) -> Floats:
+        """Sums of values `[rows]` or `[tables × rows]`: `[means]` or `[tables × means]`."""
+        found: Floats = (self.inside.T @ values.T).T
         return found
 
 
@@ -215,12 +202,12 @@ class Group:
     def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
         self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
 
-    def measure(self, draws: Floats, labels: Floats, common: CommonStandard, place: int) -> None:
-        """The figures, when tables are drawn. `labels [all rows]`; `place` is the group's, for random numbers."""
+    def measure(self, draws: Floats, common: CommonStandard, place: int) -> None:
+        """The figures, when tables are drawn; `place` is the group's, for random numbers."""
         rows, means, tables = self.rows, self.means, draws.shape[1]
         of_share = np.append(np.arange(2 + len(means.names)), 0)  # AIPW is about all of the group's rows
         everybody, own = common.everybody[rows], common.own[rows]
-        recorded, one_standard, again = means.of_tables(np.array([labels[rows], everybody, own])).T
+        recorded, one_standard, again = means.of_tables(np.array([common.records.labels[rows], everybody, own])).T
         few = min(len(rows) * float(again[0]), len(rows) - len(rows) * float(again[0])) < FEW
         clustered = bool(common.correlation)
         times = REDRAWS if few and not clustered else 1
