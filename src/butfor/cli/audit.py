@@ -191,21 +191,16 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched: the table and the model, a line each."""
-    fitted, model = labels.fitted_, [labels.learner_.name]
-    if not fitted.seeded:
-        model.append("no seed")
-    elif fitted.members == 1:
-        model.append("one seed")
-    else:
-        model.append(f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others")
-    if not fitted.log_odds:
-        model.append("margins, no probabilities")
-    if labels.table_.validation is None and len(data.X_val):
-        model.append(f"{plural(len(data.X_val), 'validation row')} unused")
+    fitted, unused = labels.fitted_, len(data.X_val) if labels.table_.validation is None else 0
+    seeds = "one seed" if fitted.seeded else "no seed"
+    if fitted.seeded and fitted.members > 1:
+        seeds = f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others"
+    margins = "" if fitted.log_odds else "margins, no probabilities"
+    left_out = f"{plural(unused, 'validation row')} unused" if unused else ""
     return [
         f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
         f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
-        f"Model: {'; '.join(model)}.",
+        f"Model: {'; '.join(filter(None, (labels.learner_.name, seeds, margins, left_out)))}.",
         *fitted.remarks(data.X_test),
     ]
 
