@@ -345,7 +345,7 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
     groups, left_out = list[Group](), list[LeftOut]()
     for attribute in attributes:
         name, values, compared_with = attribute.name, attribute.values.astype(str), references.get(attribute.name)
-        distinct = sorted(set(values))
+        distinct = sorted(set(values.tolist()))
         if len(distinct) == 1:
             raise SettingError(f"'{name}' has only one value, '{distinct[0]}': there is nobody to compare with.")
         if all(len(set(favourable[values == value])) == 1 for value in distinct):
