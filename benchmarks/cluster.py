@@ -30,7 +30,7 @@ from butfor.errors import SettingError
 from butfor.machine import available_cores, single_threaded
 from butfor.models.engines import ClusterEngine, OwnFit
 from butfor.models.learner import Bound, Engine, Floats, Table, Training
-from butfor.models.network import FusedEngine, MLPLearner, StackedEngine
+from butfor.models.network import MLPLearner, NetworkEngine
 from butfor.models.workers import DaskWorkers
 
 
@@ -46,10 +46,10 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
         cluster = ClusterEngine(workers=DaskWorkers(client))
         pairs: list[tuple[Engine, Engine]]
         if device:
-            pairs = [(StackedEngine(device), cluster)]
+            pairs = [(NetworkEngine(device), cluster)]
         else:
             pairs = [
-                (FusedEngine(workers), cluster),
+                (NetworkEngine(n_jobs=workers), cluster),
                 (OwnFit(workers), OwnFit(workers, cluster.workers)),
             ]
         for local, far in pairs:

@@ -37,9 +37,9 @@ from benchmarks.work import encoded, network, processor, random_flip_sets
 from butfor import __version__
 from butfor.data import Setup
 from butfor.errors import EngineError
-from butfor.machine import available_cores, load
+from butfor.machine import available_cores
 from butfor.models.learner import FlipSet, Floats
-from butfor.models.network import NetworkEngine, StackedEngine
+from butfor.models.network import NetworkEngine
 from butfor.nets.definition import mean_loss, packed_start, train_one
 from butfor.nets.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, one_thread, unpack
 from butfor.provenance import versions
@@ -130,7 +130,7 @@ def engines_bench(
     }
     fused: NetworkEngine | None = None
     try:
-        fused = load("butfor.models.network:FusedEngine")(jobs)
+        fused = NetworkEngine(n_jobs=jobs)
     except EngineError as error:
         record["left_out"] = f"The fused engine, and with it speed, exhaustive, scaling and memory: {error}"
     if fused is not None:
@@ -312,7 +312,7 @@ def point(
 
 def on_device(device: str, rows: Rows, people: Floats, setup: Setup, sizes: Sizes, every: bool) -> Row:
     """The stacked engine on the published training: full batch, early stopping, different flip sets."""
-    engine = StackedEngine(device)
+    engine = NetworkEngine(device)
     recipe = replace(network(setup).recipe(), batch_size=None)
     flip_sets = random_flip_sets(rows.n, setup.budget, sizes.gpu_networks)
     engine.fit_many(replace(recipe, max_epochs=2), rows, flip_sets[:2], people)  # compiles

@@ -22,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from benchmarks.rows import Columns, Row, options, parse, run, show
-from butfor.models.network import FusedEngine, StackedEngine
+from butfor.models.network import NetworkEngine
 from butfor.nets.onelaunch import can_train
 from butfor.nets.recipe import Job, Recipe, Rows
 
@@ -46,7 +46,7 @@ def wide(
                 fused.ZEROS_PER_ENTRY = usual if way == "by entries" else NEVER
                 given = replace(made[table])  # which way its rows are taken is told once
                 started = time.process_time()
-                FusedEngine(1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
+                NetworkEngine(n_jobs=1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
                 if turn:  # the first turn compiles and warms up
                     took[table, way].append((time.process_time() - started) / networks)
     finally:
@@ -65,7 +65,7 @@ def wide_on_gpu(
     for hidden in ((32, 32), (64, 64)):
         for table, one_launch in (("dense", True), ("dense", False), ("one-hot", True), ("one-hot", False)):
             recipe = Recipe(hidden=hidden, max_epochs=epochs, batch_size=None, patience=epochs)
-            engine, given, took = StackedEngine(device, one_launch), made[table], []
+            engine, given, took = NetworkEngine(device, stacked=not one_launch), made[table], []
             if one_launch and not can_train(Job(recipe, given, [()], [0], given.X_val[:50]), engine.device):
                 continue
             for _ in range(3):  # the first compiles

@@ -21,7 +21,7 @@ from butfor.errors import SettingError
 from butfor.ledger import TABLE, Ledger
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Training
-from butfor.models.network import FusedEngine, MLPLearner
+from butfor.models.network import MLPLearner, NetworkEngine
 from recorded import Notes
 
 PAGE = b"page"
@@ -67,10 +67,10 @@ def test_what_is_written_comes_back_to_its_owner_alone(tmp_path):
 
 def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0]})
-    table, elsewhere = Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))), FusedEngine(1)
+    table, elsewhere = Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))), NetworkEngine(n_jobs=1)
     elsewhere.device = "cuda"
     three = Table(pd.concat([X, X], ignore_index=True), pd.Series([0, 1, 2] * 2))
-    same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": FusedEngine(1)}
+    same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": NetworkEngine(n_jobs=1)}
     changes = [("learner", MLPLearner(MLP(random_state=1))), ("learner", MLPLearner(MLP(), TableEncoder("embed")))]
     changes += [("people", X[:1] + 1), ("engine", OwnFit()), ("engine", elsewhere)]
     changes += [("table", three.with_decision(Decision.away_from(0, new, 3, 6))) for new in (1, 2)]

@@ -154,7 +154,7 @@ def load(path: str) -> Any:
     installed."""
     module, _, name = path.partition(":")
     needed = ["torch"] if module == "butfor.models.network" else []
-    needed += ["numba"] if module == "butfor.models.boosting" or name == "FusedEngine" else []
+    needed += ["numba"] if module == "butfor.models.boosting" else []
     for package in needed:
         if find_spec(package) is None:
             raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')

@@ -170,10 +170,11 @@ def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cl
     with listen(), pytest.raises(Stopped):  # in the midst of a training
         train([Training(())])
     assert not (tmp_path / "log").exists()  # the training would have written it at its end
+    trainings = [Training((k,)) for k in range(9)]
     with joblib.parallel_config(backend="dask", client=engine.workers.client):
-        answers = bound(OwnFit(), tmp_path / "far")([Training((k,)) for k in range(3)])
+        answers = bound(OwnFit(), tmp_path / "far")(trainings)
     assert str(os.getpid()) not in (tmp_path / "far").read_text().split()
-    np.testing.assert_array_equal(answers, bound(OwnFit(1), tmp_path / "far")([Training((k,)) for k in range(3)]))
+    np.testing.assert_array_equal(answers, bound(OwnFit(1), tmp_path / "far")(trainings))
 
 
 # --- a scheduler elsewhere ------------------------------------------------------------------------------

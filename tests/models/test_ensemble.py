@@ -12,7 +12,7 @@ import butfor
 from butfor.errors import SettingError
 from butfor.models.ensemble import fresh_seeds, member_seeds, single_learner
 from butfor.models.learner import Training, flip_direction
-from butfor.models.network import FusedEngine, MLPLearner
+from butfor.models.network import MLPLearner, NetworkEngine
 from butfor.rank import as_ranking, checked_scores
 from butfor.rank.mix import RankingMix
 from butfor.rank.ranking import percentile
@@ -70,7 +70,7 @@ def test_fresh_seeds_took_no_part_and_single_networks_of_further_seeds_hold_what
     assert all(v.fresh.seeds in (30, FRESH) for v in population.found)
     assert population.solid
     assert "any seed" in population.sentence
-    train = FusedEngine().bind(audit.learner_.learner, audit.table_, data.X_test.iloc[:8])
+    train = NetworkEngine().bind(audit.learner_.learner, audit.table_, data.X_test.iloc[:8])
     for verdict in population.solid:
         answers = train([Training(verdict.positions, seed) for seed in further])[:, verdict.case]
         assert ((answers > 0) != (verdict.logit > 0)).mean() >= 0.8

@@ -66,5 +66,5 @@ def test_stops_reach_the_engine(monkeypatch):
     asked = []
     monkeypatch.setattr(stopping, "check", lambda: asked.append(1))
     rows = network.Rows(X, Y, X, Y)
-    network.FusedEngine(1).fit_many(MLP(max_epochs=2).recipe(), rows, [()], X)
+    network.NetworkEngine(n_jobs=1).fit_many(MLP(max_epochs=2).recipe(), rows, [()], X)
     assert asked

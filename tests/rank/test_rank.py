@@ -12,7 +12,7 @@ from benchmarks.work import encoded, network
 from butfor import MLP, Table, TableEncoder
 from butfor.errors import SettingError
 from butfor.models.engines import OwnFit
-from butfor.models.network import FusedEngine, MLPLearner, NetworkModel
+from butfor.models.network import MLPLearner, NetworkEngine, NetworkModel
 from butfor.nets import train_one
 from butfor.nets.recipe import Rows
 from butfor.nets.sweeps import LabelGradient
@@ -108,7 +108,7 @@ def test_on_german_the_gradient_predicts_retrainings_and_better_so_where_epochs_
 
     def agreed(epochs):
         scores = Gradient(epochs=epochs).score(model, None, people)
-        return agreement(lambda sets: FusedEngine().fit_many(recipe, german, sets, people).logits, scores, 40)[0]
+        return agreement(lambda sets: NetworkEngine().fit_many(recipe, german, sets, people).logits, scores, 40)[0]
 
     assert 0.4 < agreed(1) < agreed(8)
 

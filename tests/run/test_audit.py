@@ -10,7 +10,7 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from butfor.errors import SettingError, TableError
 from butfor.models.learner import Training
-from butfor.models.network import FusedEngine
+from butfor.models.network import NetworkEngine
 from butfor.nets import train_one
 from butfor.result.population import Population
 from conftest import fitted, odd_table
@@ -86,7 +86,7 @@ class Liar(butfor.Engine):
     name = "liar"
 
     def bind(self, learner, table, people):
-        base = FusedEngine().bind(learner, table, people)([Training(())])
+        base = NetworkEngine().bind(learner, table, people)([Training(())])
         return lambda trainings, advance=None: np.repeat(np.where(base > 0, -1, 1), len(trainings), 0).astype(
             base.dtype
         )

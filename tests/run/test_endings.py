@@ -20,7 +20,7 @@ from butfor import explain, machine, stopping
 from butfor.cli import main
 from butfor.errors import SettingError, Stopped
 from butfor.explain import eligible_cases
-from butfor.models.network import FusedEngine
+from butfor.models.network import NetworkEngine
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
 from butfor.stopping import STOPPING, Stop, StopFlag, listen, max_retrainings, max_seconds
@@ -160,7 +160,7 @@ class Stopping(butfor.Engine):
         self.act, self.calls = act, 0
 
     def bind(self, learner, table, people):
-        inner = FusedEngine().bind(learner, table, people)
+        inner = NetworkEngine().bind(learner, table, people)
 
         def train(trainings, advance=None):
             self.calls += 1

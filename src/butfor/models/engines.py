@@ -49,17 +49,16 @@ def choose_engine(
         if engine not in (*NAMES, "cpu"):
             raise SettingError(f"{learner.name} trains on the CPU only; leave out engine '{engine}'.")
         return Fastest("auto" if engine == "cpu" else engine, n_jobs)
-    device = engine
+    device = engine.replace("fused", "cpu")
     if engine in ("auto", "stacked"):
         import torch
 
         device = "cuda" if torch.cuda.is_available() else "cpu"
-    if engine == "stacked" or device not in ("cpu", "fused"):
-        return load("butfor.models.network:StackedEngine")(device)
     try:
-        return load("butfor.models.network:FusedEngine")(n_jobs)
+        stacked = engine == "stacked" and device == "cpu"
+        return load("butfor.models.network:NetworkEngine")(device, n_jobs, stacked)
     except EngineError as error:  # numba is not installed
-        if engine == "fused":
+        if engine not in ("auto", "cpu"):
             raise
         note(f"{error} Using engine 'joblib' instead, which is slower.")
         return OwnFit(n_jobs)

@@ -31,16 +31,9 @@ class Ensemble(Learner):
     seeded = True
 
     def __init__(self, learner: Learner, members: int = MEMBERS) -> None:
-        self.learner, self.members = learner, members
+        self.learner, self.members, self.own_seed = learner, members, learner.own_seed
+        self.name = f"{members} × {learner.name}"
         self.seeds: tuple[int | None, ...] = (None, *(self.own_seed + k for k in range(1, members)))
-
-    @property
-    def name(self) -> str:
-        return f"{self.members} × {self.learner.name}"
-
-    @property
-    def own_seed(self) -> int:
-        return self.learner.own_seed
 
     def fit(self, table: Table, labels: Floats) -> EnsembleModel:
         learners = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)

@@ -129,8 +129,7 @@ class Table:
         """Which labels or decisions, given by number, count as 1."""
         if not self.multiclass:
             return np.asarray(codes == 1)
-        if self.decision.towards is None:
-            raise SettingError("With more than two labels, give a Decision that says which count as the other one.")
+        assert self.decision.towards is not None
         return self.decision.towards[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
@@ -187,8 +186,6 @@ class Table:
 
     def numbers_of(self, y: pd.Series) -> NDArray[np.int64]:
         """Labels by their number in `classes`."""
-        if not self.multiclass:
-            return (y.to_numpy() == self.classes[1]).astype(np.int64)
         return np.searchsorted(self.classes, y.to_numpy().astype(self.classes.dtype))
 
 
@@ -253,6 +250,8 @@ class Learner:
     Derive from it for your own learner: `name`, `fit` and `record` are required, and `seeded` and `reseeded` if it has
     a seed. The rest has defaults that hold for any learner."""
 
+    name: str
+    """A short name for sentences and records."""
     kind = ""
     """Of butfor's own learners, the kind of their records; it says which engines may train them."""
     reproducible = False
@@ -260,18 +259,10 @@ class Learner:
     has_probabilities = True
     seeded = False
     """Whether another seed may give another model."""
+    own_seed = 0
+    """Its seed; other seeds are counted from it."""
     split: Callable[[NDArray[np.int64]], tuple[NDArray[np.int64], NDArray[np.int64]]] | None = None
     """Of a learner that stops early: from labels by number, positions of training rows and of validation rows."""
-
-    @property
-    def name(self) -> str:
-        """A short name for sentences and records."""
-        raise NotImplementedError
-
-    @property
-    def own_seed(self) -> int:
-        """Its seed; other seeds are counted from it."""
-        return 0
 
     def fit(self, table: Table, labels: Floats) -> Model:
         """The model trained on the rows of the table with these labels by number, `[n]`."""

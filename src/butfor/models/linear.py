@@ -42,7 +42,7 @@ SMALL_GRADIENT = 1e-6
 """The largest entry of the gradient, per training row, at a minimum."""
 NEAR = 0.02
 """The largest difference in logits between estimator and minimum for training rows near the boundary."""
-SHARED_STEPS, OWN_STEPS, LEAST_STEP = 12, 30, 2**-13
+SHARED_STEPS, OWN_STEPS = 12, 40
 NEVER_UPHILL = 1.0
 """A Newton step that moves no training row by more logits than this goes downhill: logistic loss is self-concordant,
 and e − 2 < 1."""
@@ -175,20 +175,20 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
 
 
 class _Newton:
-    """Newton's method for the logistic regressions of many flip sets of one table; an error if there is no minimum, or
-    if the estimator is not near it."""
+    """Newton's method for the logistic regressions of many flip sets of one table; an error if the estimator is not
+    near the minimum."""
 
     def __init__(self, model: Any, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
         self.X, self.people, given = reduce_inputs(model.final, model.encoded(table.X), model.encoded(people))
         self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = penalty(model.final, self.X.shape[1])
-        self.w = self._own_steps(given, table.zero_one.astype(np.float64))
+        self.w = self._minimum(given, table.zero_one)
         self.before = model.logits(people).astype(np.float64)
         near = np.abs(self.X @ self.w - float(table.decision.answer_at_cut(self.before))) < 1
         if not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR or not np.isfinite(self.w).all():
             raise np.linalg.LinAlgError("no minimum here")
-        self.factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, self.w)))
+        self.factor = cho_factor(curvature(self.X, self.weight, self.penalty, self.w))
 
     def train(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
@@ -203,56 +203,30 @@ class _Newton:
 
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
         """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none. All take steps with
-        the present Hessian; those for which such a step leaves too much go on with their own."""
-        labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
-        W, going = np.repeat(self.w[:, None], len(flip_sets), axis=1), np.arange(len(flip_sets))
-        # At the present minimum only the flipped labels contribute to the gradient.
-        gradient, left = self.X.T @ (self.weight[:, None] * (self.table.zero_one[:, None] - labels)), np.inf
-        alone: list[int] = []
+        the present Hessian, until such a step leaves too much; then each goes on with its own."""
+        labels = np.array([self.table.labels(flips) for flips in flip_sets]).T
+        W, going, before = np.repeat(self.w[:, None], len(flip_sets), axis=1), np.arange(len(flip_sets)), np.inf
         for _ in range(SHARED_STEPS):
-            W[:, going] -= cho_solve(self.factor, gradient)
-            missed = self.weight[:, None] * (expit(self.X @ W[:, going]) - labels[:, going])
-            gradient = self.X.T @ missed + self.penalty[:, None] * W[:, going]
-            before, left = left, np.abs(gradient).max(axis=0)
-            far, slow = left > SMALL_GRADIENT * self.table.n, left > SLOW * before
-            alone += going[far & slow].tolist()
-            on = far & ~slow
-            going, gradient, left = going[on], gradient[:, on], left[on]
-            if not len(going):
-                break
-        for k in [*alone, *going]:
-            W[:, k] = self._own_steps(W[:, k], labels[:, k])
-        W[:, [self._separates(w, y) for w, y in zip(W.T, labels.T, strict=True)]] = np.nan
-        return W
+            gradient = self._gradient(W[:, going], labels[:, going])
+            left = np.abs(gradient).max(axis=0)
+            on = (left > SMALL_GRADIENT * self.table.n) & (left < SLOW * before)
+            going, before = going[on], left[on]
+            W[:, going] -= cho_solve(self.factor, gradient[:, on])
+        return np.column_stack([self._minimum(w, y) for w, y in zip(W.T, labels.T, strict=True)])
 
-    def _separates(self, w: Array, y: Array) -> bool:
-        """Whether a hyperplane separates the labels and no penalty holds it: it moves out for ever."""
-        return not self.penalty.any() and bool(((self.X @ w > 0) == (y > 0)).all())
-
-    def _own_steps(self, w: Array, y: Array) -> Array:
-        """The minimum for the labels by Newton's method from `w`, with a Hessian for each step; NaN if it finds none.
-        A step is halved while it would go uphill."""
-
-        def loss(z: Array, w: Array) -> float:
-            return float(self.weight @ (np.logaddexp(0, z) - y * z) + self.penalty @ (w * w) / 2)
-
+    def _minimum(self, w: Array, labels: Floats) -> Array:
+        """The minimum from `w` on, with a new Hessian for each step; NaN if Newton's method finds none."""
         for _ in range(OWN_STEPS):
-            z = self.X @ w
-            share = expit(z)
-            gradient = self.X.T @ (self.weight * (share - y)) + self.penalty * w
+            gradient = self._gradient(w[:, None], labels[:, None])[:, 0]
             if np.abs(gradient).max() <= SMALL_GRADIENT * self.table.n:
+                if not self.penalty.any() and ((self.X @ w > 0) == (labels > 0)).all():
+                    break  # a hyperplane separates the labels, and no penalty keeps it from moving out for ever
                 return w
-            if self._separates(w, y) or not (share * (1 - share)).any():
-                break
-            step = np.linalg.solve(_stable(curvature(self.X, self.weight, self.penalty, w)), gradient)
-            ahead, size = self.X @ step, 1.0
-            if np.abs(ahead).max() > NEVER_UPHILL:
-                while size > LEAST_STEP and loss(z - size * ahead, w - size * step) > loss(z, w):
-                    size /= 2
-            w = w - size * step
+            step = _solve(curvature(self.X, self.weight, self.penalty, w), gradient)
+            w = w - step / max(1.0, np.abs(self.X @ step).max() / NEVER_UPHILL)
         return np.full(len(w), np.nan)
 
-
-def _stable(H: Array) -> Array:
-    """Without a penalty, or with duplicate columns, H may be nearly singular."""
-    return H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H))
+    def _gradient(self, W: Array, labels: Floats) -> Array:
+        """Of the penalised sums of losses, `[inputs × sets]`."""
+        missed = self.weight[:, None] * (expit(self.X @ W) - labels)
+        return np.asarray(self.X.T @ missed + self.penalty[:, None] * W)

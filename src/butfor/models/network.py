@@ -9,6 +9,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from copy import copy
 from dataclasses import asdict, replace
+from importlib.util import find_spec
 from typing import Any
 
 import numpy as np
@@ -69,9 +70,9 @@ def find_device(name: str) -> Any:
     try:
         found = torch.device(name)
     except (RuntimeError, TypeError):
-        raise SettingError(f"device='{name}' is not a device: say 'cpu', 'cuda' or 'cuda:0'.") from None
+        found = torch.device("meta")  # which is none that trains
     if found.type not in WIDTH:
-        raise SettingError(f"device='{name}' is not supported: say 'cpu' or 'cuda'.")
+        raise SettingError(f"device='{name}' is not supported: say 'cpu', 'cuda' or 'cuda:0'.")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise EngineError(
             f"device='{name}' is not available: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
@@ -207,6 +208,7 @@ class MLPLearner(Learner):
         if encoder is not None and not isinstance(encoder, TableEncoder):
             raise SettingError(f"encoder={encoder!r}: MLP needs a TableEncoder.")
         self.recipe = model.recipe()
+        self.own_seed = self.recipe.seed
         self.validation_fraction = model.validation_fraction
         self.encoder = clone(encoder) if encoder is not None else TableEncoder()
         self._cache = TableCache()
@@ -235,16 +237,12 @@ class MLPLearner(Learner):
     def unpack(self, packed: Network, table: Table) -> NetworkModel:
         return NetworkModel(packed, self.rows(table), self.encoded(table))
 
-    @property
-    def own_seed(self) -> int:
-        return self.recipe.seed
-
     def usual_members(self, rows: int, seconds: float) -> int:
         return MEMBERS if rows <= LARGE else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
         other = copy(self)
-        other.recipe = replace(self.recipe, seed=seed)
+        other.recipe, other.own_seed = replace(self.recipe, seed=seed), seed
         return other
 
     def record(self) -> dict[str, Any]:
@@ -257,10 +255,9 @@ class MLPLearner(Learner):
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> MLPLearner:
-        fraction = record.get("validation_fraction", MLP().validation_fraction)
-        learner = cls(MLP(validation_fraction=fraction), TableEncoder(**record["encoder"]))
-        learner.recipe = Recipe(**record["recipe"] | {"hidden": tuple(record["recipe"]["hidden"])})
-        return learner
+        settings = record["recipe"] | {"validation_fraction": record["validation_fraction"]}
+        seed, hidden = settings.pop("seed"), tuple(settings.pop("hidden"))
+        return cls(MLP(hidden, random_state=seed, **settings), TableEncoder(**record["encoder"]))
 
     def encoded(self, table: Table) -> _Encoded:
         """The table as numbers, encoded once."""
@@ -302,8 +299,7 @@ class NetworkModel(Model):
     def logits(self, people: pd.DataFrame) -> Floats:
         return self.network.logits(self.encoded(people))
 
-    def scores(self, people: pd.DataFrame) -> Floats:
-        return self.logits(people)
+    scores = logits
 
     def encoded(self, people: pd.DataFrame) -> Floats:
         return self._data.people(people)
@@ -324,17 +320,29 @@ class NetworkModel(Model):
 
 
 class NetworkEngine(Engine):
-    """Trains the definition's networks up to the order of floating-point sums. `width`: how many it prefers to train
-    side by side; `how`: what it asks `butfor.nets` for."""
+    """Trains the definition's networks up to the order of floating-point sums: on the CPU in compiled code, `n_jobs` at
+    a time (default: one per core); on CUDA by one kernel launch; or, if `stacked`, as stacked tensors."""
 
-    width: int
-    how: dict[str, Any]
+    def __init__(self, device: str = "cpu", n_jobs: int | None = None, stacked: bool = False) -> None:
+        self.device = find_device(device)
+        fused = self.device.type == "cpu" and not stacked
+        if fused and find_spec("numba") is None:
+            raise EngineError('The network needs numba, which is not installed: pip install "butfor[net]".')
+        self.name = "fused" if fused else "stacked"
+        self.width = check_n_jobs(n_jobs) if fused else WIDTH[self.device.type]
+        self.how = {"device": str(self.device), "stacked": stacked, "threads": self.width if fused else None}
 
     def fit_many(self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, **more: Any) -> Fits:
         """Train one network per flip set, with its own of the `seeds` or the recipe's."""
-        seeds = more.pop("seeds", [recipe.seed] * len(flip_sets))
+        if self.name == "fused":
+            from butfor.nets import fused
+
+            if not fused.is_prepared():
+                with compiling():
+                    fused.prepare()
+        how: dict[str, Any] = {"seeds": [recipe.seed] * len(flip_sets), "check": stopping.check} | more | self.how
         with translated():
-            return fit_many(recipe, rows, flip_sets, seeds, people, check=stopping.check, **more, **self.how)
+            return fit_many(recipe, rows, flip_sets, people=people, **how)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
         if not isinstance(learner, MLPLearner):
@@ -342,39 +350,8 @@ class NetworkEngine(Engine):
         recipe, rows, asked = learner.recipe, learner.rows(table), np.array(learner.encoded(table).people(people))
 
         def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-            flip_sets = [flips for flips, _ in trainings]
-            more: dict[str, Any] = {"seeds": [recipe.seed if seed is None else seed for _, seed in trainings]}
-            more |= {} if advance is None else {"advance": advance}
-            return self.fit_many(recipe, rows, flip_sets, asked, **more).answers
+            seeds = [recipe.seed if seed is None else seed for _, seed in trainings]
+            told = {} if advance is None else {"advance": advance}
+            return self.fit_many(recipe, rows, [flips for flips, _ in trainings], asked, seeds=seeds, **told).answers
 
         return Bound(train, self.name, device=self.device, width=self.width)
-
-
-class FusedEngine(NetworkEngine):
-    """Trains `n_jobs` networks at a time (default: one per core) in compiled code."""
-
-    name = "fused"
-
-    def __init__(self, n_jobs: int | None = None) -> None:
-        self.width = check_n_jobs(n_jobs)
-        self.how = {"threads": self.width}
-
-    def fit_many(self, *work: Any, **more: Any) -> Fits:
-        from butfor.nets import fused
-
-        if not fused.is_prepared():
-            with compiling():
-                fused.prepare()
-        return super().fit_many(*work, **more)
-
-
-class StackedEngine(NetworkEngine):
-    """Trains on `device`: on CUDA by one kernel launch, or else as stacked tensors. `one_launch=False` keeps CUDA on
-    the stacked tensors."""
-
-    name = "stacked"
-
-    def __init__(self, device: str = "cpu", one_launch: bool = True) -> None:
-        self.device = find_device(device)
-        self.width = WIDTH[self.device.type]
-        self.how = {"device": str(self.device), "stacked": not one_launch or self.device.type == "cpu"}

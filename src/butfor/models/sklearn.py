@@ -8,7 +8,6 @@ decision function), and comparing them with the cut decides.
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from itertools import takewhile
@@ -28,7 +27,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from butfor.decide import CLIP, ONE_HALF, Decision, log_odds
 from butfor.encode import EncodedTable, TableEncoder
-from butfor.errors import ButforError, LearnerError, SettingError
+from butfor.errors import ButforError, LearnerError, SettingError, brief
 from butfor.machine import GENERATOR, single_threaded
 from butfor.models import estimators, linear
 from butfor.models.estimators import joined, steps_of
@@ -79,19 +78,12 @@ class SklearnLearner(Learner):
             self.steps += steps_of(self._threshold.estimator)
         self.estimator = joined(self.steps)
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
+        self.name = type(self.steps[-1]).__name__ + (" (pipeline)" if len(self.steps) > 1 else "")
         self._seeds = {name: value for name, value in self.given.get_params().items() if is_seed(name)}
         self.seeded = self.torch_seed is not None or bool(self._seeds)
+        # The largest seed in use, from which others are counted.
+        self.own_seed = max(0, self.torch_seed or 0, *(seed for seed in self._seeds.values() if isinstance(seed, int)))
         self._cache = TableCache()
-
-    @property
-    def name(self) -> str:
-        return type(self.steps[-1]).__name__ + (" (pipeline)" if len(self.steps) > 1 else "")
-
-    @property
-    def own_seed(self) -> int:
-        """The largest seed in use; other seeds are counted from it."""
-        used = [seed for seed in self._seeds.values() if isinstance(seed, int)]
-        return max([*used, self.torch_seed or 0])
 
     def reseeded(self, seed: int) -> SklearnLearner:
         other = SklearnLearner(clone(self.given).set_params(**dict.fromkeys(self._seeds, seed)), self.encoder, seed)
@@ -203,13 +195,10 @@ def check_classifier(estimator: Any) -> None:
     if isinstance(estimator, type):
         raise LearnerError(f"{estimator.__name__} is a class; give an instance, {estimator.__name__}().")
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
-        torch = sys.modules.get("torch")
-        if torch is not None and isinstance(estimator, torch.nn.Module):
-            raise LearnerError(
-                f"{name} is a torch module without a training procedure; wrap it in "
-                "skorch.NeuralNetClassifier, or use butfor.MLP."
-            )
-        raise LearnerError(f"model={estimator!r} is neither a scikit-learn classifier nor a learner (butfor.Learner).")
+        raise LearnerError(
+            f"model={brief(estimator)} is neither a scikit-learn classifier nor a learner (butfor.Learner). Put a "
+            "torch module into a skorch.NeuralNetClassifier, or use butfor.MLP."
+        )
     decides = False
     with suppress(Exception):  # a class that scikit-learn cannot ask
         decides = is_classifier(estimator)

@@ -25,7 +25,7 @@ import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
-from contextlib import ExitStack, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import islice
@@ -71,12 +71,7 @@ class OnWorkers(Bound):
     them. `each`: roughly the microseconds of one item."""
 
     def __init__(self, engine: Any, prepare: Prepare, code: Any, data: Any, each: float) -> None:
-        from joblib.parallel import get_active_backend
-
-        backend = get_active_backend()[0]
         self.workers: Workers = engine.workers or Workers(engine.n_jobs)
-        if engine.workers is None and type(backend).__name__ == "DaskDistributedBackend":
-            self.workers = DaskWorkers(backend.client)
         super().__init__(self.in_order, engine.name, prepare is own_fit, width=self.workers.count)
         self.given, self.each, self.asked = (prepare, code, data), each, 0
         self._here: Any = None
@@ -233,12 +228,9 @@ class DaskWorkers(Workers):
         """The threads of all workers; waits for one, and gives up after a while."""
         deadline = time.monotonic() + PATIENCE
         while True:
-            try:
-                threads = sum(self.client.nthreads().values())
-            except Exception as error:  # a connection that ends may raise anything
-                raise self._sentence(error) from error
-            if threads:
-                return threads
+            with self._in_words():
+                if threads := sum(self.client.nthreads().values()):
+                    return threads
             if time.monotonic() > deadline:
                 raise EngineError(
                     f"The scheduler at {self.address} has had no worker for {PATIENCE:.0f} seconds; start some "
@@ -267,10 +259,8 @@ class DaskWorkers(Workers):
                     most = 2 * self.count  # workers come and go
                     continue
                 under_way.discard(future)
-                try:
+                with self._in_words():
                     reply = future.result()
-                except Exception as error:  # from the cluster or from the user's own code
-                    raise self._sentence(error) from error
                 yield reply
         finally:
             if under_way and self.client.status == "running":
@@ -279,31 +269,33 @@ class DaskWorkers(Workers):
 
     def _submit(self, function: Callable[..., Any], *given: Any) -> Any:
         """The future of a call on a worker."""
-        try:
-            with warnings.catch_warnings():
-                warnings.filterwarnings("ignore", message="Sending large graph")
-                return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
-        except Exception as error:  # a connection that ends may raise anything
-            raise self._sentence(error) from error
+        with self._in_words(), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Sending large graph")
+            return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
 
-    def _sentence(self, error: Exception) -> ButforError:
+    @contextmanager
+    def _in_words(self) -> Iterator[None]:
+        """What the cluster, a connection that ends or the user's own code raises, as a sentence."""
         from distributed import KilledWorker
         from distributed.comm.core import CommClosedError
 
-        if isinstance(error, ButforError):
-            return error
-        if isinstance(error, KilledWorker):
-            return EngineError(LOST)
-        if isinstance(error, CommClosedError) or self.client.status != "running":
-            return EngineError(
-                f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: start "
-                "the cluster again and repeat the command with the same ledger."
-            )
-        reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0] or 'no reason given'}"
-        return EngineError(
-            f"A worker could not train ({reason}). It needs butfor {__version__} and the packages that the model "
-            "imports."
-        )
+        try:
+            yield
+        except ButforError:
+            raise
+        except KilledWorker as error:
+            raise EngineError(LOST) from error
+        except Exception as error:
+            if isinstance(error, CommClosedError) or self.client.status != "running":
+                raise EngineError(
+                    f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: "
+                    "start the cluster again and repeat the command with the same ledger."
+                ) from error
+            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0] or 'no reason given'}"
+            raise EngineError(
+                f"A worker could not train ({reason}). It needs butfor {__version__} and the packages that the model "
+                "imports."
+            ) from error
 
 
 # --- what is sent, and what a worker does with it ------------------------------------------------------
@@ -342,8 +334,7 @@ def run_chunk(caller: tuple[int, dict[str, str]], sent: Sent, start: int, items:
     parent, wanted = caller
     ours = versions_here()
     if other := [package for package in wanted if ours.get(package) != wanted[package]]:
-        has = " and ".join(f"{package} {ours[package]}" if package in ours else f"no {package}" for package in other)
-        asks = " and ".join(f"{package} {wanted[package]}" for package in other)
+        has, asks = (" and ".join(f"{name} {each.get(name, '(none)')}" for name in other) for each in (ours, wanted))
         raise EngineError(
             f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
             f"would train other models. Install {asks} there, or stop that worker."
