@@ -47,7 +47,7 @@ class Listed:
     def __init__(self, run: Run, address: str, verdict: Verdict | None, worlds: Worlds = ()) -> None:
         self.address, self.verdict, self.worlds = address, verdict, worlds
         self.person = v = verdict or worlds[0][1]
-        self.name = name_of(run, v.row, v.case)
+        self.name = row_name(run, v.row, v.case)
         self.in_most = any(one.in_most(person) for one, person in worlds)
         most = max((person.worlds for _, person in worlds), default=0)
         adverse, favourable = run.adverse or ("adverse",), run.favourable_labels or ("favourable",)
@@ -100,16 +100,13 @@ def row_word(run: Run) -> str:
     return run.data.identifier or ("line" if path.suffix in LINED else "row")
 
 
-def row_name(run: Run, row: object) -> str:
-    """A row as the table names it, else by the line of the file."""
+def row_name(run: Run, row: object, case: int | None = None) -> str:
+    """A row as the table names it, else by the line of the file; a person without a row by the position."""
+    if row is None and case is not None:
+        return str(case)
     if row_word(run) == "line" and not run.data.identifier and isinstance(row, Integral):
         return str(int(row) + 2)
     return shown(row, LONGEST)
-
-
-def name_of(run: Run, row: object, case: int | None) -> str:
-    """A person's name on a page: the row's or, without one, the position."""
-    return str(case) if row is None and case is not None else row_name(run, row)
 
 
 def who(v: Verdict | PersonInWorlds, run: Run) -> str:
@@ -153,9 +150,8 @@ def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) ->
     """The columns of the person beside the first `flips` flipped rows, in the table's order: at most so many, those
     that differ first."""
     rows = v.flip_set[:flips]
-    alike = {name: not any(own != row.values[name] for row in rows) for name, own in v.values.items()}
-    kept = set(sorted(alike, key=lambda name: alike[name])[:most])
-    return [name for name in v.values if name in kept]
+    first = sorted(v.values, key=lambda name: all(row.values[name] == v.values[name] for row in rows))[:most]
+    return [name for name in v.values if name in first]
 
 
 # --- sentences ----------------------------------------------------------------------------------------
