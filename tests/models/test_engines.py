@@ -93,16 +93,12 @@ def test_logistic_regression_is_at_the_minimum(C, intercept, wide):
     assert ours[:-1] == pytest.approx(own[:-1], abs=1e-4)
 
 
-def weighted(table):
-    return replace(table, weight=np.linspace(0.5, 2, table.n))
-
-
 OTHERWISE = [
     *(("boosting", boosting(**each), TABLE) for each in (
         {"max_features": 0.5}, {"class_weight": "balanced"}, {"monotonic_cst": {"income": 1}},
         {"max_leaf_nodes": None}, {"early_stopping": True},
     )),
-    ("boosting", boosting(), weighted(TABLE)),
+    ("boosting", boosting(), replace(TABLE, weight=np.linspace(0.5, 2, TABLE.n))),
     ("boosting", boosting(), replace(TABLE, X=NUMBERS.where(NUMBERS["income"] < 4000))),
     ("boosting", boosting(), replace(TABLE, y=pd.Series(np.resize(["a", "b", "c"], TABLE.n)))),
     ("linear", RidgeClassifier(), replace(TABLE, y=pd.Series(np.resize(["a", "b", "c"], TABLE.n)))),

@@ -31,17 +31,12 @@ def no_draws(monkeypatch):
     monkeypatch.setattr("butfor.explain.DRAWS", 0)
 
 
-def credit():
-    """Rows, labels and people, most of them of one label."""
-    rng = np.random.default_rng(7)
-    X = pd.DataFrame(rng.normal(size=(ROWS + ASKED, 4)), columns=list("abcd"))
-    X["sex"] = rng.integers(0, 2, len(X))
-    good = X["a"] + 0.5 * X["b"] + rng.normal(0, 1, len(X)) > -1
-    y = pd.Series(np.where(good, "yes", "no"), index=X.index)
-    return X[:ROWS], y[:ROWS], X[ROWS:], y[ROWS:]
-
-
-X, Y, PEOPLE, TRUTH = credit()
+# Rows, labels and people, most of them of one label.
+RNG = np.random.default_rng(7)
+ALL = pd.DataFrame(RNG.normal(size=(ROWS + ASKED, 4)), columns=list("abcd"))
+ALL["sex"] = RNG.integers(0, 2, len(ALL))
+GOOD = np.where(ALL["a"] + 0.5 * ALL["b"] + RNG.normal(0, 1, len(ALL)) > -1, "yes", "no")
+X, PEOPLE, Y, TRUTH = ALL[:ROWS], ALL[ROWS:], pd.Series(GOOD[:ROWS]), pd.Series(GOOD[ROWS:], index=ALL.index[ROWS:])
 
 
 def audited(model, threshold=0.5, adverse="no", pool=PEOPLE, y=Y, **more):

@@ -303,9 +303,7 @@ class Learner:
 
 
 class MakesLearner:
-    """Base of estimators that name the class of their learner as "module:attribute"."""
-
-    made_by: str
+    """Base of our network's estimator, which has a learner of its own."""
 
 
 class Bound:
@@ -392,12 +390,6 @@ def set_rows_aside(learner: Learner, table: Table) -> Table:
     if learner.split is None:
         raise SettingError(f"{learner.name} takes no validation rows.")
     kept, aside = learner.split(table.codes)
-    X, y, weight, cluster = table.X, table.y, table.weight, table.cluster
-    return Table(
-        X.iloc[kept],
-        y.iloc[kept],
-        (X.iloc[aside], y.iloc[aside]),
-        weight=None if weight is None else weight[kept],
-        cluster=None if cluster is None else cluster[kept],
-        whole=(X, y, kept, aside, weight, cluster),
-    )
+    X, y, whole = table.X, table.y, (table.X, table.y, kept, aside, table.weight, table.cluster)
+    beside: list[Any] = [None if each is None else each[kept] for each in (table.weight, table.cluster)]
+    return Table(X.iloc[kept], y.iloc[kept], (X.iloc[aside], y.iloc[aside]), beside[0], whole, cluster=beside[1])

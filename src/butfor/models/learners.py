@@ -125,7 +125,7 @@ def as_learner(model: Any, encoder: Any = None, random_state: int = 0, torch_see
     if unset := _unset_seeds(model):
         model = clone(model).set_params(**dict.fromkeys(unset, random_state))
     if isinstance(model, MakesLearner):
-        made: Learner = load(model.made_by)(model, encoder)
+        made: Learner = load(KINDS["mlp"])(model, encoder)
         return made
     return SklearnLearner(model, encoder, torch_seed)
 

@@ -108,8 +108,6 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         Seed of the initial weights and of the batch order.
     """
 
-    made_by = "butfor.models.network:MLPLearner"
-
     def __init__(
         self,
         hidden: tuple[int, ...] = (32, 32),
