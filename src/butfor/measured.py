@@ -203,6 +203,17 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         weighted=table.weight is not None,
         clustered=table.cluster is not None,
     )
+    ranking, strategy, phi, psi = fitted.ranking, fitted.strategy, fitted.phi, fitted.psi
+    lost = {
+        f"data: {data.source}": data.table is None,
+        "sample_weight: given in Python": data.weighted and data.weight is None,
+        "cluster: given in Python": data.clustered and data.cluster is None,
+        f"phi: {phi.text}, which is a function or a mask": not phi.rebuildable,
+        f"psi: {psi.text}, which is a function or a mask": not psi.rebuildable,
+        f"rank: {ranking.name}, which is the user's own code": not ranking.rebuildable
+        or type(ranking).__module__.split(".")[0] != "butfor",
+        f"strategy: {strategy.name}, which is the user's own code": strategy.own,
+    }
     return Run(
         butfor=__version__,
         versions=versions(),
@@ -219,12 +230,12 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         learner_name=fitted.learner.name,
         seeded=fitted.seeded,
         budget=fitted.budget,
-        rank=fitted.ranking.name,
-        rank_parameters=plain(parameters(fitted.ranking)),
-        strategy=fitted.strategy.name,
-        strategy_parameters=plain(fitted.strategy.parameters),
-        phi=fitted.phi.text,
-        psi=fitted.psi.text,
+        rank=ranking.name,
+        rank_parameters=plain(parameters(ranking)),
+        strategy=strategy.name,
+        strategy_parameters=plain(strategy.parameters),
+        phi=phi.text,
+        psi=psi.text,
         members=fitted.members,
         fresh_seeds=fitted.params.fresh_seeds,
         seed_ranges={"members": (own, own + fitted.members - 1), "fresh": (seeds[0], seeds[-1]) if seeds else None}
@@ -233,21 +244,6 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         random_state=fitted.params.random_state,
         decision=fitted.decision_facts(decisions),
         log_odds=fitted.log_odds,
-        not_rebuildable=tuple(_not_rebuildable(fitted, data)),
+        not_rebuildable=(*fitted.learner.record_gaps(), *(what for what, applies in lost.items() if applies)),
         **more,
     )
-
-
-def _not_rebuildable(fitted: Fitted, data: Data) -> list[str]:
-    ranking, strategy, phi, psi = fitted.ranking, fitted.strategy, fitted.phi, fitted.psi
-    lost = {
-        f"data: {data.source}": data.table is None,
-        "sample_weight: given in Python": data.weighted and data.weight is None,
-        "cluster: given in Python": data.clustered and data.cluster is None,
-        f"phi: {phi.text}, which is a function or a mask": not phi.rebuildable,
-        f"psi: {psi.text}, which is a function or a mask": not psi.rebuildable,
-        f"rank: {ranking.name}, which is the user's own code": not ranking.rebuildable
-        or type(ranking).__module__.split(".")[0] != "butfor",
-        f"strategy: {strategy.name}, which is the user's own code": strategy.own,
-    }
-    return [*fitted.learner.record_gaps(), *(line for line, applies in lost.items() if applies)]

@@ -128,19 +128,18 @@ class Names:
 
     def check(self, groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> Self:
         """Refuse names of what the table does not have. `groups`: by attribute its values."""
-        labels = list(labels)
+        spellings = [spelling for label in labels for spelling in (label, label.rpartition(EQUALS)[2])]
         asked: list[tuple[str, Iterable[str], Iterable[object]]] = [
             ("protected attribute", self.groups, groups),
             *((f"group of {name}", words, groups.get(name, ())) for name, words in self.groups.items()),
-            ("label", self.labels, [*labels, *(label.rpartition(EQUALS)[2] for label in labels)]),
+            ("label", self.labels, spellings),
             ("column", self.columns, columns),
         ]
         for what, given, there in asked:
-            known = set(map(str, there))
-            for name in given:
-                if name not in known:
-                    meant = nearest(name, sorted(known), "The table has")
-                    raise SettingError(f"The names mention '{name}': the table has no such {what}. {meant}")
+            known = sorted(set(map(str, there)))
+            if missing := [name for name in given if name not in known]:
+                meant = nearest(missing[0], known, "The table has")
+                raise SettingError(f"The names mention '{missing[0]}': the table has no such {what}. {meant}")
         return self
 
     def to_dict(self) -> dict[str, Any]:
