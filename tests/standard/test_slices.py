@@ -124,7 +124,7 @@ def test_quarters_of_numbers_and_values_of_few():
     X, _ = loans(200)
     X.loc[:39, "income"] = np.nan
     X["gain"] = np.where(np.arange(200) < 160, 0, np.arange(200))
-    slicing = Slicing.of(X.drop(columns="group"))
+    slicing = Slicing(X.drop(columns="group"))
     income = [value for column, value in slicing.names if column == "income"]
     assert len(income) == 5
     assert "missing" in income

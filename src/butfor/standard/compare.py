@@ -240,7 +240,7 @@ def compare(
         records = Records(encoded, model, labels, weights, cluster, folds)
         codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
         common = CommonStandard(records, codes, random_state)
-        slicing = Slicing.of(inputs if explain else inputs.iloc[:, :0])
+        slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
         if len(X) > LARGE:
             give_back_memory()
@@ -327,7 +327,7 @@ def compare(
         draws=comparisons[0].draws,
         moves=tuple(itertools.chain(*moves)),
         parts=slices,
-        not_sliced=slicing.skipped,
+        not_sliced=tuple(slicing.skipped),
         clusters=None if cluster is None else int(cluster.max()) + 1,
         cluster=cluster,
         weight=weight,

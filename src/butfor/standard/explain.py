@@ -15,11 +15,9 @@ import itertools
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import NamedTuple
 
 import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
 from scipy.sparse.csgraph import connected_components
 
 from butfor.columns import DATES, is_numeric, numbers_in
@@ -123,15 +121,13 @@ def strongest(moves: Sequence[ColumnMove], difference: float) -> ColumnMove | No
 
 def missing_values(inputs: pd.DataFrame, group: Rows, others: Rows) -> tuple[str, ...]:
     """A sentence per column that lacks values in the group clearly more often, or less, than among the others."""
-    said = []
-    for column in inputs.columns[inputs.isna().any()]:
-        absent = inputs[column].isna().to_numpy()
-        own, other = float(absent[group].mean()), float(absent[others].mean())
-        if abs(own - other) >= MISSING_APART:
-            said.append(
-                f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
-            )
-    return tuple(said)
+    absent = inputs.isna().to_numpy()
+    shares = zip(inputs.columns, absent[group].mean(axis=0), absent[others].mean(axis=0), strict=True)
+    return tuple(
+        f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
+        for column, own, other in shares
+        if abs(own - other) >= MISSING_APART
+    )
 
 
 @dataclass(frozen=True)
@@ -186,17 +182,12 @@ def kept(slices: Iterable[Slice]) -> tuple[Slice, ...]:
     return tuple(s for s in slices if next(places[s.attribute, s.group]) < MOST_KEPT)
 
 
-class Slicing(NamedTuple):
+class Slicing:
     """Column and value of each slice of a table; per row and column the slice it is in, `len(names)` where it is in
     none; and the columns that have too many values."""
 
-    names: list[tuple[str, str]]
-    places: NDArray[np.int32]
-    skipped: tuple[str, ...]
-
-    @classmethod
-    def of(cls, table: pd.DataFrame) -> Slicing:
-        names, skipped, found = list[tuple[str, str]](), list[str](), []
+    def __init__(self, table: pd.DataFrame) -> None:
+        self.names, self.skipped, found = list[tuple[str, str]](), list[str](), []
         for column, values in table.items():
             if is_numeric(values) and values.nunique() > AS_THEY_ARE:  # of dates and numbers with many, the quarter
                 ordered = np.sort(numbers_in(values.dropna()))
@@ -208,15 +199,14 @@ class Slicing(NamedTuple):
                 values = values.astype(object).where(values.notna(), MISSING).map(str)
             codes, distinct = pd.factorize(values, sort=True)
             if len(distinct) > MOST_VALUES:
-                skipped.append(str(column))
+                self.skipped.append(str(column))
                 continue
             large = np.bincount(codes, minlength=len(distinct)) >= LEAST_ROWS
-            place = np.where(large, len(names) + np.cumsum(large) - 1, -1).astype(np.int32)
+            place = np.where(large, len(self.names) + np.cumsum(large) - 1, -1).astype(np.int32)
             found.append(place[codes])
-            names += [(str(column), str(distinct[int(code)])) for code in np.flatnonzero(large)]
-        places = np.column_stack(found) if found else np.empty((len(table), 0), np.int32)
-        places[places == -1] = len(names)
-        return cls(names, places, tuple(skipped))
+            self.names += [(str(column), str(distinct[int(code)])) for code in np.flatnonzero(large)]
+        self.places = np.column_stack(found) if found else np.empty((len(table), 0), np.int32)
+        self.places[self.places == -1] = len(self.names)
 
 
 def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, ...]:

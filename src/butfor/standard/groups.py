@@ -425,8 +425,8 @@ class Standards(Compared):
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
-        found = [c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group)]
-        return found[0] if found else None
+        ours = (c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group))
+        return next(ours, None)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
@@ -438,11 +438,10 @@ class Standards(Compared):
         """How likely each label is wrong `[rows]`: above 0 only for adverse labels of groups that fall short; no number
         where the row's group was not compared. See `WRONG`. Folds go by position, so that another order of the rows
         moves these probabilities slightly."""
-        found = np.full(len(self.doubt), np.nan)
+        found, groups = np.full(len(self.doubt), np.nan), self.groups.astype(str)
         for c in self.comparisons:
             if c.attribute == self.attribute:
-                inside = self.groups.astype(str) == c.group
-                found[inside] = self.wrong_at(c.group, c.difference)[inside]
+                found = np.where(groups == c.group, self.wrong_at(c.group, c.difference), found)
         return found
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
