@@ -20,7 +20,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import pandas as pd
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
@@ -160,21 +159,22 @@ def environment(*packages: str) -> Environment:
     return made
 
 
-def settings(run: Run | Mapping[str, Any]) -> list[tuple[str, str, str]]:
+def settings(run: Run | Mapping[str, Any], of: str = "") -> list[tuple[str, str, str]]:
     """As facts: ``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``. Empty values and results are
     left out."""
-    known = {name: v for name, v in builtins_of(run).items() if v not in EMPTY and name not in RESULTS}
-    known["data"] = {name: value for name, value in known.get("data", {}).items() if value not in EMPTY}
-    flat: Any = pd.json_normalize(known).iloc[0]
-    return [(str(name), short(_text(value), 600), "") for name, value in flat.items()]
+    found = []
+    for name, value in builtins_of(run).items():
+        if isinstance(value, Mapping) and name not in RESULTS:
+            found += settings(value, f"{of}{name}.")
+        elif value not in EMPTY and name not in RESULTS:
+            found.append((f"{of}{name}", short(_text(value), 600), ""))
+    return found
 
 
 def _text(value: Any) -> str:
     if isinstance(value, Mapping):
         return "; ".join(f"{name}: {_text(item)}" for name, item in value.items())
-    if isinstance(value, (list, tuple)):
-        return ", ".join(map(_text, value)) or "none"
-    return "none" if value is None else shown(value, 600)
+    return ", ".join(map(_text, value)) if isinstance(value, (list, tuple)) else shown(value, 600)
 
 
 def terms(text: str) -> Markup:
