@@ -7,11 +7,11 @@ import shlex
 import tomllib
 from pathlib import Path
 
-import numpy as np
 import pandas as pd
 import pytest
 
 import butfor
+from applicants import applicants, saved
 from butfor.cli import cli, main
 from butfor.cli import options as opt
 from butfor.models.engines import NAMES as ENGINES
@@ -20,11 +20,11 @@ from butfor.rules import PHI, PSI
 from recorded import run
 
 SAID = {
-    "table": "t.csv", "label": "granted", "sensitive": "sex", "drop": ["ref", "branch"], "model": "logistic",
+    "table": "t.csv", "label": "granted", "sensitive": "sex", "drop": ["ref", "job"], "model": "logistic",
     "budget": 2, "cases": "0:6", "fresh_seeds": 0, "split-seed": 3, "psi": "everything",
 }  # fmt: skip
 LINE = shlex.split(
-    "t.csv --label granted --sensitive sex --drop ref --drop branch --model logistic --budget 2 --cases 0:6 "
+    "t.csv --label granted --sensitive sex --drop ref --drop job --model logistic --budget 2 --cases 0:6 "
     "--fresh-seeds 0 --set split-seed=3 --psi everything"
 )
 
@@ -36,12 +36,8 @@ def config(**settings: object) -> None:
 
 @pytest.fixture
 def here(tmp_path, monkeypatch):
-    rng = np.random.default_rng(0)
-    income = rng.normal(50, 10, 120)
-    granted = np.where(income + rng.normal(0, 8, 120) > 50, "yes", "no")
-    table = {"ref": range(900, 1020), "branch": "x", "income": income, "sex": rng.choice(["f", "m"], 120)}
     monkeypatch.chdir(tmp_path)
-    pd.DataFrame(table | {"granted": granted}).to_csv("t.csv", index=False)
+    saved(applicants(), "t.csv")
     return tmp_path
 
 
@@ -61,9 +57,9 @@ def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsy
     config(cases=[9, 5])
     assert [p["case"] for p in audited(capsys, "--config", "a.toml")["people"]] == [9, 5]
     network = ("--set", "hidden=none", "--set", "epochs=3", "--members", 1, "--fresh-seeds", 0, "--cases", 1)
-    both = audited(capsys, *LINE[:5], "--sensitive", "branch", "--budget", 1, *network)
+    both = audited(capsys, *LINE[:5], "--sensitive", "job", "--budget", 1, *network)
     assert both["run"]["learner"]["recipe"]["hidden"] == []
-    assert both["run"]["sensitive_columns"] == ["sex", "branch"]
+    assert both["run"]["sensitive_columns"] == ["sex", "job"]
 
 
 def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
