@@ -141,20 +141,22 @@ class Means:
             comparable = np.ones(rows, bool)
         places = np.column_stack([np.zeros(rows, int), np.where(comparable, 1, nowhere), to[slices]]).astype(np.int32)
         ends = np.arange(0, places.size + 1, places.shape[1])
-        self.inside = csr_array((np.ones(places.size), places.ravel(), ends), shape=(rows, 1 + nowhere))[:, :nowhere]
+        ones = np.ones(places.size, np.int8)
+        self.inside = csr_array((ones, places.ravel(), ends), shape=(rows, 1 + nowhere))[:, :nowhere]
         """1 where a row counts `[rows × means]`."""
 
     def of_tables(self, values: Floats, power: int = 1) -> Floats:
         """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
-        found: Floats = self.factors.power(power).T @ values.T
+        factors = self.factors if power == 1 else self.factors.power(power)
+        found: Floats = factors.T @ values.T
         return found
 
     @cached_property
     def factors(self) -> csr_array:
-        scale = 1 / self.sums(self.weight)
-        factors = self.inside.copy()
-        factors.data = scale[factors.indices] * np.repeat(self.weight, np.diff(factors.indptr))
-        return factors
+        """How much a row counts `[rows × means]`."""
+        places, ends = self.inside.indices, self.inside.indptr
+        data = (1 / self.sums(self.weight))[places] * np.repeat(self.weight, np.diff(ends))
+        return csr_array((data, places, ends), shape=self.inside.shape)
 
     def sums(self, values: Floats) -> Floats:
         """Sums of values `[rows]` or `[tables × rows]`: `[means]` or `[tables × means]`."""
