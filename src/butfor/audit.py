@@ -221,8 +221,23 @@ class LabelAudit(BaseEstimator):
         progress : Progress or bool, optional
             Shows progress.
         """
-        given = {name: value for name, value in locals().items() if name not in ("self", "X", "y", "progress")}
-        return self._reset(fit(SimpleNamespace(**self.get_params(deep=False)), X, y, **given, progress=shown(progress)))
+        fitted = fit(
+            SimpleNamespace(**self.get_params(deep=False)),
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            sensitive_bands=sensitive_bands,
+            sample_weight=sample_weight,
+            cluster=cluster,
+            validation=validation,
+            adverse=adverse,
+            reference=reference,
+            also_labelled=also_labelled,
+            pool=pool,
+            label_names=label_names,
+            progress=shown(progress),
+        )
+        return self._reset(fitted)
 
     def with_search(self, rank: Any = KEEP, strategy: Any = KEEP) -> Self:
         """A new audit: the same fitted model under another search.

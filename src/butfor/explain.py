@@ -51,8 +51,7 @@ from butfor.validate import as_positions
 from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, worlds_in_time
 
 STANDARDS_SHARE, SEARCH_SHARE = 0.2, 2 / 3
-"""Shares of the time limit: for comparing groups, for the search (the rest is for confirmations and fresh seeds), and
-what is left for an audit in any case."""
+"""Shares of the time limit: for comparing groups, and for the search; the rest is for confirmations and fresh seeds."""
 BLOCK, SCORES = 256, 2**23
 """The most people scored at once, and the most scores: one per person and training row must fit in memory."""
 RANKING_COST = 3.0
@@ -311,7 +310,8 @@ def explain_together(
             if part.cases == list(range(len(everyone.people))):  # known since the finds were confirmed
                 before, answers = people.decisions, trainer.confirmed
             else:
-                others = Trainer(trainer.engine, fitted.learner, table, everyone.people, progress=progress, flag=flag)
+                how: dict[str, Any] = {"n_jobs": fitted.params.n_jobs, "progress": progress, "flag": flag}
+                others = Trainer(trainer.engine, fitted.learner, table, everyone.people, **how)
                 tried = list(dict.fromkeys([(), *finds.values()]))
                 progress.phase("side effects", members * len(tried))
                 before, *_ = table.decisions(others.answers(tried))

@@ -353,6 +353,16 @@ def test_one_standard_counts_who_loses_a_place(for_places):
     assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
 
 
+def test_only_those_who_lose_are_counted_as_losing():
+    changed = (PersonInWorlds(0, 0, "b", True, 2), PersonInWorlds(4, 4, "a", False, 1))
+    known = {"attribute": "group", "group": "b", "labels": 10, "asked": 5, "people": 3, "refused": 2, "rates": {}}
+    one = OneStandard(**known, adverse_now=(0, 1), worlds=(World(1, 0.1, 2, 1, {}),) * 2, changed=changed, limited=True)
+    assert one.displaced == 0.5
+    assert one.sentence.endswith("Places are limited: about 1 of 5 people would lose theirs.")
+    assert "Places" not in replace(one, limited=False).sentence
+    assert replace(one, changed=changed[:1]).sentence.endswith("nobody would lose theirs.")
+
+
 def test_a_verdict_says_how_far_score_and_cut_moved(for_places):
     assert for_places.found
     for verdict in for_places.found:

@@ -38,8 +38,9 @@ def impacts(p: Population) -> list[Impact]:
     if not run.favourable:
         return []
     if known:
-        turned = run.favourable != known.positive  # rates are of the other decision
-        rows = [(g.group, g.people, abs(turned - (g.selection_rate or 0.0))) for g in known.by_group if g.people]
+        rates_of = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
+        direct = run.favourable == known.positive  # or rates are of the other decision
+        rows = [(group, people, rate if direct else 1 - rate) for group, people, rate in rates_of]
     else:
         rows = [(str(g), 1, v.prediction in run.favourable_labels) for g in p.groups for v in p if v.group == g]
     everybody, found = pd.DataFrame(rows, columns=["group", "people", "rate"]), []

@@ -166,6 +166,8 @@ def settings(run: Run | Mapping[str, Any], of: str = "") -> list[tuple[str, str,
     for name, value in builtins_of(run).items():
         if isinstance(value, Mapping) and name not in RESULTS:
             found += settings(value, f"{of}{name}.")
+        elif value is None and of.startswith("learner"):  # of a model's settings None is one
+            found.append((f"{of}{name}", "None", ""))
         elif value not in EMPTY and name not in RESULTS:
             found.append((f"{of}{name}", short(_text(value), 600), ""))
     return found
