@@ -1,5 +1,7 @@
 """Workers, by real processes on this machine: the same answers as without, whoever dies on the way; none is left."""
 
+import importlib
+import inspect
 import json
 import os
 import signal
@@ -253,33 +255,15 @@ def test_workers_end_with_an_audit_that_is_killed(tmp_path):
     wait_until(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in started), 60)
 
 
-OWN_MODEL = """
-from sklearn.tree import DecisionTreeClassifier
-
-DEPTH = 2
-
-class Own(DecisionTreeClassifier):
-    def __init__(self, log="", random_state=0):
-        super().__init__(max_depth=DEPTH, random_state=random_state)
-        self.log = log
-
-    def fit(self, X, y, sample_weight=None):
-        import os
-        with open(self.log, "a") as file:
-            file.write(f"{os.getpid()} ")
-        return super().fit(X, y, sample_weight)
-"""
-
-
 @pytest.mark.system
 def test_workers_that_started_before_get_the_module_of_the_users_model(tmp_path, monkeypatch):
     assert os.getpid() not in joblib.Parallel(2)(joblib.delayed(os.getpid)() for _ in range(4))
-    (tmp_path / "own_model.py").write_text(OWN_MODEL)
+    needed = "import os, signal, time\nfrom sklearn.tree import DecisionTreeClassifier\n"
+    (tmp_path / "own_model.py").write_text(needed + inspect.getsource(Slow))
     monkeypatch.syspath_prepend(tmp_path)
-    from own_model import Own
-
+    own_model = importlib.import_module("own_model")
     trainings = [Training((k,)) for k in range(9)]
-    far, here = (bound(OwnFit(jobs), tmp_path / f"log{jobs}", Own)(trainings) for jobs in (2, 1))
+    far, here = (bound(OwnFit(jobs), tmp_path / f"log{jobs}", own_model.Slow)(trainings) for jobs in (2, 1))
     np.testing.assert_array_equal(far, here)
     assert str(os.getpid()) not in (tmp_path / "log2").read_text().split()
     monkeypatch.delitem(sys.modules, "own_model")
