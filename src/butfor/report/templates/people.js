@@ -26,6 +26,8 @@
     if (values.length < 2) return;
     const field = made("select", { name: "column-" + k }), label = made("label", { textContent: names[k] + " " });
     field.append(new Option("all", ""), ...values.map((value) => new Option(value, value)));
+    // Not of text: leaving a field by a click on a row would move that row away from under the click.
+    field.addEventListener("change", show);
     label.append(field);
     reset.before(label);
     filters.push({ k, field });
