@@ -103,8 +103,10 @@ def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.o
     column = isinstance(given, Hashable) and given in X.columns
     if isinstance(given, str) and not column:
         raise SettingError(f"cluster: there is no column '{given}'. {nearest(given, X.columns)}")
-    refuse_misaligned(X[given] if column else given, X, "values of cluster", "cluster")
-    return X.drop(columns=[given]) if column else X, np.asarray(X[given] if column else given, dtype=object).ravel()
+    values = np.asarray(X[given] if column else given, dtype=object).ravel()
+    for each in (values, given) if isinstance(given, (pd.Series, pd.DataFrame)) else (values,):
+        refuse_misaligned(each, X, "values of cluster", "cluster")
+    return X.drop(columns=[given]) if column else X, values
 
 
 def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
@@ -126,15 +128,23 @@ def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
                 "For several people use explain_all."
             )
         return frame if frame is person else frame.set_axis(pd.Index([None], dtype=object))
-    row = person.to_frame().T.infer_objects()
-    for column in row.columns.intersection(X.columns):
+    return typed_like(person.to_frame().T, X)
+
+
+def typed_like(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+    """People whose columns have the types of the table's columns where that changes no value."""
+    people = people.infer_objects()
+    for column in people.columns.intersection(X.columns):
         with suppress(ValueError, TypeError, OverflowError):
-            typed = row[column].astype(X[column].dtype)
-            given, value = row[column].iloc[0], typed.iloc[0]
-            same = given == value or (pd.isna(given) and pd.isna(value))
-            if same and isinstance(given, str) == isinstance(value, str):
-                row[column] = typed
-    return row
+            typed = people[column].astype(X[column].dtype)
+            same = [
+                (given == value or (pd.isna(given) and pd.isna(value)))
+                and isinstance(given, str) == isinstance(value, str)
+                for given, value in zip(people[column], typed, strict=True)
+            ]
+            if all(same):
+                people[column] = typed
+    return people
 
 
 def as_positions(cases: Any, people: int) -> list[int]:

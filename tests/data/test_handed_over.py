@@ -23,10 +23,12 @@ LABELS = pd.Series(np.where(GOOD, "yes", "no"), name="granted")
 THREE = ("under 25", "25 to under 60", "60 and over")
 
 
-def fitted(X: pd.DataFrame = PLAIN, y=LABELS, sensitive="sex", bands=None, **settings) -> butfor.LabelAudit:
+def fitted(
+    X: pd.DataFrame = PLAIN, y=LABELS, sensitive="sex", bands=None, cluster=None, **settings
+) -> butfor.LabelAudit:
     settings = {"budget": 3, "fresh_seeds": 0, "phi": "everyone"} | settings
     audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), **settings)
-    return audit.fit(X, y, sensitive_features=sensitive, sensitive_bands=bands)
+    return audit.fit(X, y, sensitive_features=sensitive, sensitive_bands=bands, cluster=cluster)
 
 
 def test_a_person_as_a_row_a_table_or_of_another_library():
@@ -95,6 +97,9 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
         ({"sensitive": [1] * 199}, "or hold one value for each of its 200 rows"),
         ({"sensitive": PLAIN["sex"].str.upper()}, "has the name 'sex' of a column of X but other values"),
         ({"sensitive": PLAIN["sex"].set_axis(range(1, 201)).rename("s")}, "index of the groups does not match"),
+        ({"cluster": PLAIN[["sex", "own"]]}, "The table has 200 rows but there are 400 values of cluster"),
+        ({"cluster": 3}, "there are 1 values of cluster"),
+        ({"cluster": PLAIN["own"].set_axis(range(1, 201))}, "index of the values of cluster does not match"),
         ({"rank": lambda model, table, people: np.full((len(people), table.n), "much")}, "scores that are no numbers"),
         ({"sensitive": "age", "bands": [60, 25]}, "from small to large"),
         ({"sensitive": "age", "bands": []}, "from small to large"),

@@ -117,13 +117,20 @@ BENT = [
     *(("run", *bent) for bent in (("random_state", 2**32), ("budget", 0), ("data", "split_seed", -1))),
     *(("run", "label_names", names) for names in (["no"], ["no", "no"])),
 ]
+UNKNOWN = [
+    (("budgets",), "budgets"),
+    (("run", "data", "x y"), "run.data.x y"),
+    ((*PERSON, "flipset"), "people[0].flipset"),
+]
 
 
-def test_a_field_that_is_absent_or_bent_is_named(genuine, capsys, tmp_path):
+def test_a_field_that_is_absent_bent_or_unknown_is_named(genuine, capsys, tmp_path):
     for *path, value in BENT:
         record = changed(genuine, path, value)
         sealed = record if path == ["checksum"] else with_checksum(record)
         refused(sealed, tmp_path, path[-1] if len(path) < 5 else "people[0].flip_set[0]")
+    for path, name in UNKNOWN:
+        refused(with_checksum(changed(genuine, path, 1)), tmp_path, f"there is no field {name}.")
     record = with_checksum(changed(genuine, (*FLIP, "position"), "3"))
     code, out, err = outcome(capsys, "replay", record, tmp_path)
     assert (code, out) == (2, "")

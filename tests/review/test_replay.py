@@ -125,6 +125,7 @@ REFUSED = {
     "weights beside": (lambda r: r["run"].update(not_rebuildable=["sample_weight: given"]), "'sample_weight'"),
     "code of yours": (lambda r: r["run"].update(not_rebuildable=["psi: far"]), "cannot restore 'psi'"),
     "a group unknown": (lambda r: r["run"]["one_standard"][0].update(group="z"), "it lacks ('group', 'z')"),
+    "too many people": (lambda r: r["run"]["one_standard"][0].update(asked=10**10), "asked is 10000000000, but"),
     "a learner unknown": (lambda r: r["run"].update(learner={"kind": "nonsense"}), "of kind 'nonsense'"),
 }  # fmt: skip
 
@@ -146,7 +147,8 @@ def test_in_python_a_verdict_replays_in_its_session_and_its_record_with_the_audi
     def far(situation):
         return np.abs(situation.logits) < 9
 
-    X, model = TABLE[["income", "debts"]], KNeighborsClassifier(5, metric=lambda a, b: np.abs(a - b).sum())
+    X = TABLE[["income", "debts"]].assign(band=pd.cut(TABLE["income"], [-9, 0, 9]))
+    model = KNeighborsClassifier(5, metric=lambda a, b: np.abs(a - b).sum())
     for audit in (
         butfor.LabelAudit(LogisticRegression(), budget=30, phi=far),
         butfor.LabelAudit(model, budget=4, strategy="singles"),

@@ -13,7 +13,7 @@ import hashlib
 import json
 import math
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypeVar
@@ -30,6 +30,8 @@ SCHEMA_VERSION = 7
 CHECKSUM = "checksum"
 LISTS = ("people", "labels")
 """Lists of a record, written one line per entry."""
+SUMMARY = ("status", "solidity", "decision_before", "decision_after")
+"""What a person's line says for readers without this library; it is not read."""
 NAME_ONE = "Name a JSON file that butfor wrote."
 
 
@@ -110,12 +112,28 @@ class Opened:
         import msgspec
 
         try:
-            return msgspec.convert(self.content if content is None else content, kind)
+            read = msgspec.convert(self.content if content is None else content, kind)
         except msgspec.ValidationError as error:
             message, _, path = str(error).replace("`", "").partition(" - at $")
             message = message.replace("Expected", " must be").replace(", got", ", not")
             message = re.sub(r"Object missing required field (\w+)", r".\1 is missing", message)
             raise ReplayError(f"Invalid record: {(path + message).lstrip('. ')}.") from None
+        if content is None and (place := next(_unread(self.content, msgspec.to_builtins(read)), "")):
+            raise ReplayError(f"Invalid record: there is no field {place}.")
+        return read
+
+
+def _unread(content: Any, read: Any, place: str = "") -> Iterator[str]:
+    """The fields of the content that were not read. A misspelt one would count as its default."""
+    if isinstance(content, dict):
+        for name, value in content.items():
+            if name in read:
+                yield from _unread(value, read[name], f"{place}.{name}")
+            elif name not in SUMMARY:
+                yield f"{place}.{name}".lstrip(".")
+    elif isinstance(content, list):
+        for k, pair in enumerate(zip(content, read, strict=True)):
+            yield from _unread(*pair, f"{place}[{k}]")
 
 
 def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Opened:

@@ -18,7 +18,7 @@ from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import pages, save
 from butfor.models.learner import Table
 from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
-from butfor.result.record import SCHEMA_VERSION, Cell, as_json, builtins_of, opened, within
+from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.words import percent, signed, told_apart
@@ -360,8 +360,8 @@ class Verdict:
 
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the measurements."""
-        summary = {"status": self.status, "solidity": self.solidity}
-        summary |= {"decision_before": self.prediction, "decision_after": self.counterfactual_prediction}
+        said = self.status, self.solidity, self.prediction, self.counterfactual_prediction
+        summary = dict(zip(SUMMARY, said, strict=True))
         usual, measured = {each.name: each.default for each in fields(Person)}, vars(self.measured)
         return summary | builtins_of({name: value for name, value in measured.items() if value != usual[name]})
 

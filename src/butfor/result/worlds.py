@@ -70,6 +70,9 @@ class OneStandard:
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
 
+    def __post_init__(self) -> None:
+        within(self, asked=(0, 10**8))
+
     @cached_property
     def probability(self) -> pd.Series:
         """By position: the share of worlds that decide favourably, for everybody who is refused now, in any group; NaN

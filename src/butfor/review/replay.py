@@ -34,7 +34,7 @@ from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
 from butfor.result.worlds import OneStandard
 from butfor.search import recorded
-from butfor.validate import as_person
+from butfor.validate import typed_like
 from butfor.worlds import FlipTrial, in_worlds
 
 BLOCK = 32
@@ -158,11 +158,15 @@ def _people(
         cases = [verdict.case for verdict in verdicts]
         beside = asked.groups["test"].iloc[cases] if blind and asked.groups is not None else None
         return asked.X_test.iloc[cases], asked.y_test.iloc[cases], beside
-    rows = [pd.Series([v.values[str(name)] for name in table.columns], table.columns, object) for v in verdicts]
-    people = pd.concat([as_person(row.where(row.notna(), np.nan), table) for row in rows])
+    values = [[verdict.values[str(name)] for name in table.columns] for verdict in verdicts]
+    rows = pd.DataFrame(values, [verdict.row for verdict in verdicts], table.columns, dtype=object)
+    rows = rows.where(rows.notna(), np.nan)
+    for name, column in table.select_dtypes("category").items():  # a record holds an interval or a date as text
+        categories = {str(category): category for category in column.cat.categories}
+        rows[name] = pd.Series([categories.get(value, value) for value in rows[name]], rows.index, object)
     known = {str(plain(value)): value for value in fitted.sensitive.values}
     groups = np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
-    return people.set_axis([verdict.row for verdict in verdicts]), None, groups if blind else None
+    return typed_like(rows, table), None, groups if blind else None
 
 
 def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[Replay]:
@@ -172,9 +176,9 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
         yield Replay(None, "One standard: not trained again, since the record does not include all people.")
         return
 
-    def facts(one: OneStandard) -> dict[str, Any]:
+    def facts(one: OneStandard, other: OneStandard) -> dict[str, Any]:
         """Single decisions may differ, so rates and accuracy are compared on average."""
-        changed = dict.fromkeys(range(one.asked), 0) | {person.case: person.worlds for person in one.changed}
+        changed = {person.case: 0 for person in other.changed} | {person.case: person.worlds for person in one.changed}
         return builtins_of(one) | {
             "rates": {group: mean for group, (mean, *_) in one.rates_in_worlds.items()},
             "accuracy": one.accuracy_in_worlds and one.accuracy_in_worlds[0],
@@ -192,7 +196,7 @@ def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[
             now = in_worlds(standards, gaps[one.attribute, one.group], tried, [world.seed for world in one.worlds])
         near = {"rates": SHARE, "accuracy": SHARE}
         near |= {"turned": 1 + one.refused // 20, "changed": 1 + len(one.worlds) // 20}
-        differs = tuple(_unlike("", facts(one), facts(now), near))
+        differs = tuple(_unlike("", facts(one, now), facts(now, one), near))
         course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
         about = f"one standard for {run.names.group(one.attribute, one.group)}"
         yield Replay(None, _said(about, [course], differs), differs=differs)
