@@ -47,7 +47,10 @@ def test_words_and_plain_forms(said, expected):
     [
         ("[poeple]", ["Did you mean 'people'"]),
         ("[people]\nnuon = 'x'", ["nuon", "Did you mean 'noun'"]),
-        ("[labels]\n1 = 2", ["labels", "in quotes"]),
+        ("[labels]\n1 = 2", ["[labels] 1 = 2", "in quotes"]),
+        ("[columns]\nage = ' '", ["[columns] age = ' '", "in quotes"]),
+        ("[groups.sex]\nmale = ''", ["[groups.sex] male = ''", "in quotes"]),
+        ("[groups]\nsex = 'x'", ["[groups.sex] must hold names"]),
         ("groups = 1", ["[groups.race]"]),
         ("labels = [1]", ["[labels]"]),
         ("[groups.sxe]\nmale = 'M'", ["sxe", "Did you mean 'sex'"]),

@@ -74,6 +74,7 @@ def test_labels_are_named_by_name_or_value_and_any_value_is_read_back(situation)
         ("in_group(Sex)", "does not take 1 argument"),
         ("in_group(Sex, value=1)", "is not a rule"),
         ("predicted(print())", "put it in quotes"),
+        ("predicted({[1]: 2})", "put it in quotes"),
         ("~" * 5000 + "everyone", "nested too deeply"),
         ("", "cannot be read"),
         (rules.stable_under_switch("Age"), "names column 'Age'"),

@@ -110,21 +110,23 @@ class Names:
     @classmethod
     def of(cls, content: Mapping[str, Any], where: str = "names") -> Self:
         """From sections as in the file."""
-        import msgspec
-
-        for section in content:
+        for section, entries in content.items():
             if section not in SECTIONS:
                 raise SettingError(f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}")
-        try:
-            names = msgspec.convert(content, cls)
-        except msgspec.ValidationError as error:
-            example = '[labels]\nno = "were refused"\n[groups.race]\nwhite = "White"'
-            fault = str(error).replace("$.", "")
-            raise SettingError(f"{where}: write names in quotes ({fault}), such as\n{example}") from error
-        for name in names.people:
-            if name not in PEOPLE:
-                raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
-        return names
+            by_attribute = section == "groups" and isinstance(entries, Mapping)
+            tables = (
+                {f"groups.{name}": words for name, words in entries.items()} if by_attribute else {section: entries}
+            )
+            for table, words in tables.items():
+                if not isinstance(words, Mapping):
+                    example = '[groups.race]\nwhite = "White"' if "groups" in table else f'[{section}]\nname = "word"'
+                    raise SettingError(f"{where}: [{table}] must hold names, such as\n{example}")
+                for name, word in words.items():
+                    if not isinstance(word, str) or not word.strip():
+                        raise SettingError(f'{where}: [{table}] {name} = {word!r}: write words in quotes, "…".')
+                    if section == "people" and name not in PEOPLE:
+                        raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
+        return cls(**{section: dict(entries) for section, entries in content.items()})
 
     def check(self, groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> Self:
         """Refuse names of what the table does not have. `groups`: by attribute its values."""

@@ -337,7 +337,7 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
             raise refused(f"rule '{name}' does not take {len(values)} argument(s)") from None
 
     def value(node: ast.expr) -> Any:
-        with suppress(ValueError):
+        with suppress(ValueError, TypeError):
             found = node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
             if isinstance(found, (str, int, float)):
                 return found

@@ -93,6 +93,7 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
         ({"X": PLAIN.assign(age=np.arange(200) * 1j)}, "Column 'age' has type complex128"),
         ({"X": "loans.csv"}, "a pyarrow Table), not 'loans.csv'"),
         ({"y": pd.Series([0, "0"] * 100, dtype=object)}, "mix types that cannot be compared ('int', 'str')"),
+        ({"y": [True, 0] * 100}, "mix types that cannot be compared ('bool', 'int')"),
         ({"sensitive": "sexx"}, "X has no column 'sexx'. Did you mean 'sex'?"),
         ({"sensitive": [1] * 199}, "or hold one value for each of its 200 rows"),
         ({"sensitive": PLAIN["sex"].str.upper()}, "has the name 'sex' of a column of X but other values"),

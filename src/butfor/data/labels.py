@@ -20,10 +20,12 @@ SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
 def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
     """The label values in sorted order; an error if there are too few or too many."""
     whose = "The labels have" if column is None else f"Label column '{column}' has"
+    kinds = sorted({type(each).__name__.removesuffix("_") for each in y}) if y.dtype == object else []
     try:
+        if "bool" in kinds and len(kinds) > 1:
+            raise TypeError  # Python compares True with 1, scikit-learn does not
         classes, counts = np.unique(y, return_counts=True)
     except TypeError as error:
-        kinds = sorted({type(each).__name__ for each in y})
         raise TableError(f"The labels mix types that cannot be compared ({listed(kinds)}); use one type.") from error
     if len(classes) == 1:
         raise TableError(
