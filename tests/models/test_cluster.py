@@ -19,9 +19,9 @@ import pytest
 from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 
 import butfor
-from butfor.errors import EngineError, Stopped
+from butfor.errors import EngineError, SettingError, Stopped
 from butfor.models import engines, workers
-from butfor.models.engines import OwnFit, open_cluster
+from butfor.models.engines import OwnFit, check_engine, open_cluster
 from butfor.models.learner import Training
 from butfor.models.learners import as_learner
 from butfor.progress import Progress
@@ -224,6 +224,12 @@ def test_without_dask_the_remedy_is_named(monkeypatch):
     monkeypatch.setitem(sys.modules, "distributed", None)
     with pytest.raises(EngineError, match=r'pip install "butfor\[dask\]"'):
         open_cluster("tcp://127.0.0.1:9")
+
+
+@pytest.mark.parametrize("address", ["tcp://x", "tls://x:", "http://x:8786"])
+def test_an_address_without_a_port_is_refused_before_a_connection(address):
+    with pytest.raises(SettingError, match="host and port"):
+        check_engine(address)
 
 
 # --- processes of this machine --------------------------------------------------------------------------

@@ -76,10 +76,12 @@ def test_boosting_is_the_own_fit_to_the_last_bit(model, table):
     np.testing.assert_array_equal(ours, own)
 
 
+@pytest.mark.filterwarnings("ignore::scipy.linalg.LinAlgWarning")
 @pytest.mark.parametrize(
     ("C", "intercept", "wide"),
-    [(0.1, True, False), (1, False, False), (100, True, False), (1, True, True), (1, False, True)],
-)
+    [(0.1, True, False), (1, False, False), (100, True, False), (1, True, True), (1, False, True),
+     (np.inf, True, False)],
+)  # fmt: skip
 def test_logistic_regression_is_at_the_minimum(C, intercept, wide):
     table = replace(TABLE, weight=np.linspace(0.2, 3, TABLE.n) if C == 1 else None)
     if wide:  # more inputs than rows

@@ -87,13 +87,13 @@ def is_cluster(name: str) -> bool:
 
 def local_workers(name: str) -> int | None:
     """The number of worker processes on this machine; None for the address of a scheduler."""
-    if re.fullmatch(r"[a-z]+://.+", name):
+    if re.fullmatch(r"(tcp|tls)://.+:[0-9]+|(ucx|ucxx|ws|wss)://.+", name):
         return None
     local, most = re.fullmatch(r"local:([0-9]{1,8})", name), max(64, 4 * available_cores())
     if local is None or not 1 <= int(local[1]) <= most:
         raise SettingError(
             f"engine={name!r}: give local:4 for four worker processes here (from 1 to {most}), or a scheduler's "
-            "address, such as tcp://scheduler:8786."
+            "address with host and port, such as tcp://scheduler:8786."
         )
     return int(local[1])
 

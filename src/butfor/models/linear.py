@@ -43,9 +43,6 @@ SMALL_GRADIENT = 1e-6
 NEAR = 0.02
 """The largest difference in logits between estimator and minimum for training rows near the boundary."""
 SHARED_STEPS, OWN_STEPS = 12, 40
-NEVER_UPHILL = 1.0
-"""A Newton step that moves no training row by more logits than this goes downhill: logistic loss is self-concordant,
-and e − 2 < 1."""
 SLOW = 0.5
 """The most that a step with the present Hessian may leave of the gradient for another such step to pay."""
 
@@ -137,6 +134,11 @@ def _solve(A: Array, b: Array) -> Array:
         return np.asarray(np.linalg.lstsq(A, b, rcond=None)[0])
 
 
+def _stable(H: Array) -> Array:
+    """Without a penalty, or with duplicate columns, H may be nearly singular."""
+    return np.asarray(H + 1e-10 * np.trace(H) / len(H) * np.eye(len(H)))
+
+
 def with_ones(X: Array, intercept: bool) -> Array:
     return np.column_stack([X, np.ones(len(X))]) if intercept else X
 
@@ -183,12 +185,14 @@ class _Newton:
         self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = penalty(model.final, self.X.shape[1])
-        self.w = self._minimum(given, table.zero_one)
+        self.small = SMALL_GRADIENT * table.n
+        self.w = self._minimum(given, table.zero_one.astype(np.float64))
+        self.at_flip = self.X * (self.weight * (2 * table.zero_one - 1))[:, None]
         self.before = model.logits(people).astype(np.float64)
         near = np.abs(self.X @ self.w - float(table.decision.answer_at_cut(self.before))) < 1
         if not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR or not np.isfinite(self.w).all():
             raise np.linalg.LinAlgError("no minimum here")
-        self.factor = cho_factor(curvature(self.X, self.weight, self.penalty, self.w))
+        self.factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, self.w)))
 
     def train(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
@@ -204,29 +208,50 @@ class _Newton:
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
         """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none. All take steps with
         the present Hessian, until such a step leaves too much; then each goes on with its own."""
-        labels = np.array([self.table.labels(flips) for flips in flip_sets]).T
-        W, going, before = np.repeat(self.w[:, None], len(flip_sets), axis=1), np.arange(len(flip_sets)), np.inf
+        labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
+        W, going = np.repeat(self.w[:, None], len(flip_sets), axis=1), np.arange(len(flip_sets))
+        # At the present minimum only the flipped labels contribute to the gradient.
+        gradient = np.array([self.at_flip[list(flips)].sum(axis=0) for flips in flip_sets]).T
+        left = np.full(len(flip_sets), np.inf)
         for _ in range(SHARED_STEPS):
+            W[:, going] -= cho_solve(self.factor, gradient)
             gradient = self._gradient(W[:, going], labels[:, going])
-            left = np.abs(gradient).max(axis=0)
-            on = (left > SMALL_GRADIENT * self.table.n) & (left < SLOW * before)
-            going, before = going[on], left[on]
-            W[:, going] -= cho_solve(self.factor, gradient[:, on])
-        return np.column_stack([self._minimum(w, y) for w, y in zip(W.T, labels.T, strict=True)])
+            before, left[going] = left[going], np.abs(gradient).max(axis=0)
+            on = (left[going] > self.small) & (left[going] < SLOW * before)
+            going, gradient = going[on], gradient[:, on]
+            if not len(going):
+                break
+        for k in np.flatnonzero((left > self.small) | (not self.penalty.any())):
+            W[:, k] = self._minimum(W[:, k], labels[:, k])
+        return W
 
-    def _minimum(self, w: Array, labels: Floats) -> Array:
-        """The minimum from `w` on, with a new Hessian for each step; NaN if Newton's method finds none."""
+    def _minimum(self, w: Array, labels: Array) -> Array:
+        """The minimum from `w` on; NaN if Newton's method finds none. A Hessian serves until a step with it leaves too
+        much of the gradient; a step after which there is more of it is halved."""
+        step, before = np.zeros(len(w)), np.inf
         for _ in range(OWN_STEPS):
             gradient = self._gradient(w[:, None], labels[:, None])[:, 0]
-            if np.abs(gradient).max() <= SMALL_GRADIENT * self.table.n:
+            left = np.abs(gradient).max()
+            if left <= self.small:
                 if not self.penalty.any() and ((self.X @ w > 0) == (labels > 0)).all():
                     break  # a hyperplane separates the labels, and no penalty keeps it from moving out for ever
                 return w
-            step = _solve(curvature(self.X, self.weight, self.penalty, w), gradient)
-            w = w - step / max(1.0, np.abs(self.X @ step).max() / NEVER_UPHILL)
+            if left > before:
+                w, step = w + step / 2, step / 2
+                continue
+            if before == np.inf or left > SLOW * before:
+                try:
+                    factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, w)), check_finite=False)
+                except np.linalg.LinAlgError:
+                    break
+            before, step = left, cho_solve(factor, gradient, check_finite=False)
+            w = w - step
         return np.full(len(w), np.nan)
 
     def _gradient(self, W: Array, labels: Floats) -> Array:
         """Of the penalised sums of losses, `[inputs × sets]`."""
-        missed = self.weight[:, None] * (expit(self.X @ W) - labels)
+        missed = self.X @ W
+        expit(missed, out=missed)
+        missed -= labels
+        missed *= self.weight[:, None]
         return np.asarray(self.X.T @ missed + self.penalty[:, None] * W)
