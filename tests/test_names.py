@@ -27,6 +27,7 @@ PLAIN = Names()
         (NAMES.people_in("race × sex", "hispanic · f"), "Hispanic female applicants"),
         (NAMES.people_in("race × sex", "hispanic · m"), "applicants with race = hispanic and sex = m"),
         (NAMES.group("race × sex", "a · f"), "race = a and sex = f"),
+        (NAMES.value("race", "white") + NAMES.value("race", "a"), "Whitea"),
         (NAMES.comparable("race", "white"), "comparable White applicants"),
         (NAMES.were("approved = no"), "were refused"),
         (NAMES.label("approved = yes"), "approved"),
@@ -81,11 +82,12 @@ def test_a_template_is_written_once_and_names_come_from_python_too(tmp_path):
         Names.of({"colums": {}})
 
 
-def test_a_record_holds_the_names_once_and_every_part_speaks_in_them(tmp_path):
+def test_a_record_holds_the_names_once_and_every_part_speaks_in_them(tmp_path, capsys):
     names = tmp_path / "names.toml"
-    names.write_text("[people]\nnoun = 'applicants'")
+    names.write_text("[people]\nnoun = 'applicants'\n[groups.sex]\nfemale = 'Women'")
     small = ("--model", "ridge", "--budget", "1", "--cases", "0:2", "--names", str(names))
     record = audited(tmp_path / "out", "german", *small)
+    assert "\nWomen " in capsys.readouterr().out
     assert record.read_text().count('"noun"') == 1
     run = Population.from_json(record).run
     for said in (run.standard.answer, run.performance.sentence):

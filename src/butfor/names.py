@@ -59,6 +59,10 @@ class Names:
         plain = (f"{self.column(name)}{EQUALS}{one}" for name, one in _parts(attribute, value))
         return self._named(attribute, value) or " and ".join(plain)
 
+    def value(self, attribute: str, value: Any) -> str:
+        """ "Hispanic", "hispanic": in a column that is called after the attribute."""
+        return self._named(attribute, value) or str(value)
+
     def people_in(self, attribute: str, value: Any) -> str:
         """ "Hispanic applicants", "people with race = hispanic"."""
         named = self._named(attribute, value)

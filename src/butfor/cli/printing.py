@@ -56,7 +56,8 @@ def print_population(population: Population, folder: Path | None) -> None:
     rows = []
     for group in population.groups:
         impact, asked = rates.get(str(group)), [v for v in population.eligible if v.group == group]
-        row = {name: str(group), "People": impact.people if impact else sum(v.group == group for v in population)}
+        people = impact.people if impact else sum(v.group == group for v in population)
+        row = {run.names.column(name): run.names.value(name, group), "People": people}
         if rates:
             ratio = "" if impact is None or impact.ratio is None else f" ({impact.ratio:.2f})"
             row["Favourable (ratio)"] = f"{100 * impact.rate:.1f} %{ratio}" if impact else "–"
