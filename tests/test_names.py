@@ -84,10 +84,10 @@ def test_a_template_is_written_once_and_names_come_from_python_too(tmp_path):
 
 def test_a_record_holds_the_names_once_and_every_part_speaks_in_them(tmp_path, capsys):
     names = tmp_path / "names.toml"
-    names.write_text("[people]\nnoun = 'applicants'\n[groups.sex]\nfemale = 'Women'")
+    names.write_text("[people]\nnoun = 'applicants'\n[groups.sex]\nmale = 'Men'")
     small = ("--model", "ridge", "--budget", "1", "--cases", "0:2", "--names", str(names))
     record = audited(tmp_path / "out", "german", *small)
-    assert "\nWomen " in capsys.readouterr().out
+    assert "\nMen " in capsys.readouterr().out
     assert record.read_text().count('"noun"') == 1
     run = Population.from_json(record).run
     for said in (run.standard.answer, run.performance.sentence):
