@@ -106,7 +106,7 @@ def test_named_directories_come_first(monkeypatch, tmp_path):
         ("German", None, {}, DatasetError, "no data set 'German'. Did you mean 'german'?"),
         (5, None, {}, DatasetError, "no data set '5'. Choose one of 'salary', "),
         ("salary", (FILES / "salary.csv").read_bytes().replace(b"36350", b"16350"), {}, DatasetError, "or remove it"),
-        ("german", (FILES / "german.data.gz").read_bytes()[:6000], {}, DatasetError, "data.gz is not the published"),
+        ("german", (FILES / "german.data.gz").read_bytes()[:6000], {}, DatasetError, "data.gz cannot be read"),
         ("german", b"no gzip", {}, DatasetError, "replace it"),
         ("salary", None, {"data_home": "nowhere"}, DatasetError, "data_home=nowhere is not a directory"),
         ("salary", None, {"random_state": -1}, SettingError, "a whole number from 0"),
@@ -187,5 +187,5 @@ def test_banks_first_use_downloads_the_next_reads_the_cache_and_what_else_is_off
     kept = cache / "butfor" / FILE
     assert list(kept.parent.iterdir()) == [kept]
     kept.write_bytes(CONTENT[:-5])
-    with pytest.raises(DatasetError, match=rf"{FILE} is not the published .* remove it"):
+    with pytest.raises(DatasetError, match=rf"{FILE} cannot be read .* remove it"):
         load_dataset("bank")

@@ -1,5 +1,6 @@
 """Fresh seeds and collateral: counted by hand, bounded exactly, and read in words."""
 
+from collections import Counter
 from dataclasses import replace
 
 import numpy as np
@@ -8,9 +9,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
+from butfor import Training
 from butfor.nets import train_one as train
 from butfor.result.fresh import FIRST_LOOK, LEANING, SEED_BOUND, SOLID, UNDECIDED, USUAL, FreshSeeds, paired_interval
 from butfor.review.gate import check_shares
+from butfor.train import Trainer
 from conftest import fitted
 
 SEEDS = 2
@@ -96,7 +99,9 @@ def test_a_find_that_holds_in_nine_of_ten_models_is_called_solid_in_4_9_percent(
     assert share == pytest.approx(0.0490, abs=5e-5)
 
 
-def test_an_audit_stops_at_30_seeds_where_they_settle_it():
+def test_an_audit_stops_at_30_seeds_where_they_settle_it_and_trains_nothing_twice(monkeypatch):
+    asked, seed_logits = list[Training](), Trainer.seed_logits
+    monkeypatch.setattr(Trainer, "seed_logits", lambda self, some: (asked.extend(some), seed_logits(self, some))[1])
     audit, data = fitted("salary", budget=2, fresh_seeds=59)
     settled, open_, none = audit.explain_all(data.X_test, cases=[6, 5, 0])
     assert not settled.fresh.open_until(59)
@@ -104,6 +109,9 @@ def test_an_audit_stops_at_30_seeds_where_they_settle_it():
     assert {open_.fresh.seeds} == {59} == set(map(len, open_.fresh.logits))
     assert sum(logit is not None and logit > 0 for logit in open_.fresh.logits[1]) in (17, 42)
     assert (none.found, none.base_counts[1]) == (False, 59)
+    trained = Counter(training.flips for training in set(asked))
+    assert trained == {(): 59, settled.positions: 30, open_.positions: 59}
+    assert len(asked) == len(set(asked))
 
 
 def test_undecided_says_how_many_seeds_would_do():

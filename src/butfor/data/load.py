@@ -287,8 +287,8 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
                 return published(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
         except Exception as error:  # damaged archives raise several kinds
             raise DatasetError(
-                f"{path} is not the published {file} ({error}); replace it with the original, or remove it to search "
-                "elsewhere."
+                f"{path} cannot be read as the published {file} ({error}); replace it with the original, or remove it "
+                "to search elsewhere."
             ) from error
     looked = ", ".join(map(str, places))
     if not spec.url:

@@ -389,11 +389,13 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
         with gzip.open(io.BytesIO(content)) as packed:
             content = packed.read(MOST_BYTES + 1)
     _refuse_large(len(content), name)
-    text, wide = "\0", content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
+    wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
         with suppress(UnicodeDecodeError):
             text = content.decode(encoding)
             break
+    else:
+        raise ValueError("it is not text in UTF-8, UTF-16 or Windows-1252: save it as UTF-8")
     if "\0" in text:
         raise ValueError("it is not a text file")
     if encoding != "utf-8-sig":

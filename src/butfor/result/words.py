@@ -26,7 +26,7 @@ CORRECT = (
 )
 KEYSTONES = "**Look at the keystones**: audit everybody, and review first the rows that turn up for many people."
 DECIDES = "The model's decision about {who} is {prediction}. "
-ENOUGH = f"**Run the audit again with `--fresh-seeds {USUAL}`"
+ENOUGH = f"`--fresh-seeds {USUAL}`"
 CHANGED = "that with {them} flipped and everything else kept, {model} gives the other decision: it was retrained."
 LACKS = (
     "that any of these labels is wrong: a correct label can carry a decision too;",
@@ -150,8 +150,12 @@ SOLIDITY = {
         "Not checked",
         "not tested under fresh seeds: none were asked for, or the audit was stopped before",
         lacks=("how other seeds would decide: that was not checked;", *LACKS),
-        steps=(f"{ENOUGH}.** A finding that holds under nearly all of them is solid.", *Words.steps),
-        many=f"{ENOUGH}** before you act on any label: until then nobody knows which findings hang on the seed.",
+        steps=(
+            f"**Run the audit again with {ENOUGH}.** A finding that holds under nearly all of them is solid.",
+            *Words.steps,
+        ),
+        many=f"**Run the audit again with {ENOUGH}** before you act on any label: until then nobody knows which "
+        "findings hang on the seed.",
     ),
 }
 """By `verdict.solidity`, in the order shown."""
