@@ -98,7 +98,7 @@ def is_numeric(values: pd.Series) -> bool:
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     """The table with the training columns, in their order."""
     if missing := [c for c in columns if c not in frame.columns]:
-        raise TableError(f"Column {listed(missing)} is missing; the training table has it.")
+        raise TableError(f"The table lacks {listed(missing)}, which the training table has.")
     known = set(columns)
     if extra := [c for c in frame.columns if c not in known]:
         raise TableError(f"Column {listed(extra)} is not in the training table; drop it.")

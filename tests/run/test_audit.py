@@ -205,7 +205,7 @@ def test_questions_that_cannot_be_answered_are_refused_and_settings_that_change_
         (lambda: butfor.LabelAudit().explain(PEOPLE.iloc[[0]]), "call fit"),
         (lambda: other.explain(PEOPLE.iloc[[0]]), "'budget' changed since fit: call fit again"),
         (lambda: audit.explain(PEOPLE), "one person"),
-        (lambda: audit.explain(PEOPLE.iloc[[0]].drop(columns="Sex")), "'Sex' is missing"),
+        (lambda: audit.explain(PEOPLE.iloc[[0]].drop(columns="Sex")), "lacks 'Sex'"),
         (lambda: audit.explain_all(PEOPLE, cases=[11]), "are 0 to 10"),
         *((lambda cases=cases: audit.explain_all(PEOPLE, cases=cases), "give positions in the table")
           for cases in (5, slice(0, 3), "0:3", [0.5], [True, False])),
