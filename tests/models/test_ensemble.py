@@ -29,14 +29,6 @@ def german():
     return audit, data, audit.explain_all(data.X_test, data.y_test, cases=range(8))
 
 
-@pytest.fixture(scope="module")
-def numbers():
-    """The same table's numbers: rows, labels and groups; people and their groups."""
-    data = butfor.load_dataset("german")
-    X, people = data.X_train[:200].select_dtypes("number"), data.X_test.select_dtypes("number")
-    return X, data.y_train[:200], data.X_train["sex"][:200], people, data.X_test["sex"]
-
-
 def test_the_model_and_every_find_are_the_mean_of_members_by_the_definition(german):
     audit, data, population = german
     single, table = audit.learner_.learner, audit.table_
@@ -114,22 +106,17 @@ def test_scores_count_away_from_the_ensembles_decision_and_the_published_one_cou
     assert alone.score(first, table, people) == pytest.approx(np.mean(both, axis=0))
 
 
-@pytest.mark.parametrize(
-    ("model", "settings", "said"),
-    [
-        (LogisticRegression(solver="newton-cholesky"), {"members": 4}, "seeds do not change LogisticRegression"),
+def test_members_are_as_many_as_make_sense():
+    data, newton = butfor.load_dataset("german"), LogisticRegression(solver="newton-cholesky")
+    X, people = data.X_train[:200].select_dtypes("number"), data.X_test.select_dtypes("number")
+    y, groups, others = data.y_train[:200], data.X_train["sex"][:200], data.X_test["sex"]
+    for model, settings, said in (
+        (newton, {"members": 4}, "seeds do not change LogisticRegression"),
         (KNeighborsClassifier(), {"strategy": "solid"}, "needs the members of an ensemble"),
-    ],
-)
-def test_members_that_make_no_sense_are_refused(numbers, model, settings, said):
-    with pytest.raises(SettingError, match=said):
-        butfor.LabelAudit(model, **settings).fit(*numbers[:2], sensitive_features=numbers[2])
-
-
-def test_members_are_as_many_as_make_sense(numbers):
-    X, y, groups, people, others = numbers
-    plain = butfor.LabelAudit(LogisticRegression(solver="newton-cholesky"), budget=20, phi="everyone", n_jobs=1)
-    plain.fit(X, y, sensitive_features=groups)
+    ):
+        with pytest.raises(SettingError, match=said):
+            butfor.LabelAudit(model, **settings).fit(X, y, sensitive_features=groups)
+    plain = butfor.LabelAudit(newton, budget=20, phi="everyone", n_jobs=1).fit(X, y, sensitive_features=groups)
     assert (plain.fitted_.members, plain.fitted_.strategy.name) == (1, "guided")
     population = plain.explain_all(people, sensitive_features=others, cases=range(5))
     assert population.solidity["solid"] == len(population.found) > 0

@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from sklearn.base import BaseEstimator, ClassifierMixin, TransformerMixin, clone
-from sklearn.compose import make_column_selector, make_column_transformer
+from sklearn.compose import make_column_transformer
 from sklearn.discriminant_analysis import LinearDiscriminantAnalysis
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.feature_selection import SelectKBest, f_classif
@@ -41,13 +41,7 @@ ROWS, ASKED = 160, 25
 TABLE = odd_table(ROWS + ASKED)
 LOANS, GRANTED = TABLE.drop(columns="granted"), TABLE["granted"]
 TRAINING, LABELS, PEOPLE = LOANS[:ROWS], GRANTED[:ROWS], LOANS[ROWS:]
-NUMBERS = ["Income (k€), net", "# debts"]
-
-
-@pytest.fixture(autouse=True)
-def no_draws(monkeypatch):
-    """Groups' standards are not what this is about."""
-    monkeypatch.setattr("butfor.explain.DRAWS", 0)
+NUMBERS, OPEN = ["Income (k€), net", "# debts"], {"phi": "everyone", "psi": "everything"}
 
 
 def fitted(model, X=TRAINING, y=LABELS, groups="région", fit=None, **settings):
@@ -190,10 +184,6 @@ def asked(model=None, X=LOANS[NUMBERS], fit=None, **settings):
     return audit.explain_all(X[:1], sensitive_features=region[:1])
 
 
-def torch_module():
-    return pytest.importorskip("torch").nn.Linear(2, 1)
-
-
 HOLED = LOANS[NUMBERS].where(lambda X: X["# debts"] > 0)
 WEIGHT, NEIGHBOURS = np.ones(ROWS + ASKED), KNeighborsClassifier()
 WRONG = {
@@ -210,7 +200,7 @@ WRONG = {
         (lambda: asked(Hidden()), "neither decision_function nor predict_proba"),
         (lambda: asked(Moody()), "fitted twice.*Fix its seed .* or other sources of randomness"),
         (lambda: asked(42), "neither a scikit-learn classifier nor a learner"),
-        (lambda: asked(torch_module()), r"skorch\.NeuralNetClassifier"),
+        (lambda: asked(pytest.importorskip("torch").nn.Linear(2, 1)), r"skorch\.NeuralNetClassifier"),
         (lambda: asked(X=HOLED), "LogisticRegression could not be trained on this table: Input X"),
         (lambda: asked(butfor.MLP((4,), learning_rate=1e30, max_epochs=3)), "Training diverged.*Lower the learning"),
         (lambda: asked(encoder="ordinal"), "into a pipeline with the model"),
@@ -266,12 +256,9 @@ def test_attributes_that_the_model_does_not_see_are_their_combinations():
 def test_weights_reach_the_learner_and_every_retraining():
     weight = np.where(np.arange(ROWS) < 80, 3.0, 0.1)
     seen, people, region = TRAINING[NUMBERS], PEOPLE[NUMBERS], LOANS["région"]
-    for model, step in (
-        (LogisticRegression(tol=1e-8), ""),
-        (make_pipeline(StandardScaler(), LogisticRegression(tol=1e-8)), "logisticregression__"),
-    ):
-        rules = {"budget": 5, "phi": "everyone", "psi": "everything"}
-        audit = fitted(model, seen, groups=region[:ROWS], fit={"sample_weight": weight}, **rules)
+    newton = LogisticRegression(tol=1e-8)
+    for model, step in ((newton, ""), (make_pipeline(StandardScaler(), newton), "logisticregression__")):
+        audit = fitted(model, seen, groups=region[:ROWS], fit={"sample_weight": weight}, budget=5, **OPEN)
         own = clone(model).fit(seen, LABELS, **{f"{step}sample_weight": weight})
         assert audit.model_.logits(people) == pytest.approx(own.decision_function(people), abs=1e-4)
         verdict = audit.explain_all(people, sensitive_features=region[ROWS:], cases=range(10)).found[0]
@@ -373,38 +360,25 @@ def test_what_pulls_a_decision_adds_up_to_it():
 # --- answers that hold only where one looks closely: sparse inputs, ties of neighbours, torch in a pipeline ------
 
 
-def town_people(n: int, seed: int = 0) -> pd.DataFrame:
-    rng = np.random.default_rng(seed)
-    return pd.DataFrame({
-        "town": rng.integers(0, 30, n).astype(str), "job": rng.choice(list("abcdefghij"), n),
-        "sex": rng.choice(["f", "m"], n), "income": rng.lognormal(10, 1, n).round(),
-    })  # fmt: skip
-
-
-COINS = pd.Series(np.random.default_rng(1).integers(0, 2, 300))
-
-
 @pytest.mark.parametrize("model", [RidgeClassifier(), *map(butfor.ThresholdedRegressor, (Ridge(), LinearRegression()))])
 def test_proofs_are_for_dense_inputs_alone(model):
+    towns = LOANS.assign(town=np.arange(ROWS + ASKED) % 30)
     for sparse in (True, False):
         encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=sparse)
-        columns = make_column_transformer(
-            (encoder, make_column_selector(dtype_exclude="number")), remainder="passthrough"
-        )
-        rules = {"phi": "everyone", "psi": "everything"}
-        audit = fitted(make_pipeline(columns, model), town_people(60), COINS[:60], "sex", **rules)
+        columns = make_column_transformer((encoder, ["protected group?", "région", "town"]), remainder="passthrough")
+        audit = fitted(make_pipeline(columns, model), towns[:ROWS], **OPEN)
         if sparse:
             with pytest.raises(SettingError, match="There is no proof for"):
-                audit.brackets(town_people(6, 2))
+                audit.brackets(towns[ROWS:])
         else:
-            assert len(audit.brackets(town_people(6, 2))) == 6
+            assert len(audit.brackets(towns[ROWS:])) == ASKED
 
 
 def test_neighbours_decide_the_same_about_many_people_as_about_each():
     rng = np.random.default_rng(0)
     coarse = [pd.DataFrame({f"c{k}": rng.integers(0, 3, n).astype(str) for k in range(9)}) for n in (300, 400)]
     X, asked = (frame.assign(sex=rng.choice(["f", "m"], len(frame))) for frame in coarse)
-    audit = fitted(KNeighborsClassifier(5), X, COINS, "sex", budget=2, phi="everyone", psi="everything")
+    audit = fitted(KNeighborsClassifier(5), X, pd.Series(rng.integers(0, 2, 300)), "sex", budget=2, **OPEN)
     alone = np.concatenate([audit.model_.logits(asked.iloc[[k]]) for k in range(60)])
     assert np.array_equal(audit.model_.logits(asked)[:60], alone)
     brackets = audit.brackets(asked)
@@ -412,14 +386,13 @@ def test_neighbours_decide_the_same_about_many_people_as_about_each():
     assert all(confirmed(audit, asked.iloc[:40], brackets[:40]))
 
 
+@pytest.mark.filterwarnings("ignore:Lazy modules:UserWarning")
 def test_a_torch_model_may_stand_in_a_pipeline():
-    torch = pytest.importorskip("torch")
-    skorch = pytest.importorskip("skorch")
+    pytest.importorskip("torch")
+    pytest.importorskip("skorch")
     as_floats = FunctionTransformer(np.asarray, kw_args={"dtype": np.float32})
-    net = skorch.NeuralNetClassifier(torch.nn.Linear, module__in_features=1, module__out_features=2, max_epochs=1,
-                                     criterion=torch.nn.CrossEntropyLoss)  # fmt: skip
-    X, model = town_people(60), make_pipeline(StandardScaler(), as_floats, net)
-    assert fitted(model, X[["income"]], COINS[:60], X["sex"], members=2).fitted_.members == 2
+    model = make_pipeline(StandardScaler(), as_floats, skorch())
+    assert fitted(model, TRAINING[NUMBERS], groups=LOANS["région"][:ROWS], members=2).fitted_.members == 2
 
 
 # --- records, copies and models of one's own ------------------------------------------------------------

@@ -4,27 +4,12 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from benchmarks.work import encoded, packed
+from benchmarks.work import encoded
 from butfor import MLP, stopping
 from butfor.models import network
 from butfor.nets import train_one as train
-from butfor.nets.recipe import Recipe, Rows
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
-
-
-def rows_of(name: str) -> tuple[Rows, np.ndarray]:
-    rows, people, _ = encoded(name)
-    return rows, people
-
-
-def test_training_on_flips_is_training_on_flipped_labels_and_twice_flipped_are_the_first():
-    rows, _ = rows_of("salary")
-    recipe = Recipe(hidden=(4, 4), batch_size=8, max_epochs=30)
-    flipped = Rows(rows.X, rows.labels((3, 7)), rows.X_val, rows.y_val)
-    assert np.array_equal(packed(train(recipe, rows, (3, 7))), packed(train(recipe, flipped)))
-    assert (flipped.labels() != rows.y).sum() == 2
-    assert np.array_equal(flipped.labels((3, 7)), rows.y)
 
 
 @parametrize_with_checks([MLP(max_epochs=100)])
@@ -34,7 +19,7 @@ def test_mlp_is_a_scikit_learn_classifier(estimator, check):
 
 
 def test_mlp_agrees_with_the_reference_and_with_itself():
-    rows, X = rows_of("german")
+    rows, X, _ = encoded("german")
     model = MLP(batch_size=None, max_epochs=50).fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val))
     logits = model.decision_function(X)
     assert np.array_equal(logits, train(model.recipe(), rows).logits(X))

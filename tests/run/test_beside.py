@@ -164,22 +164,18 @@ CHANCE = np.random.default_rng(0).random(400)
 
 
 @pytest.mark.parametrize(
-    ("how", "error", "sentence"),
+    ("how", "sentence"),
     [
-        ({"y": TABLE["income"], "adverse": 0}, TableError, "Make two labels of the numbers by comparing them: y >= "),
-        ({"sensitive_features": CHANCE}, SettingError, "holds numbers from 0 to 1, like probabilities"),
-        ({"sample_weight": np.zeros(400)}, TableError, "sample_weight is 0 in every row of"),
-        (
-            {"sample_weight": np.where(TABLE["group"] == "b", 0.0, 1.0)},
-            TableError,
-            "sample_weight is 0 in every row of group = b",
-        ),
-        ({"sample_weight": np.where(np.arange(400) == 7, 1e300, 1.0)}, TableError, r"that of row 7 is 1e\+300"),
+        ({"y": TABLE["income"], "adverse": 0}, "Make two labels of the numbers by comparing them: y >= "),
+        ({"sensitive_features": CHANCE}, "holds numbers from 0 to 1, like probabilities"),
+        ({"sample_weight": np.zeros(400)}, "sample_weight is 0 in every row of"),
+        ({"sample_weight": (TABLE["group"] != "b") * 1.0}, "sample_weight is 0 in every row of group = b"),
+        ({"sample_weight": np.where(np.arange(400) == 7, 1e300, 1.0)}, r"that of row 7 is 1e\+300"),
     ],
 )
-def test_labels_groups_and_weights_that_say_nothing_are_refused(how, error, sentence):
+def test_labels_groups_and_weights_that_say_nothing_are_refused(how, sentence):
     for door in (compared, fitted):
-        with pytest.raises(error, match=sentence):
+        with pytest.raises((SettingError, TableError), match=sentence):
             door(**how)
 
 

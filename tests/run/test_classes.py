@@ -79,14 +79,15 @@ def test_every_find_is_what_plain_scikit_learn_or_the_networks_definition_says(t
     population = audit.explain_all(X.iloc[people], y.iloc[people])
     assert population.found
     for v in population.found:
-        D = v.dataset()
-        person = pd.Series(v.values, dtype=object).to_frame().T.astype(D[0].dtypes)
-        changed = D[1] != y.loc[D[1].index]
+        D, given = v.dataset()
+        person = pd.Series(v.values, dtype=object).to_frame().T.astype(D.dtypes)
+        recorded = y.loc[given.index]
+        changed = given != recorded
         assert changed.sum() == len(v.positions) <= 20
-        assert set(D[1][changed].astype(str)) == {v.new_label} != {v.prediction}
+        assert set(given[changed].astype(str)) == {v.new_label} != {v.prediction}
         assert v.logit < 0 < v.counterfactual_logit
-        for labels, said in ((D[1], v.counterfactual_prediction), (y.loc[D[1].index], v.prediction)):
-            decided = _by_hand(audit, labels, person) if network else model.fit(D[0], labels).predict(person)[0]
+        for labels, said in ((given, v.counterfactual_prediction), (recorded, v.prediction)):
+            decided = _by_hand(audit, labels, person) if network else model.fit(D, labels).predict(person)[0]
             assert str(decided) == said
         assert v.counterfactual_prediction != v.prediction
 
@@ -221,7 +222,7 @@ def test_what_the_documents_show_works_when_pasted(capsys):
     assert len(names["audit"].learner_.seeds) == 2
 
 
-# --- standards, reviews, records, the command line --------------------------------------------------------------
+# --- standards, reviews, records, the command line --------------------------------------------------------
 
 
 def test_record_and_review_from_the_command_line(tmp_path, capsys):

@@ -86,7 +86,6 @@ def test_published_searches_try_what_the_paper_says_and_end_with_the_first_set_t
     assert sets_of("singles", 5, 1) == [(1000,)]
     draws = {flips for seed in range(20) for flips in sets_of("singles", 40, 1, random_order=True, seed=seed)}
     assert len(draws) > 20  # by chance any flippable row can come, not only the top ones
-    assert sorted(sets_of("exhaustive", 30, 1)) == [(row,) for row in range(971, 1001)]
     assert [len(flips) for flips in sets_of("attempts", 2, 5)] == [1] * 10 + [2] * 10
     assert sets_of("singles", 0, 1) == sets_of("algorithm1", 0, 3) == []
     attempts = sets_of("attempts", 500, 3)
