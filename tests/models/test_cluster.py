@@ -165,7 +165,7 @@ def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_or_is_another
 
 
 @pytest.mark.system
-def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cluster, tmp_path):
+def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cluster, tmp_path, monkeypatch):
     engine = open_cluster(dask_cluster.scheduler_address)
     train = bound(engine, tmp_path / "log", seconds=8)
     threading.Timer(1.0, press).start()
@@ -175,6 +175,9 @@ def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cl
     trainings = [Training((k,)) for k in range(9)]
     with joblib.parallel_config(backend="dask", client=engine.workers.client):
         answers = bound(OwnFit(), tmp_path / "far")(trainings)
+        monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
+        with pytest.raises(EngineError, match="took several workers down"):  # joblib's would wait for ever
+            bound(OwnFit(), tmp_path / "log", seconds=-1)(trainings)
     assert str(os.getpid()) not in (tmp_path / "far").read_text().split()
     np.testing.assert_array_equal(answers, bound(OwnFit(1), tmp_path / "far")(trainings))
 

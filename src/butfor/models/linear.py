@@ -248,7 +248,7 @@ class _Newton:
             w = w - step
         return np.full(len(w), np.nan)
 
-    def _gradient(self, W: Array, labels: Floats) -> Array:
+    def _gradient(self, W: Array, labels: Array) -> Array:
         """Of the penalised sums of losses, `[inputs × sets]`."""
         missed = self.X @ W
         expit(missed, out=missed)

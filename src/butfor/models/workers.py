@@ -46,6 +46,8 @@ MUCH = 12e6
 """Microseconds of work from which on processes do it: twice what two new processes take to load everything."""
 CHUNK = 0.5e6
 """Microseconds of work in a chunk: enough to pay for sending it, little enough for Ctrl-C and a worker's death."""
+ALIGNED = 64
+"""Arrays are sent at multiples of as many bytes, as libraries like them."""
 MOST_DEATHS = 10
 """How often workers of this machine may die and be replaced for one list of items."""
 MOST_HELD = 4
@@ -71,7 +73,12 @@ class OnWorkers(Bound):
     them. `each`: roughly the microseconds of one item."""
 
     def __init__(self, engine: Any, prepare: Prepare, code: Any, data: Any, each: float) -> None:
+        from joblib.parallel import get_active_backend
+
+        backend = get_active_backend()[0]
         self.workers: Workers = engine.workers or Workers(engine.n_jobs)
+        if engine.workers is None and type(backend).__name__ == "DaskDistributedBackend":
+            self.workers = DaskWorkers(backend.client)
         super().__init__(self.in_order, engine.name, prepare is own_fit, width=self.workers.count)
         self.given, self.each, self.asked = (prepare, code, data), each, 0
         self._here: Any = None
@@ -128,10 +135,12 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
 
 
 class Sent(NamedTuple):
-    """What workers unpickle once, known by its key. Joblib maps large arrays from a file."""
+    """What workers unpickle once, known by its key: one array of bytes and where its parts are. Joblib maps it from a
+    file, and arrays of the data stay there: workers of one machine share them."""
 
     key: str
-    pickled: NDArray[np.uint8]
+    parts: list[slice]
+    whole: NDArray[np.uint8]
 
 
 class Workers:
@@ -155,7 +164,15 @@ class Workers:
 
     def send(self, prepare: Prepare, code: Any, data: Any) -> Any:
         """Make all three available to workers."""
-        return Sent(uuid.uuid4().hex, np.frombuffer(by_value((prepare, code, data)), np.uint8))
+        arrays: list[pickle.PickleBuffer] = []
+        pickled = cloudpickle.dumps(data, protocol=5, buffer_callback=arrays.append)
+        given = [np.frombuffer(each, np.uint8) for each in (by_value((prepare, code)), pickled, *arrays)]
+        starts = np.cumsum([0, *(math.ceil(len(each) / ALIGNED) * ALIGNED for each in given)]).tolist()
+        whole = np.zeros(starts.pop(), np.uint8)
+        parts = [slice(start, start + len(each)) for start, each in zip(starts, given, strict=True)]
+        for part, each in zip(parts, given, strict=True):
+            whole[part] = each
+        return Sent(uuid.uuid4().hex, parts, whole)
 
     def run(
         self, sent: Any, items: Sequence[Any], size: int, advance: Advance | None = None
@@ -341,8 +358,10 @@ def run_chunk(caller: tuple[int, dict[str, str]], sent: Sent, start: int, items:
         )
     with _lock:
         if sent.key not in _held:
-            prepare, code, data = pickle.loads(sent.pickled.data)
-            _held[sent.key] = prepare(code, data)
+            whole = sent.whole.data.toreadonly()
+            called, data, *arrays = (whole[part] for part in sent.parts)
+            prepare, code = pickle.loads(called)
+            _held[sent.key] = prepare(code, pickle.loads(data, buffers=arrays))
             while len(_held) > MOST_HELD:
                 _held.popitem(last=False)
         _held.move_to_end(sent.key)
