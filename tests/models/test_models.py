@@ -187,8 +187,9 @@ def asked(model=None, X=LOANS[NUMBERS], fit=None, **settings):
 HOLED = LOANS[NUMBERS].where(lambda X: X["# debts"] > 0)
 WEIGHT, NEIGHBOURS = np.ones(ROWS + ASKED), KNeighborsClassifier()
 WRONG = {
-    "engine": (5, OwnFit, "local:²", "local:0", "local:99999999999"), "n_jobs": ("2", 1.5, True),
-    "random_state": (None, True), "rank": (type("R", (), {"score": None}),), "strategy": ([],), "fresh_seeds": (None,),
+    "engine": (5, OwnFit, "local:²", "local:0", "local:99999999999", "turbo"), "n_jobs": ("2", 1.5, True, 0),
+    "random_state": (None, True, -1), "rank": (type("R", (), {"score": None}),), "strategy": ([],),
+    "fresh_seeds": (None, -1), "members": (0,), "budget": (0,),
 }  # fmt: skip
 
 
@@ -196,7 +197,7 @@ WRONG = {
     ("ask", "said"),
     [
         (lambda: asked(LogisticRegression), "is a class; give an instance, LogisticRegression()"),
-        (lambda: asked(LinearRegression()), r"is not a classifier.* use butfor\.ThresholdedRegressor"),
+        (lambda: asked(LinearRegression()), r"is not a classifier.* butfor\.ThresholdedRegressor\(LinearRegression"),
         (lambda: asked(Hidden()), "neither decision_function nor predict_proba"),
         (lambda: asked(Moody()), "fitted twice.*Fix its seed .* or other sources of randomness"),
         (lambda: asked(42), "neither a scikit-learn classifier nor a learner"),

@@ -171,8 +171,6 @@ def test_models_without_a_prover_claim_nothing_and_one_class_is_no_answer():
         assert all(v.at_least in (None, 1) and v.status != "proven_none" for v in population)
         with pytest.raises(SettingError, match="There is no proof for"):
             audit.brackets(asked, sensitive_features=theirs)
-    with pytest.raises(LearnerError, match=r"use butfor.ThresholdedRegressor\(LinearRegression"):
-        butfor.LabelAudit(LinearRegression()).fit(X, y, sensitive_features=groups)
     audit = butfor.LabelAudit(butfor.ThresholdedRegressor(Ridge()), budget=2).fit(X, y, sensitive_features=groups)
     rarer = tuple(map(int, np.flatnonzero(y == y.value_counts().idxmin())))
     answers = OwnFit(1).bind(audit.learner_, audit.table_, asked)([Training((), None), Training(rarer, None)])

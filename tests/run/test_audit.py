@@ -87,9 +87,7 @@ class Liar(butfor.Engine):
 
     def bind(self, learner, table, people):
         base = NetworkEngine().bind(learner, table, people)([Training(())])
-        return lambda trainings, advance=None: np.repeat(np.where(base > 0, -1, 1), len(trainings), 0).astype(
-            base.dtype
-        )
+        return lambda trainings, advance=None: -np.repeat(np.sign(base), len(trainings), axis=0)
 
 
 def test_every_find_is_confirmed_by_the_models_own_fit_and_a_limit_of_trainings_is_kept(salary):
@@ -172,30 +170,20 @@ X, Y, PEOPLE = DATA.X_train, DATA.y_train, DATA.X_test
 
 
 @pytest.mark.parametrize(
-    ("settings", "table", "error", "said"),
+    ("table", "said"),
     [
-        *(({}, table, TableError, said) for table, said in (
-            ({"y": Y.iloc[::-1]}, "same rows in another order"),
-            ({"y": Y.reset_index(drop=True)}, "different rows"),
-            ({"y": Y.iloc[:5]}, "30 rows but there are 5 labels"),
-            ({"y": Y * 0}, "only one class"),
-            ({"y": Y * 0 + np.arange(30) + 0.5}, "occurs in one row only"),
-            ({"X": X.to_numpy()}, "DataFrame"),
-            ({"X": X.assign(Year=np.inf)}, "'Year', row"),
-        )),
-        *((setting, {}, SettingError, said) for setting, said in (
-            ({"engine": "turbo"}, "no engine"),
-            ({"n_jobs": 0}, "n_jobs=0"),
-            ({"fresh_seeds": -1}, "fresh_seeds=-1"),
-            ({"members": 0}, "members=0"),
-            ({"random_state": -1}, "random_state=-1"),
-            ({"budget": 0}, "budget=0"),
-        )),
+        ({"y": Y.iloc[::-1]}, "same rows in another order"),
+        ({"y": Y.reset_index(drop=True)}, "different rows"),
+        ({"y": Y.iloc[:5]}, "30 rows but there are 5 labels"),
+        ({"y": Y * 0}, "only one class"),
+        ({"y": Y * 0 + np.arange(30) + 0.5}, "occurs in one row only"),
+        ({"X": X.to_numpy()}, "DataFrame"),
+        ({"X": X.assign(Year=np.inf)}, "'Year', row"),
     ],
-)  # fmt: skip
-def test_tables_and_settings_that_cannot_be_audited_are_refused(settings, table, error, said):
-    with pytest.raises(error, match=said):
-        butfor.LabelAudit(**settings).fit(**{"X": X, "y": Y, "sensitive_features": "Sex"} | table)
+)
+def test_tables_that_cannot_be_audited_are_refused(table, said):
+    with pytest.raises(TableError, match=said):
+        butfor.LabelAudit().fit(**{"X": X, "y": Y, "sensitive_features": "Sex"} | table)
 
 
 def test_questions_that_cannot_be_answered_are_refused_and_settings_that_change_after_fit_not_ignored(salary):

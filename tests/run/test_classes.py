@@ -275,14 +275,8 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     assert reviewed.changed
 
 
-def test_standards_are_about_two_sides_and_worlds_give_the_better_of_the_favourable_labels():
+def test_worlds_give_the_better_of_the_favourable_labels():
     X, y = student()
-    found = butfor.compare_standards(X, y, sensitive_features="sex", adverse=["fail", "pass"], draws=3)
-    two = y.where(y == "good", "not good")
-    same = butfor.compare_standards(X, two, sensitive_features="sex", adverse="not good", draws=3)
-    assert (found.adverse, found.favourable) == ("fail or pass", "good")
-    assert [c.difference for c in found.comparisons] == [c.difference for c in same.comparisons]
-    assert np.array_equal(found.doubt, same.doubt)
     women = np.flatnonzero((X["sex"] == "F") & (y != "fail"))
     y.iloc[np.random.default_rng(0).choice(women, len(women) // 3, replace=False)] = "fail"
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3, n_jobs=1)
