@@ -1,14 +1,11 @@
 """A small table of applicants, with and without holes, and the ways in which tests read it."""
 
 import json
-import shlex
 
 import numpy as np
 import pandas as pd
 
-from butfor.cli import main
 from butfor.data.table import load_table
-from butfor.result.record import with_checksum
 from recorded import run
 
 COLUMNS = ("--label", "granted", "--sensitive", "sex")
@@ -49,18 +46,3 @@ def audited(capsys, path, *options, columns=COLUMNS) -> tuple[dict, str]:
     code, out, err = run(capsys, "audit", path, *columns, *options, "--json")
     assert code == 0, err
     return json.loads(out), " ".join(err.split())
-
-
-def comes_again(capsys, record: dict, folder) -> None:
-    """The record's own command gives the same record, and what was found replays."""
-    main([*shlex.split(record["run"]["command"])[1:], "--json", "--quiet"])
-    second = json.loads(capsys.readouterr().out)
-    for each in (record, second):
-        each.pop("checksum")
-        each["run"].pop("seconds")
-    assert second == record
-    found = sum("flip_set" in person for person in record["people"])
-    assert found > 0
-    (folder / "audit.json").write_text(json.dumps(with_checksum(record)))
-    assert main(["replay", str(folder / "audit.json")]) == 0
-    assert f"{found} of {found} counterfactual datasets agree" in capsys.readouterr().out

@@ -129,20 +129,9 @@ def tasks(german_file, tmp_path, capsys) -> Path:
     return tmp_path / "tasks"
 
 
-def changed(verdict, **changes):
-    """A verdict with other measurements or settings, by the names that verdicts have for them."""
-    run = changes.pop("run", verdict.run)
-    settings = {name: changes.pop(name) for name in ("budget", "rank", "strategy", "sensitive") if name in changes}
-    if changes.get("at_least") is not None:
-        changes.setdefault("proof", verdict.proof or "enumeration")
-    if "person" in changes:
-        changes["values"] = dict(changes.pop("person"))
-    if "base" in changes:  # of a find, fresh seeds count it
-        base, seeds = changes.pop("base"), run.fresh_seeds or 59
-        counted = base is not None and changes.get("fresh", verdict.fresh) is None
-        changes["without_flips"] = round(base * seeds) if counted else None
-        settings["fresh_seeds"] = seeds
-    return Verdict(replace(verdict.measured, **changes), replace(run, **settings), verdict.fitted)
+def changed(verdict, run=None, **changes):
+    """A verdict with other measurements, or of another run."""
+    return Verdict(replace(verdict.measured, **changes), run or verdict.run, verdict.fitted)
 
 
 @pytest.fixture(scope="module")

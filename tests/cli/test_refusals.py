@@ -1,17 +1,54 @@
 """Bad input gets one sentence and exit code 2, before anything is trained; it names the option, or their file."""
 
+import numpy as np
+import pandas as pd
 import pytest
 
+from applicants import COLUMNS, applicants, holed
 from butfor.cli.options import SETTINGS
 from conftest import odd_table
 from hostile.harness import audit, saved
 from recorded import run
 
+T = applicants()
+TEXT = T.to_csv(index=False).splitlines()
+FILES = {  # by name: text, bytes or a table
+    "good": odd_table(200),
+    "t": T,
+    "holed": holed(),
+    "few": T.head(19),
+    "shifted": [TEXT[0], *(f"9,{line}" for line in TEXT[1:])],
+    "short-line": [*TEXT[:9], "A8,55.0", *TEXT[9:]],
+    "unclosed": [*TEXT[:5], TEXT[5].replace("A4", '"A4'), *TEXT[6:]],
+    "closed-late": [*TEXT[:5], TEXT[5].replace("A4", '"A4'), TEXT[6], TEXT[7].replace("A6", 'A6"'), *TEXT[8:]],
+    "no-header": [f"{k % 7}.5, Not in universe, f, Not in universe, yes" for k in range(90)],
+    "half-utf-16": b"\xff\xfe\x00\xd8\x00",
+    "binary": b"a,b\n\0,1\n",
+    "shift-jis": b"a,b\n\x81@,1\n",
+    "numbers": T.assign(granted=T.index),
+    "twins": T.assign(ref=T["ref"].where(T.index != 5, "A4")),
+    "no-id": T.assign(ref=T["ref"].where(T.index != 5)),
+    "many-groups": T.assign(sex=T["ref"].str[-2:]),
+    "family": T.assign(home=T.index % 12, weight=1.0),
+    "joined": T.assign(sex=np.where(T.index % 3, "a", "a · b"), job=np.where(T.index % 2, "b · c", "c")),
+    "other/no-job": T.drop(columns="job"),
+    "other/shoe": T.assign(shoe=1),
+    "other/text": T.assign(income="lots"),
+    "other/label": T.assign(granted="perhaps"),
+    "other/unlabelled": T.assign(granted=None),
+}  # fmt: skip
+
 
 @pytest.fixture(scope="module")
 def folder(tmp_path_factory):
     made = tmp_path_factory.mktemp("tables")
-    odd_table(200).to_csv(made / "good.csv", index=False)
+    (made / "other").mkdir()
+    for name, content in FILES.items():
+        if isinstance(content, pd.DataFrame):
+            content = content.to_csv(index=False).encode()
+        elif isinstance(content, list):
+            content = "\n".join(content).encode()
+        (made / f"{name}.csv").write_bytes(content)
     return made
 
 
@@ -38,13 +75,14 @@ AUDIT = [
     ("good.csv L S --model logistic --threshold 1.5", "Error: --threshold "),
     ("german --label credit", "leave out --label"),
     ("salary --cases 99999", "There is no person 99999: the people of the table are"),
-    ("salary --engine cuda:99", "--engine cuda:99|device='cuda:99' is not available"),
+    ("salary --engine cuda:99", "cuda:99"),
     ("good.csv L S --epochs 3", "'--epochs' is a setting: --set epochs=VALUE."),
     ("good.csv L S --set epoch=3", "Did you mean 'epochs'?"),
     ("good.csv L S --set epochs", "give a setting and its value, such as --set epochs=20"),
     ("good.csv L S --set epochs=few", "'few' is not a valid integer"),
     ("good.csv L S --budgt 3", "--budget"),
     ("--config no.toml", "--config 'no.toml' cannot be read"),
+    ("german --names no.toml", "'no.toml' cannot be read"),
     ("", "Missing argument 'TABLE'"),
 ]
 STANDARD = [
@@ -75,7 +113,48 @@ FILE = [
     ("label = { column = 'x' }", "is a section"),
     ("label = 'granted', ", "'a.toml' is not a TOML file ("),
 ]
-TABLES = {"audit": AUDIT, "standard": STANDARD, "--config": FILE}
+# What is wrong with a table, and with a file of names.
+CHECK = [
+    ("shifted.csv P", "Line 2 of 'shifted.csv' has 6 values, but the header names 5"),
+    ("short-line.csv P", "Line 10 of 'short-line.csv' has 2 values, but the header names 5"),
+    ("unclosed.csv P", "the quotation mark in line 6 is never closed"),
+    ("closed-late.csv P", "A quotation mark in line 6 of 'closed-late.csv' is closed only in line 8"),
+    ("no-header.csv P", "If the first line is data, write a line of names above it."),
+    ("half-utf-16.csv P", "cannot be read as a table (it is not text in UTF-8, UTF-16 or"),
+    ("shift-jis.csv P", "Windows-1252: save it as UTF-8)"),
+    ("binary.csv P", "cannot be read as a table (it is not a text file)"),
+    ("few.csv P", "The table has 19 rows; at least 20 are needed"),
+    ("holed.csv P --missing refuse", "Column 'income', row |Column 'job', row |Column 'sex', row |--missing drop"),
+    ("numbers.csv P", "granted >= "),
+    ("twins.csv P --id ref", "'A4' occurs 2 times"),
+    ("no-id.csv P --id ref", "Column 'ref', row 5 is missing a value"),
+    ("t.csv P --drop ref,income,job,sex", "leaves no column to learn from"),
+    ("family.csv P --cluster home", "The table has 12 clusters; at least 20"),
+    ("many-groups.csv P", "different values, too many for a protected attribute"),
+    ("joined.csv P --sensitive sex,job", "two groups would have the same name"),
+    ("t.csv P --test other/no-job.csv", "other/no-job.csv' lacks column 'job'"),
+    ("t.csv P --test other/shoe.csv", "other/shoe.csv' has besides column 'shoe'"),
+    ("t.csv P --test other/text.csv", "differs from the training file: Column 'income', row 0 (and 119 more rows)"),
+    ("t.csv P --test other/label.csv", "No training row has the label 'granted = perhaps'"),
+    ("t.csv P --test other/unlabelled.csv", "no rows that can be used"),
+    ("german --id age --test t.csv", "leave out --test and --id"),
+    ("german --drop sex,age --sensitive sex,job", "drop all of the protected columns or none"),
+]
+NAMES = [
+    ("[poeple]", "Did you mean 'people'"),
+    ("[people]\nnuon = 'x'", "nuon|Did you mean 'noun'"),
+    ("[labels]\n1 = 2", "[labels] 1 = 2|in quotes"),
+    ("[columns]\nage = ' '", "[columns] age = ' '|in quotes"),
+    ("[groups.sex]\nmale = ''", "[groups.sex] male = ''|in quotes"),
+    ("[groups]\nsex = 'x'", "[groups.sex] must hold names"),
+    ("groups = 1", "[groups.race]"),
+    ("[groups.sxe]\nmale = 'M'", "sxe|Did you mean 'sex'"),
+    ("[groups.sex]\nmael = 'M'", "mael|group of sex|Did you mean 'male'"),
+    ("[labels]\n'bad credt' = 'x'", "label|Did you mean 'bad credit'"),
+    ("[columns]\nAge = 'x'", "column|Did you mean 'age'"),
+    ("[", "not a TOML file"),
+]
+TABLES = {"audit": AUDIT, "standard": STANDARD, "check-table": CHECK, "--config": FILE, "--names": NAMES}
 
 
 @pytest.mark.parametrize(
@@ -83,17 +162,20 @@ TABLES = {"audit": AUDIT, "standard": STANDARD, "--config": FILE}
 )
 def test_what_cannot_be_meant_gets_one_sentence(capsys, folder, loans, monkeypatch, command, given, said):
     monkeypatch.chdir(folder)
-    words = {"L": ["--label", "granted"], "S": ["--sensitive", "région"]}
-    arguments = ["audit", *(word for each in given.split() for word in words.get(each, [each]))]
+    words = {"L": ["--label", "granted"], "S": ["--sensitive", "région"], "P": list(COLUMNS)}
+    arguments = [command, *(word for each in given.split() for word in words.get(each, [each]))]
     if command == "standard":
         question = ("--label", "score>=65", "--sensitive", "black,married", "--adverse", "score<65", "--draws", 0)
         arguments = ["standard", loans, *question, *given.split()]
     elif command == "--config":
         (folder / "a.toml").write_text(f"table = 'good.csv'\n{given}\n")
         arguments = ["audit", "--config", "a.toml"]
-    code, out, err = run(capsys, *arguments, "--quiet")
+    elif command == "--names":
+        (folder / "a.toml").write_text(given)
+        arguments = ["audit", "german", "--model", "logistic", "--names", "a.toml"]
+    code, out, err = run(capsys, *arguments, *(["--quiet"] if command != "check-table" else []))
     assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
-    assert any(one in err for one in said.split("|"))
+    assert [part for part in said.split("|") if part not in err] == []
 
 
 HUGE = 99999999999999999999

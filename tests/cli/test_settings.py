@@ -97,9 +97,7 @@ def test_texts_are_read_as_they_are_meant(parse, text, value):
     assert parse(text) == value
 
 
-def test_help_fits_80_columns_and_names_at_most_30_options_and_their_choices_and_the_docs_the_settings(
-    capsys, monkeypatch
-):
+def test_help_fits_80_columns_with_30_options_and_their_choices_and_docs_name_settings(capsys, monkeypatch):
     monkeypatch.setenv("COLUMNS", "80")
     said = {}
     for command in cli.commands:

@@ -8,20 +8,12 @@ import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
+from applicants import applicants
 from butfor import check_table
 from butfor.data.check import check_groups
 from butfor.data.sensitive import Sensitive
 from butfor.errors import TableError
 from recorded import run
-
-
-def plain(rows: int = 200, seed: int = 0) -> tuple[pd.DataFrame, pd.Series]:
-    rng = np.random.default_rng(seed)
-    X = pd.DataFrame(
-        {"income": rng.normal(50, 10, rows), "debts": rng.integers(0, 12, rows), "job": rng.choice(["a", "b"], rows),
-         "sex": rng.choice(["f", "m"], rows)}
-    )  # fmt: skip
-    return X, pd.Series(np.where(X["income"] + rng.normal(0, 8, rows) > 50, "yes", "no"), name="granted")
 
 
 def kinds(X, y, X_test=None) -> list[tuple[str, tuple[str, ...]]]:
@@ -39,8 +31,10 @@ def test_the_published_tables_raise_no_alarm():
         assert told(data.X_train, data.sensitive) == [], name
 
 
-X, Y = plain()
-K, GRANTED, RNG = np.arange(200), (Y == "yes").to_numpy(), np.random.default_rng(0)
+K, RNG = np.arange(200), np.random.default_rng(0)
+X = applicants(200).assign(debts=K * 7 % 12)
+Y, REF = X.pop("granted"), X.pop("ref")
+GRANTED = (Y == "yes").to_numpy()
 RARELY = K % 50 == 1
 ODD = {
     "copy": [np.where(GRANTED, "repaid", "default")],
@@ -105,7 +99,7 @@ def test_columns_that_tell_the_groups_apart():
 def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
     ref = "Column 'ref' has a different value in every row"
     member = "Column 'member' tells the groups of 'sex' apart"
-    odd = X.assign(ref=[f"A{k}" for k in K], debts=X["debts"].where(K % 40 != 1, 999), granted=Y)
+    odd = X.assign(ref=REF, debts=X["debts"].where(K % 40 != 1, 999), granted=Y)
     odd.assign(member=np.where(X["sex"] == "f", "yes", "no")).to_csv(tmp_path / "t.csv", index=False)
     asked = (tmp_path / "t.csv", "--label", "granted", "--adverse", "no", "--sensitive", "sex")
 
@@ -138,8 +132,8 @@ def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
 
 
 def test_python_callers_hear_of_it_too_and_rates_per_group_are_what_counting_gives():
-    X, y = plain(400)
-    X = X.assign(ref=[f"A{k}" for k in range(400)], income=X["income"].where(X.index % 20 != 1))
+    X = applicants(400)
+    X["income"], y = X["income"].where(X.index % 20 != 1), X.pop("granted")
     X.loc[X.index[300:305], "sex"] = np.nan
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=1)
     audit.fit(X[:300], y[:300], sensitive_features="sex")

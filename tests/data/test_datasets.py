@@ -147,9 +147,7 @@ ROWS = (
 CONTENT = "\n".join([";".join([*BANK.columns.split(), "y"]), *ROWS]).encode()
 
 
-def test_banks_first_use_downloads_the_next_reads_the_cache_and_what_else_is_offered_is_a_sentence(
-    monkeypatch, tmp_path
-):
+def test_banks_first_use_downloads_the_next_reads_the_cache_and_all_else_is_refused(monkeypatch, tmp_path):
     monkeypatch.delenv("BUTFOR_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     archive, cache = tmp_path / "bank.zip", tmp_path / "cache"

@@ -1,13 +1,14 @@
 """What a table becomes: its parts, its labels, what is missing, who is named, and what an audit then says of it."""
 
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
 import pytest
 
 import butfor
-from applicants import COLUMNS, LOGISTIC, NETWORK, applicants, audited, comes_again, holed, loaded, saved
+from applicants import COLUMNS, LOGISTIC, NETWORK, applicants, audited, holed, loaded, saved
 from butfor.data.labels import label_names, label_number
 from butfor.data.table import default_setup, load_table
 from butfor.errors import SettingError
@@ -116,24 +117,27 @@ def test_holes_marks_and_unknown_and_rare_values_are_said_and_the_audit_comes_ag
         assert line in " ".join(record["run"]["remarks"])
     assert record["people"][0]["values"]["job"] == "pilot"
     assert any(None in person["values"].values() for person in record["people"])
-    comes_again(capsys, record, tmp_path)
+    (tmp_path / "audit.json").write_text(json.dumps(record))
+    found = sum("flip_set" in person for person in record["people"])
+    code, out, _ = run(capsys, "replay", tmp_path / "audit.json")
+    assert (code, f"{found} of {found} counterfactual datasets agree" in out) == (0, found > 0)
+    again = json.loads(run(capsys, *shlex.split(record["run"]["command"])[1:], "--json", "--quiet")[1])
+    for each in (record, again):
+        each["run"].pop("seconds")
+        each.pop("checksum")
+    assert again == record
     code, _, err = run(capsys, "audit", train, *COLUMNS, *options, "--set", "unknown=refuse")
     assert (code, "which no training row has" in err) == (2, True)
 
 
 def test_models_that_take_missing_numbers_get_them_and_a_missing_protected_attribute_is_a_group(capsys, tmp_path):
-    table, out = holed(60).drop(columns=["job", "ref"]), tmp_path / "out"
+    table = holed(60).drop(columns=["job", "ref"])
     table["sex"] = table["sex"].map({"f": 0, "m": 1}).where(table.index % 4 > 0)
-    options = [*LOGISTIC[:-1], "boosting", "--cases", "0:12", "--budget", "1", "--phi", "everyone", "--out", out]
-    code, _, err = run(capsys, "audit", saved(table, tmp_path / "t.csv"), *COLUMNS, *options)
-    assert code == 0
-    assert "Missing values of 'income', 'sex' go to HistGradientBoostingClassifier unchanged." in " ".join(err.split())
-    record = (out / "audit.json").read_text()
-    assert json.loads(record)["run"]["learner"]["encoder"] is None
-    groups = set(pd.read_csv(out / "people.csv")["group"])
-    assert "missing" in groups
-    assert set(map(str, Population.from_json(record).by_group.index)) == groups
-    assert "missing" in (out / "report.html").read_text()
+    options = [*LOGISTIC[:-1], "boosting", "--cases", "0:12", "--budget", "1", "--phi", "everyone"]
+    record, said = audited(capsys, saved(table, tmp_path / "t.csv"), *options)
+    assert "Missing values of 'income', 'sex' go to HistGradientBoostingClassifier unchanged." in said
+    assert record["run"]["learner"]["encoder"] is None
+    assert "missing" in Population.from_dict(record).by_group.index
 
 
 def test_an_identifier_names_the_rows_and_kept_columns_are_shown(capsys, tmp_path):

@@ -14,10 +14,10 @@ import sys
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 import pytest
 
+from applicants import applicants
 from butfor.cli import main
 
 LIMIT = 180
@@ -88,13 +88,8 @@ def attempt(*arguments: object, **how: Any) -> Ending:
 
 def people(rows: int = 60, seed: int = 0) -> pd.DataFrame:
     """A small, ordinary table: two numbers, a protected attribute and a label."""
-    rng = np.random.default_rng(seed)
-    x = rng.normal(size=rows).round(3)
-    sex = rng.choice(["f", "m"], rows)
-    granted = x + 0.5 * (sex == "f") + rng.normal(0, 0.7, rows) > 0
-    return pd.DataFrame(
-        {"x": x, "sex": sex, "debts": rng.integers(0, 9, rows), "granted": np.where(granted, "yes", "no")}
-    )
+    table = applicants(rows, seed).assign(debts=lambda table: table.index % 9)
+    return table.rename(columns={"income": "x"})[["x", "sex", "debts", "granted"]]
 
 
 def saved(folder: Path, frame: pd.DataFrame | None = None, name: str = "table.csv") -> Path:

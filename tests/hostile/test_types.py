@@ -23,7 +23,6 @@ from hostile.harness import attempt, audit, people, saved
 STRANGE = {
     "lists": [[1, 2]] * 60,
     "structs": [{"a": 1}] * 60,
-    "arrays": [np.arange(3)] * 60,
     "bytes": [b"\xff\x00"] * 60,
     "some lists": [None, [1]] * 30,
     "times": [datetime.time(k % 24) for k in range(60)],

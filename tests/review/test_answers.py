@@ -47,10 +47,7 @@ def test_a_table_of_any_separator_and_label_studio_give_the_same(german_file, ta
 @pytest.mark.parametrize(
     ("names", "meant"),
     [
-        (
-            ("deny = no", "deny = yes"),
-            {"YES": "deny = yes", "Deny = No": "deny = no", "no ": "deny = no", "Cannot Tell": "cannot tell"},
-        ),
+        (("deny = no", "deny = yes"), {"YES": "deny = yes", "Deny = No": "deny = no", "Cannot Tell": "cannot tell"}),
         (("b", "B"), {"b": "b", "B": "B"}),
         (("Cannot Tell", "yes"), {"Cannot Tell": "Cannot Tell"}),
         (("no", "yes", "yes "), {"yes ": "yes ", "yes": "yes", " no ": "no"}),
@@ -60,19 +57,17 @@ def test_a_table_of_any_separator_and_label_studio_give_the_same(german_file, ta
     ],
 )
 def test_labels_are_read_as_they_are_meant(tmp_path, names, meant):
+    path, key = tmp_path / "answers.csv", key_with(names[:1], names)
     for given, label in meant.items():
-        (tmp_path / "answers.csv").write_text(f'id,label\r\n"K-0","{given}"\r\n', newline="")
-        key = key_with(names[:1], names)
+        path.write_text(f'id,label\r\n"K-0","{given}"\r\n', newline="")
         if label is not None:
-            assert read_answers([tmp_path / "answers.csv"], key).reviewers[0]["K-0"] == label
+            assert read_answers([path], key).reviewers[0]["K-0"] == label
             continue
         with pytest.raises(TableError, match=f"'{given}' is not a label; write '{names[0]}'"):
-            read_answers([tmp_path / "answers.csv"], key)
+            read_answers([path], key)
 
 
-def test_answers_and_keys_that_cannot_be_used_get_one_sentence_and_change_nothing(
-    german_file, salary_file, tasks, tmp_path, capsys
-):
+def test_answers_and_keys_that_cannot_be_used_change_nothing(german_file, salary_file, tasks, tmp_path, capsys):
     filled, key = fill_in(tasks, answered(tasks, 9, 2)), tasks.with_name("tasks.key.json")
     good = ["id,label", *(f"{task},{label}" for task, label in answered(tasks, 9, 2).items())]
     task, studio = good[3].partition(",")[0], "not an export of Label Studio"
@@ -92,10 +87,9 @@ def test_answers_and_keys_that_cannot_be_used_get_one_sentence_and_change_nothin
     ]
     for choices, sentence in ((["a", "b"], studio), ({"yes": 1}, "not a label"), ([3], "not a label"), (7, studio)):
         contents.append(([json.dumps([{"data": {"id": task}, "annotations": [annotation(choices)]}])], sentence))
-    refused = []
-    for k, (lines, sentence) in enumerate(contents):
-        (tmp_path / f"answers{k}").write_bytes("\n".join(lines).encode(errors="surrogateescape"))
-        refused.append(((tmp_path / f"answers{k}",), sentence))
+    refused = [((tmp_path / f"answers{k}",), sentence) for k, (_, sentence) in enumerate(contents)]
+    for (lines, _), ((path,), _) in zip(contents, refused, strict=True):
+        path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
 
     # A key that was changed, or belongs to another review.
     os.mkfifo(tmp_path / "pipe")

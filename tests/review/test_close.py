@@ -19,9 +19,7 @@ from butfor.words import percent
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, changed, fill_in, key_of, of_kind, run
 
 
-def test_corrections_are_made_as_the_models_own_fit_says_and_a_second_round_asks_nothing_twice(
-    german_file, tasks, tmp_path, capsys
-):
+def test_corrections_are_as_the_models_own_fit_and_a_next_round_is_new(german_file, tasks, tmp_path, capsys):
     answers, after = answered(tasks, 9, 1, 1), tmp_path / "after"
     answers[of_kind(tasks, "label")[12]["id"]] = "cannot tell"
     code, out, _ = run(capsys, "review", german_file, "--answers", fill_in(tasks, answers, ";"), "--out", after)
