@@ -102,13 +102,13 @@ def fill_in(tasks: Path, answers: dict[str, str], separator: str = ",", name: st
     return tasks / name
 
 
-def wronged(rows: int, seed: int, noise: float = 0.3) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
-    """Loans by income and debts; of group b's granted ones some are refused all the same, and which they are."""
+def wronged(rows: int, seed: int, noise: float = 0.3, share: float = 0.4) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+    """Loans by income and debts; of group b's granted ones a share is refused all the same, and which they are."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
     X["debts"] = rng.normal(size=rows)
     granted = (X["income"] - X["debts"] + noise * rng.normal(size=rows) > 0).to_numpy()
-    wrong = granted & (X["group"] == "b").to_numpy() & (rng.random(rows) < 0.4)
+    wrong = granted & (X["group"] == "b").to_numpy() & (rng.random(rows) < share)
     return X, pd.Series(np.where(granted & ~wrong, "yes", "no")), wrong
 
 

@@ -8,6 +8,7 @@ import subprocess
 import sys
 from dataclasses import replace
 from pathlib import Path
+from unittest.mock import Mock
 
 import pandas as pd
 import pytest
@@ -48,9 +49,6 @@ def command(capsys):
     return run
 
 
-# --- the published numbers ----------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize("name", DATASETS)
 def test_published_numbers_hold_together(name):
     row, (train, _, test) = PUBLISHED[name], SPECS[name].sizes
@@ -63,9 +61,6 @@ def test_published_numbers_hold_together(name):
         assert row.per_retraining[rank] <= seconds
     assert (row.ground_truth is None) == (SPECS[name].setup.budget > 1)
     assert set(row.found) >= {"combined", "chance", "distance"}
-
-
-# --- our runs -----------------------------------------------------------------------------------------
 
 
 def test_salary_reproduces_its_published_row(salary):
@@ -82,13 +77,6 @@ def test_salary_reproduces_its_published_row(salary):
         for person in ranking.people:
             assert person.found == (len(person.positions) == 1) == (person.attempt is not None)
             assert not person.found or person.logit * person.counterfactual_logit <= 0
-
-
-def test_what_a_file_has_is_not_run_again(folder, monkeypatch, command):
-    monkeypatch.setattr(runs.Evaluation, "search", lambda *_: pytest.fail("ran again"))
-    ranks = ",".join(FIVE)
-    said = command("runs", "--datasets", "salary", "--ranks", ranks, "--out", folder, "--engine", "fused")
-    assert "10 eligible, ground truth 3" in said
 
 
 @pytest.mark.system
@@ -112,18 +100,12 @@ def test_a_file_that_is_no_result_is_refused(tmp_path, content):
         read_result(tmp_path / "salary.json")
 
 
-# --- tables and figures -------------------------------------------------------------------------------
-
-
-def test_rows_have_the_documented_shape(salary):
+def test_rows_have_the_documented_shape_and_tables_put_ours_beside_theirs(salary):
     (row,) = tables.rows([replace(salary, runs=[salary.first, salary.first])])
     assert set(row) >= {"dataset", "eligible", "n_psi", "ground_truth", "found", "one_shot", "published"}
     assert (row["seeds"], row["ranges"]["found"]["combined"]) == (2, [3, 3])
     assert (row["found"]["combined"], row["found"]["random"]) == (3, 1)
     assert set(row["published"]["found"]) >= {"combined", "random", "distance"}
-
-
-def test_tables_put_ours_beside_theirs(salary):
     shown = tables.shown(tables.table1([salary]))
     assert shown.loc[0, ["#φ", "GT", "method", "random"]].tolist() == ["10 (10)", "3 (3)", "3 (3)", "1 (1)"]
     other = replace(salary.first, ground_truth=[4])
@@ -131,9 +113,6 @@ def test_tables_put_ours_beside_theirs(salary):
     assert shown.loc[0, "GT"] == "2 [1–3] (3)"
     for make in (tables.table2, tables.oneshot, tables.overlap, tables.ablation, tables.setup, tables.logits):
         assert len(tables.flat(make([salary])))
-
-
-# --- the page -----------------------------------------------------------------------------------------
 
 
 def test_the_page_is_complete_in_itself(salary):
@@ -147,19 +126,14 @@ def test_the_page_is_complete_in_itself(salary):
     assert "⚠ Sample" not in html
 
 
-# --- the sweep ----------------------------------------------------------------------------------------
-
-
 def test_a_sweep_survives_its_file(salary, tmp_path):
     base = runs.published_setting("salary")
     chosen = sweep.Outcome(base, 10, (8, 9), 3)
     beside = sweep.Outcome(replace(base, batch_size=None), 10, (7, 9), 2)
     one = sweep.Sweep("salary", [beside, chosen, replace(beside, ground_truth=None)], chosen, [beside])
     assert one.to_frame()["distance"].tolist()[0] == 0
-    assert one.around()["changed"].tolist() == [
-        "chosen: batch size 8, numeric raw, embedding seed 0, split seed 28",
-        "batch size full",
-    ]
+    first = "chosen: batch size 8, numeric raw, embedding seed 0, split seed 28"
+    assert one.around()["changed"].tolist() == [first, "batch size full"]
     ridge = one.around()[["dataset"]].assign(ridge=1.0, found=3, one_shot=3)
     kept = sweep.SweepTables(one.around(), ridge, {"salary": 3}, {"salary": base}, one.to_frame())
     kept.joined(kept).write(tmp_path)
@@ -173,10 +147,11 @@ def test_a_sweep_survives_its_file(salary, tmp_path):
         sweep.SweepTables.read(tmp_path)
 
 
-# --- the command line ---------------------------------------------------------------------------------
-
-
-def test_results_are_shown_without_computing(folder, monkeypatch, command):
+def test_what_a_file_has_is_shown_and_not_run_again(folder, monkeypatch, command):
+    monkeypatch.setattr(runs.Evaluation, "search", lambda *_: pytest.fail("ran again"))
+    ranks = ",".join(FIVE)
+    said = command("runs", "--datasets", "salary", "--ranks", ranks, "--out", folder, "--engine", "fused")
+    assert "10 eligible, ground truth 3" in said
     monkeypatch.setattr(gather, "run_dataset", lambda *_, **__: pytest.fail("computed"))
     assert json.loads(command("table1", "--results", folder, "--json"))[0]["ground_truth"] == 3
     for name in ("table1", "table2", "oneshot", "overlap", "ablation", "boundary"):
@@ -223,10 +198,7 @@ def test_bad_input_gets_one_sentence(arguments, said, tmp_path, monkeypatch):
 
 
 def test_an_interrupted_run_says_what_is_kept(monkeypatch, capsys):
-    def run(*_, **__):
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(gather, "run_dataset", run)
+    monkeypatch.setattr(gather, "run_dataset", Mock(side_effect=KeyboardInterrupt))
     with pytest.raises(KeyboardInterrupt):
         main(["table1", "--datasets", "salary"])
     said = capsys.readouterr()

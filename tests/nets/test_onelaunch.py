@@ -1,7 +1,6 @@
 """The CUDA kernel without a GPU: compiled for the CPU, its threads taking turns, against the reference."""
 
 import ctypes
-import hashlib
 import shutil
 import subprocess
 from pathlib import Path
@@ -27,17 +26,10 @@ def one_hot(rng, rows, sizes):
 def table(kind, n=200, more=70):
     """Rows whose inputs are `dense`, one-hot (`hot`), or some of each."""
     rng = np.random.default_rng(0)
-    parts = {
-        "dense": lambda: [rng.standard_normal((n + more, 90))],
-        "hot": lambda: [one_hot(rng, n + more, [9] * 10)],
-        "mixed": lambda: [
-            rng.standard_normal((n + more, 6)),
-            one_hot(rng, n + more, [9] * 9),
-            rng.standard_normal((n + more, 1)),
-            one_hot(rng, n + more, [6, 7]) * (rng.random((n + more, 1)) < 0.8),
-        ],
-    }
-    X = np.concatenate(parts[kind](), axis=1)
+    numbers, bits = rng.standard_normal((n + more, 90)), one_hot(rng, n + more, [9] * 10)
+    more_bits = one_hot(rng, n + more, [6, 7]) * (rng.random((n + more, 1)) < 0.8)
+    mixed = np.hstack([numbers[:, :6], bits[:, :81], numbers[:, 6:7], more_bits])
+    X = {"dense": numbers, "hot": bits, "mixed": mixed}[kind]
     score = X @ rng.standard_normal(X.shape[1]) + rng.standard_normal(len(X))
     y = score > np.median(score)
     return Rows(X[:n], y[:n], X[n:], y[n:])
@@ -46,22 +38,12 @@ def table(kind, n=200, more=70):
 def emulated(recipe, rows, flips, people, warps, directory):
     """What one block of the kernel trains: logits, packed weights in the kernel's order, and epochs."""
     inputs = inputs_of(rows, people)
-    plan = Plan(
-        rows.widths(recipe),
-        len(inputs.hot),
-        recipe.activation,
-        recipe.batch_size is not None,
-        warps,
-        1,
-        1,
-    )
+    widths, batches = rows.widths(recipe), recipe.batch_size is not None
+    plan = Plan(widths, len(inputs.hot), recipe.activation, batches, warps, 1, 1)
     source = f'#include "{HERE}/emulated.h"\n{plan.source()}\n#include "{HERE}/emulated_main.h"\n'
-    name = directory / hashlib.sha256(source.encode()).hexdigest()[:16]
-    name.with_suffix(".cpp").write_text(source, encoding="utf-8")
-    library = name.with_suffix(".so")
-    subprocess.run(
-        ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", library, name.with_suffix(".cpp")], check=True
-    )
+    code, library = directory / "kernel.cpp", directory / "kernel.so"
+    code.write_text(source, encoding="utf-8")
+    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", library, code], check=True)
     job = Job(recipe, rows, flips, [recipe.seed] * len(flips), people)
     work, kept = onelaunch.prepare(job, plan, inputs, torch.device("cpu"))
     ctypes.CDLL(str(library)).run(ctypes.byref(work))

@@ -82,9 +82,6 @@ def test_the_other_published_scores_counted_by_hand(subject):
     assert Combined().score(model, table, people) == pytest.approx(expected, abs=1e-6)
 
 
-# --- the training gradient --------------------------------------------------------------------------------
-
-
 def test_an_epoch_counts_by_its_chance_to_be_kept_after_the_flip():
     rng = np.random.default_rng(0)
     moves, gradient, epochs = rng.choice([-1.0, 1.0], 6), rng.normal(size=(2, 6)), rng.normal(size=(3, 2))
@@ -127,9 +124,6 @@ def test_agreement_counted_by_hand_on_the_strongest_labels_and_some_others():
     assert ({7, 9} < set(tried), len(set(tried))) == (True, 4)
     assert agreement(retrained, effects, 99)[1] == 50
     assert tried == list(range(50))
-
-
-# --- what is given, and where it ranks --------------------------------------------------------------------
 
 
 @pytest.mark.parametrize(

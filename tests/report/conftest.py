@@ -38,9 +38,6 @@ SEEDS = {
 }
 
 
-# --- what the pages are about -------------------------------------------------------------------------
-
-
 def table(rows: int = 500) -> pd.DataFrame:
     """Loans that one group was refused more often than comparable people; no value looks like anything else."""
     rng = np.random.default_rng(1)

@@ -103,9 +103,6 @@ def outline(html: str) -> Outline:
     return seen
 
 
-# --- approved -----------------------------------------------------------------------------------------
-
-
 def compare(name: str, text: str, renew: bool) -> None:
     text = re.sub(r"\b[0-9a-f]{64}\b", "<sha256>", text).replace(butfor.__version__, "<version>")
     text = re.sub(r"^versions\..*\n", "", text, flags=re.MULTILINE)  # of Python and its packages
@@ -198,9 +195,6 @@ def test_beyond_a_few_hundred_people_everyone_has_a_file(audit, tmp_path, monkey
     with pytest.raises(OutputError):  # whole or not at all
         audit.to_html(folder)
     assert {file.name for file in tmp_path.iterdir()} == {"audit.html", folder.name}
-
-
-# --- pictures -----------------------------------------------------------------------------------------
 
 
 def test_the_parts_of_a_gap_add_up(audit):

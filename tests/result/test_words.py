@@ -13,7 +13,6 @@ from butfor.result.population import Population
 from butfor.result.reviewed import TrainingLabel, expectation
 from butfor.result.run import Performance
 from butfor.result.verdict import Flip, Person, Verdict
-from butfor.result.worlds import OneStandard, World
 from butfor.words import share_in_words, told_apart
 from recorded import RUN
 
@@ -82,20 +81,6 @@ def test_one_and_many_are_told_apart():
     cut = DecisionFacts(cut=True, probability=0.8)
     assert not replace(NAMED, performance=poor, decision=cut).no_better, "at a threshold that may be wanted"
 
-
-def test_one_standard_says_what_its_range_is_and_counts_and_rates_have_one():
-    turned = [9, 9, 10, 11, 12, 12, 12, 13, 13, 13, 13, 14, 14, 14, 15, 15, 16, 17, 18, 19]
-    worlds = tuple(World(k, 0.1, 5, n, {"yes": (60 + n) / 85}) for k, n in enumerate(turned))
-    counts = {"labels": 100, "asked": 476, "people": 85, "refused": 25, "adverse_now": (), "changed": ()}
-    one = OneStandard(attribute="afam", group="yes", worlds=worlds, rates={"yes": 60 / 85}, **counts)
-    assert one.interval == (9, 18)
-    assert one.rates_in_worlds["yes"][1:] == pytest.approx((69 / 85, 78 / 85))
-    assert one.sentence.startswith("Under one standard for all, the model would probably decide differently about 13 ")
-    assert one.sentence.endswith("of 85 people with afam = yes (in 9 of 10 simulated worlds: 9 to 18).")
-    assert "about 13 of 85 Black applicants" in replace(NAMED, one_standard=(one,)).one_standard[0].sentence
-
-
-# --- scores and cuts ------------------------------------------------------------------------------------
 
 FIXED = {"given": 0.8, "cut": True, "probability": 0.8}
 SEEN = {"people": 476, "favoured": 295, "recorded": 0.88}

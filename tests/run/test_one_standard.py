@@ -114,9 +114,9 @@ def test_people_who_are_hurt_are_found(audit):
     assert low <= one.expected <= high
 
 
-def test_worlds_are_drawn_from_their_seeds_alone(audit):
-    first, again = (audit.one_standard(PEOPLE)[0] for _ in range(2))
-    assert first == again
+def test_worlds_are_drawn_from_their_seeds_alone_in_whichever_order_people_are_asked_about(audit, population):
+    (first,) = population.one_standard
+    assert audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1]).one_standard == (first,)
     few = worlds.world_seeds(int(np.flatnonzero(TABLE["group"] == "b")[0]), 0, 7)
     assert few == [world.seed for world in first.worlds[:7]]
     assert len(set(worlds.world_seeds("b", 0)) | set(worlds.world_seeds("b", 1)) | set(worlds.world_seeds("a"))) == 60
@@ -146,21 +146,15 @@ def test_a_world_without_a_shortfall_changes_nothing(audit):
     assert one.rates_in_worlds["b"] == pytest.approx([one.rates["b"]] * 3)
 
 
-class Hasty(Progress):
+class Hasty(Notes):
     """Presses Ctrl-C in the third world."""
 
-    def __init__(self):
-        self.lines, self.done, self.at_work = [], 0, ""
-
     def phase(self, name, *_):
-        self.at_work = name
-
-    def note(self, line):
-        self.lines.append(line)
+        self.left = 3 if name == "one standard for all" else np.inf
 
     def advance(self, count):
-        self.done += count * (self.at_work == "one standard for all")
-        if self.done == 3:
+        self.left -= count
+        if self.left == 0:
             press()
 
 
@@ -216,6 +210,14 @@ def test_who_gains_who_loses_and_what_is_said_of_them():
     nobody = replace(one, refused=0, worlds=(), changed=())
     assert "None of the 4 decisions" in nobody.sentence
     assert (nobody.details(), nobody.expected) == ([], 0.0)
+    limited = replace(one, limited=True)
+    assert limited.displaced == (3 + 2) / 4
+    assert limited.sentence.endswith("Places are limited: about 1 of 8 people would lose theirs.")
+    assert "Places" not in one.sentence
+    assert replace(limited, changed=one.gaining).sentence.endswith("nobody would lose theirs.")
+    twenty = replace(one, worlds=tuple(World(k, 0.1, 5, n, {"b": n / 10}) for k, n in enumerate((0, *range(18), 40))))
+    assert twenty.interval == (0, 17), "the 5th and 95th percentile"
+    assert twenty.rates_in_worlds["b"] == pytest.approx((0.965, 0, 1.7))
 
 
 def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path):
@@ -306,11 +308,6 @@ def test_a_difference_that_may_be_chance_flips_nothing():
     assert "No group was labelled" in nothing._repr_html_()
 
 
-def test_it_is_the_same_in_whichever_order_people_are_asked_about(audit, population):
-    again = audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1])
-    assert again.one_standard == population.one_standard != ()
-
-
 def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
     audit = fitted(adverse=None)
     with pytest.raises(SettingError, match="rather not have: fit"):
@@ -337,9 +334,6 @@ def test_other_labelled_rows_count_and_doubts_are_those_of_the_training_rows():
     assert fitted(TABLE[::2], LABELS[::2]).standards().comparisons != whole.comparisons
 
 
-# --- limited places: whoever gains one takes it from somebody ------------------------------------------------
-
-
 @pytest.fixture(scope="module")
 def for_places():
     return fitted(settings={"threshold": "top 40%"}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
@@ -351,16 +345,6 @@ def test_one_standard_counts_who_loses_a_place(for_places):
     assert sum(gained) == sum(lost) > 0  # the people asked about are those who compete
     assert one.displaced == sum(lost) / len(one.worlds)
     assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
-
-
-def test_only_those_who_lose_are_counted_as_losing():
-    changed = (PersonInWorlds(0, 0, "b", True, 2), PersonInWorlds(4, 4, "a", False, 1))
-    known = {"attribute": "group", "group": "b", "labels": 10, "asked": 5, "people": 3, "refused": 2, "rates": {}}
-    one = OneStandard(**known, adverse_now=(0, 1), worlds=(World(1, 0.1, 2, 1, {}),) * 2, changed=changed, limited=True)
-    assert one.displaced == 0.5
-    assert one.sentence.endswith("Places are limited: about 1 of 5 people would lose theirs.")
-    assert "Places" not in replace(one, limited=False).sentence
-    assert replace(one, changed=changed[:1]).sentence.endswith("nobody would lose theirs.")
 
 
 def test_a_verdict_says_how_far_score_and_cut_moved(for_places):

@@ -38,9 +38,6 @@ def table(rows):
     return pd.DataFrame(inputs, columns=list("abcd")).assign(e=np.where(labels[1] > 0, "x", "y"))
 
 
-# --- the two models -----------------------------------------------------------------------------------
-
-
 def test_logistic_regressions_are_those_of_scikit_learn(rows):
     inputs, labels, weights = rows
     labels = np.vstack([labels, 1 - labels[0], inputs[:, 0] > 0])  # far from their mean too
@@ -88,19 +85,12 @@ def test_boosting_asks_at_quantiles_and_learns_an_interaction_that_a_line_cannot
     assert np.abs(predict_logistic(inputs, fit_logistic(design_of(inputs), labels))[0] - truth).mean() > 0.3
 
 
-def test_rows_of_no_weight_and_columns_left_out_do_not_count(rows, table):
+def test_rows_of_no_weight_do_not_count(rows):
     inputs, labels, _ = rows
     questions, kept = Questions.of(inputs), EVERYONE < 200
     by_weight = fit_boosting(questions, inputs, labels[:1], kept.astype(float)[None])
     by_rows = fit_boosting(questions, inputs[kept], labels[:1, kept])
     np.testing.assert_allclose(by_weight.predict(inputs), by_rows.predict(inputs), atol=1e-4)
-    whole, part = TwoModels.of(table), TwoModels.of(table.drop(columns=["a", "e"]))
-    learn, ask, sets = EVERYONE[:200], EVERYONE[200:], [("a", "e"), ("b",)]
-    stays = [~whole.inputs_of(columns) for columns in sets]
-    fits = [fit_logistic(design_of(whole.inputs[:200, stay]), labels[:1, :200])[0] for stay in stays]
-    without = dict(zip(sets, fits, strict=True))
-    found = whole.predict_without(without, learn, ask, labels[0, :200], np.ones(200))
-    np.testing.assert_allclose(found[0], part.predict(learn, ask, labels[:1, :200])[0], atol=1e-6)
 
 
 def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
@@ -158,9 +148,6 @@ def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
     np.testing.assert_allclose(*suspected, atol=1e-4)
 
 
-# --- the second opinion -------------------------------------------------------------------------------
-
-
 def people(rows=600, seed=0):
     """Two groups whose incomes differ; b's labels also come out worse by themselves."""
     rng = np.random.default_rng(seed)
@@ -215,9 +202,6 @@ def test_a_part_takes_whole_clusters_and_those_who_resemble_the_group_more_often
     assert len(set(whole.part().rows // 4)) * 4 == len(whole.part().rows)
 
 
-# --- tables drawn by one standard ---------------------------------------------------------------------
-
-
 def common(X, group, y, clusters=None):
     return CommonStandard(records_of(X, y, clusters), [np.unique(group, return_inverse=True)[1]])
 
@@ -244,9 +228,6 @@ def test_labels_of_a_cluster_agree_as_often_as_the_recorded_ones():
     assert (drawn[:, ::2] == drawn[:, 1::2]).mean() == pytest.approx((y[::2] == y[1::2]).mean(), abs=0.03)
     assert drawn.mean() == pytest.approx(null.everybody.mean(), abs=0.02)
     assert common(X, group, (rng.random(1600) < 0.5).astype(float), clusters).correlation < 0.15
-
-
-# --- figures ------------------------------------------------------------------------------------------
 
 
 def figures(gap, seed=0, second=0.0, tables=200):

@@ -49,18 +49,12 @@ def everywhere(plain, capsys, groups, left_out=(), parts=()):
     texts = {"print": str(found), "population": str(population), "notebook": found._repr_html_()}
     texts |= {"page": found.to_html(), "audit's page": population.to_html()}
     texts["audit's notebook"] = fragment(population)
-    for name, show in (
-        ("terminal", lambda: print_standards(found)),
-        ("audit", lambda: print_population(population, None)),
-    ):
-        show()
-        texts[name] = capsys.readouterr().out
-    return {
-        name: " ".join(unescape(re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.S)).split()).replace(
-            "\u2019", "'"
-        )
-        for name, text in texts.items()
-    }
+    print_standards(found)
+    texts["terminal"] = capsys.readouterr().out
+    print_population(population, None)
+    texts["audit"] = capsys.readouterr().out
+    bare = {name: re.sub(r"<style>.*?</style>|<[^>]+>", " ", text, flags=re.S) for name, text in texts.items()}
+    return {name: " ".join(unescape(text).replace("\u2019", "'").split()) for name, text in bare.items()}
 
 
 CASES = {
