@@ -11,7 +11,6 @@ from sklearn.linear_model import Ridge
 from benchmarks.work import encoded, network
 from butfor import MLP, Table, TableEncoder
 from butfor.errors import SettingError
-from butfor.models.engines import OwnFit
 from butfor.models.network import MLPLearner, NetworkEngine, NetworkModel
 from butfor.nets import train_one
 from butfor.nets.recipe import Rows
@@ -146,10 +145,6 @@ def test_what_cannot_rank_is_refused(asked, said, subject):
         asked(subject)
 
 
-class Elsewhere(OwnFit):
-    device = "elsewhere"
-
-
 def test_an_audit_ranks_by_what_it_was_told_and_trains_rankings_where_the_engine_trains(subject, salary):
     def mine(model, table, people):
         return as_ranking("distance").score(model, table, people)
@@ -161,6 +156,6 @@ def test_an_audit_ranks_by_what_it_was_told_and_trains_rankings_where_the_engine
     assert (first.run.rank, second.run.rank) == ("mine", "distance")
     assert [v.course for v in first] == [v.course for v in second] != [v.course for v in other]
     ranking = RankingMix.of(subject[0])
-    ranking.train_on(Elsewhere(1))
+    ranking.train_on(SimpleNamespace(device="elsewhere", spread=None))
     with pytest.raises(SettingError, match="elsewhere"):
         ranking.score(*subject)

@@ -284,17 +284,14 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     assert len({training.seed for world, _ in asked for training in world}) == 8
     assert all(len({training.flips for training in world}) == 1 for world, _ in asked)
     person = one.gaining[0]
-    again = np.mean([real(own_fit(audit, table), [world])[0][person.case] > 0 for world, table in asked])
-    assert again == one.probability[person.case] == person.worlds / 4
+    own = [Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1) for _, table in asked]
+    again = [real(trainer, [world])[0][person.case] > 0 for trainer, (world, _) in zip(own, asked, strict=True)]
+    assert np.mean(again) == one.probability[person.case] == person.worlds / 4
     # the labels that stop its training early are those of one standard too
     X, y = audit.table_.validation
     changed = np.array([table.validation[1].to_numpy() != y.to_numpy() for _, table in asked])
     assert changed.any()
     assert not changed[:, ((X["group"] != "b") | (y != "no")).to_numpy()].any()
-
-
-def own_fit(audit, table):
-    return Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1)
 
 
 def test_a_difference_that_may_be_chance_flips_nothing():
@@ -334,20 +331,13 @@ def test_other_labelled_rows_count_and_doubts_are_those_of_the_training_rows():
     assert fitted(TABLE[::2], LABELS[::2]).standards().comparisons != whole.comparisons
 
 
-@pytest.fixture(scope="module")
-def for_places():
-    return fitted(settings={"threshold": "top 40%"}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
-
-
-def test_one_standard_counts_who_loses_a_place(for_places):
+def test_where_places_are_limited_losers_are_counted_and_verdicts_say_how_far_score_and_cut_moved():
+    for_places = fitted(settings={"threshold": "top 40%"}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
     (one,) = for_places.one_standard
     gained, lost = ([p.worlds for p in one.changed if p.refused == refused] for refused in (True, False))
     assert sum(gained) == sum(lost) > 0  # the people asked about are those who compete
     assert one.displaced == sum(lost) / len(one.worlds)
     assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
-
-
-def test_a_verdict_says_how_far_score_and_cut_moved(for_places):
     assert for_places.found
     for verdict in for_places.found:
         assert verdict.score < verdict.cut

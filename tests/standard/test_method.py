@@ -18,7 +18,7 @@ from butfor.standard.logistic import design_of, fit_logistic, levers, predict_lo
 from butfor.standard.model import OwnModel, Records, TwoModels
 from butfor.standard.null import WIDER, CommonStandard, Group, at_once
 from butfor.standard.second_opinion import Opinion, folds_of
-from butfor.standard.wrong import suspects, with_sum
+from butfor.standard.wrong import suspects
 from butfor.stopping import checked_by
 
 EVERYONE = np.arange(300)
@@ -273,12 +273,3 @@ def test_the_strongest_column_brings_the_difference_towards_zero():
     assert strongest([a, b, unclear], 0.1) is a
     assert strongest([a, b, unclear], -0.1) is b
     assert strongest([unclear], 0.1) is None
-
-
-def test_odds_are_scaled_to_a_sum():
-    given = np.array([0.0, 0.2, 0.9, 1.0])
-    for total in (-1, 0, 0.3, 2, 3.9, 4, 9):
-        scaled = with_sum(given, total)
-        assert scaled.sum() == pytest.approx(np.clip(total, 0, 4), abs=1e-6)
-        assert (np.diff(scaled) >= 0).all()
-        assert with_sum(given[:0], total).shape == (0,)
