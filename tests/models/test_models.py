@@ -254,19 +254,6 @@ def test_attributes_that_the_model_does_not_see_are_their_combinations():
         audit.explain_all(seen[ROWS:])
 
 
-def test_weights_reach_the_learner_and_every_retraining():
-    weight = np.where(np.arange(ROWS) < 80, 3.0, 0.1)
-    seen, people, region = TRAINING[NUMBERS], PEOPLE[NUMBERS], LOANS["région"]
-    newton = LogisticRegression(tol=1e-8)
-    for model, step in ((newton, ""), (make_pipeline(StandardScaler(), newton), "logisticregression__")):
-        audit = fitted(model, seen, groups=region[:ROWS], fit={"sample_weight": weight}, budget=5, **OPEN)
-        own = clone(model).fit(seen, LABELS, **{f"{step}sample_weight": weight})
-        assert audit.model_.logits(people) == pytest.approx(own.decision_function(people), abs=1e-4)
-        verdict = audit.explain_all(people, sensitive_features=region[ROWS:], cases=range(10)).found[0]
-        own.fit(seen, verdict.dataset()[1], **{f"{step}sample_weight": weight})
-        assert verdict.counterfactual_prediction == f"granted = {own.predict(people)[verdict.case]}"
-
-
 def test_rows_set_aside_come_back_in_the_dataset_and_do_not_reach_the_encoder():
     table = odd_table(400)
     X, y = table.drop(columns="granted")[:360], table["granted"][:360]

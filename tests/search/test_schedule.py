@@ -7,9 +7,10 @@ from butfor.errors import SettingError, Stopped
 from butfor.models.learner import Bound, Engine, Learner
 from butfor.rules import Allowed
 from butfor.schedule import schedule
-from butfor.search import Confirm, Gains, Known, Person, Try, as_strategy
+from butfor.search import Confirm, Known, Try, as_strategy
 from butfor.stopping import StopFlag, max_retrainings
 from butfor.train import Trainer
+from search.test_search import someone
 
 EFFECTS = np.linspace(0.06, 0.01, 40)
 
@@ -62,12 +63,9 @@ def audit(starts, strategy, effects=None, budget=4, psi=None, confirm=agree, sto
     psi = Allowed(np.ones(effects.shape, bool) if psi is None else psi, np.arange(len(effects)))
     known, strategy = Known(np.ones(len(starts))), as_strategy(strategy)
     people = [
-        Person(
-            number=k, position=k, budget=budget, order=np.flatnonzero(psi[k]), flippable=int(psi[k].sum()), start=start,
-            rng=np.random.default_rng(k), gains=Gains(known, k), known=known,
-        )
+        someone(np.flatnonzero(psi[k]), budget, seed=k, start=start, number=k, known=known)
         for k, start in enumerate(starts)
-    ]  # fmt: skip
+    ]
     schedule({person: strategy.search(person) for person in people}, strategy, known, trainer, psi, None)
     return people, engine, trainer
 

@@ -26,12 +26,12 @@ from butfor.search import (
 )  # fmt: skip
 
 
-def someone(order, budget, seed=0, start=-1.0, away=1.0, **more):
-    """A person of whom nothing is known."""
-    known, order = Known(np.array([away])), np.asarray(order)
+def someone(order, budget, seed=0, start=-1.0, away=1.0, number=0, known=None, **more):
+    """A person of whom nothing is known, or what others know too."""
+    known, order = known or Known(np.array([away])), np.asarray(order)
     return Person(
-        number=0, position=0, budget=budget, order=order, flippable=len(order), start=start,
-        rng=np.random.default_rng(seed), gains=Gains(known, 0), known=known, **more,
+        number=number, position=number, budget=budget, order=order, flippable=len(order), start=start,
+        rng=np.random.default_rng(seed), gains=Gains(known, number), known=known, **more,
     )  # fmt: skip
 
 
