@@ -44,7 +44,7 @@ NEAR = 0.02
 """The largest difference in logits between estimator and minimum for training rows near the boundary."""
 SHARED_STEPS, OWN_STEPS = 12, 40
 SLOW = 0.5
-"""The most that a step with the present Hessian may leave of the gradient for another such step to pay."""
+"""The most that a step may leave of the gradient for another with the same Hessian to pay."""
 
 
 def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any] | None = None) -> Array:
