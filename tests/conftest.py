@@ -43,10 +43,8 @@ def fitted(name: str, rows: int | None = None, **settings: object) -> tuple[butf
     data = butfor.load_dataset(name)
     setup = data.setup
     model = butfor.MLP(hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
-    encoder = butfor.TableEncoder("embed", setup.numeric)
-    audit = butfor.LabelAudit(
-        model, encoder=encoder, **{"budget": setup.budget, "members": 1, "fresh_seeds": 0} | settings
-    )
+    settings = {"budget": setup.budget, "members": 1, "fresh_seeds": 0} | settings
+    audit = butfor.LabelAudit(model, encoder=butfor.TableEncoder("embed", setup.numeric), **settings)
     X, y = data.X_train.iloc[:rows], data.y_train.iloc[:rows]
     audit.fit(X, y, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val))
     return audit, data
@@ -61,20 +59,12 @@ def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
     """A table nobody tidied: odd names, a boolean label, a three-valued protected attribute."""
     rng = np.random.default_rng(seed)
     income = rng.normal(50, 15, rows).round(2)
-    group = rng.choice(["αλφα", "b & c", "<none>"], rows, p=[0.5, 0.3, 0.2])
-    region = rng.choice(["north", "south"], rows)
-    debts = rng.poisson(2, rows)
+    table = pd.DataFrame({"Income (k€), net": income})
+    table["protected group?"] = group = rng.choice(["αλφα", "b & c", "<none>"], rows, p=[0.5, 0.3, 0.2])
+    table["région"] = rng.choice(["north", "south"], rows)
+    table["# debts"] = debts = rng.poisson(2, rows)
     score = 0.08 * (income - 50) - 0.6 * (debts - 2) + 0.5 * (group == "αλφα") + rng.normal(0, 1, rows)
-    return pd.DataFrame(
-        {
-            "Income (k€), net": income,
-            "protected group?": group,
-            "région": region,
-            "# debts": debts,
-            "member": rng.random(rows) > 0.5,
-            "granted": score > 0,
-        }
-    )
+    return table.assign(member=rng.random(rows) > 0.5, granted=score > 0)
 
 
 @pytest.fixture(scope="session", autouse=True)

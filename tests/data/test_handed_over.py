@@ -103,7 +103,6 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
         ({"cluster": PLAIN["own"].set_axis(range(1, 201))}, "index of the values of cluster does not match"),
         ({"rank": lambda model, table, people: np.full((len(people), table.n), "much")}, "scores that are no numbers"),
         ({"sensitive": "age", "bands": [60, 25]}, "from small to large"),
-        ({"sensitive": "age", "bands": []}, "from small to large"),
         ({"sensitive": "age", "bands": [25, 200]}, "no training row is in '200 and over'; its values go from 18 to 79"),
         ({"sensitive": "age", "bands": {"agee": [25]}}, "no protected attribute with numbers. Did you mean 'age'?"),
         ({"bands": [25]}, "'sex', which is no protected attribute with numbers. Leave them out."),

@@ -80,13 +80,8 @@ def test_told_to_stop_while_gradients_are_computed_it_ends_with_valid_files(tmp_
 
 def fill(monkeypatch, room: int) -> None:
     """A disk that takes no more: after `room` files every write fails."""
-    written = itertools.count()
-
-    def fsync(descriptor: int) -> None:
-        if next(written) >= room:
-            raise OSError(errno.ENOSPC, "No space left on device")
-
-    monkeypatch.setattr(files.os, "fsync", fsync)
+    full = itertools.repeat(OSError(errno.ENOSPC, "No space left on device"))
+    monkeypatch.setattr(files.os, "fsync", Mock(side_effect=itertools.chain([None] * room, full)))
 
 
 @pytest.mark.parametrize("room", [0, 3])

@@ -24,7 +24,6 @@ STRANGE = {
     "lists": [[1, 2]] * 60,
     "structs": [{"a": 1}] * 60,
     "bytes": [b"\xff\x00"] * 60,
-    "some lists": [None, [1]] * 30,
     "times": [datetime.time(k % 24) for k in range(60)],
     "durations": pd.to_timedelta(range(60), unit="h"),
 }
