@@ -1,7 +1,5 @@
 """The published evaluation: its numbers hold together, Salary's row comes out, and pages and files say so."""
 
-from __future__ import annotations
-
 import json
 import re
 import subprocess

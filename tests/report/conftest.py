@@ -1,7 +1,5 @@
 """An audit of a made table, with ids and names, and the same people had the model a seed."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from pathlib import Path
 

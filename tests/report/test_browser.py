@@ -1,9 +1,5 @@
 """Pages in a real browser: they fit every screen, the list of people works without a network, nothing else runs."""
 
-from __future__ import annotations
-
-from typing import Any
-
 import pytest
 from selenium.webdriver.support.select import Select
 from selenium.webdriver.support.wait import WebDriverWait
@@ -18,7 +14,7 @@ CHART_TEXT = """return Math.min(...[...document.querySelectorAll("svg text")].fi
             / t.ownerSVGElement.viewBox.baseVal.width))"""
 
 
-def listed(browser: Any) -> list[str]:
+def listed(browser):
     """The names in the list of people, as they are shown."""
     cells = "return [...document.querySelectorAll('#people-list tbody th')].map(cell => cell.innerText.trim())"
     return browser.execute_script(cells)

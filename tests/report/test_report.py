@@ -3,14 +3,11 @@
 `pytest tests/report --renew` writes the approved texts anew: read the difference before you commit it.
 """
 
-from __future__ import annotations
-
 import base64
 import hashlib
 import json
 import re
 import sys
-from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from html.parser import HTMLParser
@@ -117,7 +114,7 @@ def comparison(audit: Population, seeded: Population) -> str:
     return butfor.compare_standards(X, y, sensitive_features="race", adverse="no", draws=20, n_jobs=1).to_html()
 
 
-PAGES: dict[str, Callable[[Population, Population], str]] = {
+PAGES = {
     "standard": comparison,
     "report": lambda audit, seeded: audit.to_html(),
     "report-seeded": lambda audit, seeded: seeded.to_html(),

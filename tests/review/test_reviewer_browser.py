@@ -1,11 +1,5 @@
 """The reviewer's page in a real browser: answer by key and by button, come back, save, and close the loop."""
 
-from __future__ import annotations
-
-from collections.abc import Iterator
-from pathlib import Path
-from typing import Any
-
 import pandas as pd
 import pytest
 from selenium.webdriver.common.action_chains import ActionChains
@@ -20,27 +14,27 @@ LEFT, RIGHT, ENTER, TAB = "\ue012", "\ue014", "\ue007", "\ue004"
 EVIL = "</script><img src=x onerror=document.title='run'>"
 
 
-def small(folder: Path, name: str, ids: str = "abcd", labels: tuple[str, ...] = ("no", "yes")) -> str:
+def small(folder, name, ids="abcd", labels=("no", "yes")):
     frame = pd.DataFrame({"income": [10, 20, 30, 40], "note": ["", None, EVIL, "long " * 2000]}, index=list(ids))
     path = folder / name
     path.write_text(reviewer_page(frame, question("deny", labels), labels), encoding="utf-8")
     return path.as_uri()
 
 
-def press(browser: Any, keys: str) -> None:
+def press(browser, keys):
     ActionChains(browser).send_keys(keys).perform()
 
 
-def text(browser: Any, name: str) -> str:
-    return str(browser.find_element("id", name).text)
+def text(browser, name):
+    return browser.find_element("id", name).text
 
 
-def values(browser: Any) -> dict[str, str]:
+def values(browser):
     cells = "return [...document.querySelectorAll('#row tbody tr')].map(row => [...row.cells].map(c => c.innerText))"
     return dict(browser.execute_script(cells))
 
 
-def save(browser: Any, folder: Path) -> Path:
+def save(browser, folder):
     """The file that "Save answers" writes."""
     folder.mkdir()
     browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
@@ -51,7 +45,7 @@ def save(browser: Any, folder: Path) -> Path:
 
 
 @pytest.fixture(autouse=True)
-def silent(browser: Any) -> Iterator[None]:
+def silent(browser):
     """No page asks the network for anything, and none complains."""
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     yield
@@ -132,15 +126,14 @@ def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
         browser.get(one)
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
-def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table_holds(browser, tmp_path, scheme):
+def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table_holds(browser, tmp_path):
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
-    feature = {"name": "prefers-color-scheme", "value": scheme}
-    browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
     many, odd = tuple(f"{'x' * 60} {k}" for k in range(50)), (EVIL, 'a,"b";\nc', "=1+1")
-    for page in (small(tmp_path, "many.html", labels=many), small(tmp_path, "odd.html", labels=odd)):
-        browser.get(page)
+    for scheme, labels in (("light", many), ("dark", odd)):
+        feature = {"name": "prefers-color-scheme", "value": scheme}
+        browser.execute_cdp_cmd("Emulation.setEmulatedMedia", {"features": [feature]})
+        browser.get(small(tmp_path, f"{scheme}.html", labels=labels))
         for note in ("(empty)", "(missing)", EVIL, "long"):
             assert values(browser)["note"].startswith(note)
             assert browser.execute_script("return document.documentElement.scrollWidth") <= 400

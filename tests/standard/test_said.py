@@ -1,7 +1,5 @@
 """What a comparison of groups says: the same in the terminal, in `print`, on both pages and in the notebook."""
 
-from __future__ import annotations
-
 import json
 import re
 from dataclasses import replace
