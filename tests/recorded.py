@@ -8,6 +8,7 @@ import msgspec
 import numpy as np
 import pandas as pd
 
+import butfor
 from butfor.cli import main
 from butfor.progress import Progress
 from butfor.result.record import with_checksum
@@ -110,6 +111,13 @@ def wronged(rows: int, seed: int, noise: float = 0.3, share: float = 0.4) -> tup
     granted = (X["income"] - X["debts"] + noise * rng.normal(size=rows) > 0).to_numpy()
     wrong = granted & (X["group"] == "b").to_numpy() & (rng.random(rows) < share)
     return X, pd.Series(np.where(granted & ~wrong, "yes", "no")), wrong
+
+
+def compared(X, y, **how):
+    """A comparison of groups without drawn tables, unless `draws` asks for some; labels may be True for 'yes'."""
+    how = {"sensitive_features": "group", "adverse": "no", "draws": 0, "n_jobs": 1} | how
+    y = np.where(y, "yes", "no") if isinstance(y, np.ndarray) and y.dtype == bool else y
+    return butfor.compare_standards(X, y, **how)
 
 
 TABLE, LABELS, PLANTED = wronged(400, 0)

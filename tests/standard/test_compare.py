@@ -14,7 +14,6 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
-import butfor
 import recorded
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
@@ -24,6 +23,7 @@ from butfor.standard.compare import compare
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
 from conftest import press
+from recorded import compared
 
 
 def loans(rows=400, lost=0.0, seed=0):
@@ -41,12 +41,6 @@ def shifted(rows=3000, seed=3):
     town = np.where(rng.random(rows) < 0.3 + 0.4 * (group == "b"), "north", "south")
     p = 1 / (1 + np.exp(-(1.5 * income + (town == "north"))))
     return pd.DataFrame({"group": group, "income": income, "town": town}), rng.random(rows) < p
-
-
-def compared(X, y, **how):
-    how = {"sensitive_features": "group", "adverse": "no", "draws": 0, "n_jobs": 1} | how
-    y = np.where(y, "yes", "no") if isinstance(y, np.ndarray) and y.dtype == bool else y
-    return butfor.compare_standards(X, y, **how)
 
 
 def quickly(X, y, **how):

@@ -9,7 +9,6 @@ import numpy as np
 import pandas as pd
 import pytest
 
-import butfor
 import recorded
 from butfor.cli.printing import print_population, print_standards
 from butfor.names import Names
@@ -30,7 +29,7 @@ def plain():
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"sex": rng.choice(["f", "m"], 200), "income": rng.normal(size=200)})
     y = np.where(rng.random(200) < 0.5, "yes", "no")
-    return butfor.compare_standards(X, y, sensitive_features="sex", adverse="no", draws=0, n_jobs=1)
+    return recorded.compared(X, y, sensitive_features="sex")
 
 
 def group(name, gap, p, second=None, disagrees=False, rows=300):

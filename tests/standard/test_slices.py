@@ -6,9 +6,9 @@ import pytest
 from msgspec import convert
 from sklearn.ensemble import RandomForestClassifier
 
-import butfor
 from butfor.standard.explain import MOST_KEPT, Slice, Slicing, kept
 from butfor.standard.null import Means
+from recorded import compared
 
 
 def loans(rows=1200, seed=0):
@@ -32,16 +32,11 @@ def refused_where(X, granted, where, share, seed=1):
     return np.where(granted & (X["group"] == "b") & where & luck, False, granted)
 
 
-def compared(X, granted, **how):
-    how = {"sensitive_features": "group", "adverse": "no", "draws": 40, "n_jobs": 1} | how
-    return butfor.compare_standards(X, np.where(granted, "yes", "no"), **how)
-
-
 @pytest.fixture(scope="module")
 def in_one_office():
     X, granted = loans()
     labels = refused_where(X, granted, X["office"] == "<b>south</b>", 0.6)
-    return X, granted & ~labels, compared(X, labels)
+    return X, granted & ~labels, compared(X, labels, draws=40)
 
 
 def test_the_office_that_refuses_is_found_and_called(in_one_office):
@@ -85,7 +80,7 @@ def test_the_share_wrong_follows_from_the_share_lost_by_bayes():
     rng = np.random.default_rng(7)
     X = pd.DataFrame({"group": rng.choice(["a", "b"], 4000), "office": rng.choice(["north", "south"], 4000)})
     granted = rng.random(4000) < np.where(X["office"] == "north", 0.9, 0.3)
-    found = compared(X, refused_where(X, granted, True, 0.5), draws=0)
+    found = compared(X, refused_where(X, granted, True, 0.5))
     for office, p in {"north": 0.9, "south": 0.3}.items():
         adverse = ((X["group"] == "b") & (X["office"] == office)).to_numpy() & ~found.is_favourable
         for probability in (found.wrong, found.suspect):  # with the group's shortfall, and before it
@@ -97,7 +92,7 @@ def test_a_standard_that_is_too_certain_is_read_as_less_certain():
     X = pd.DataFrame(rng.standard_normal((400, 12)), columns=[f"x{k}" for k in range(12)])
     X["group"] = np.where(np.arange(400) % 2 == 0, "b", "a")
     forest = RandomForestClassifier(20, min_samples_leaf=1, random_state=0)
-    found = compared(X, rng.random(400) < 0.7, draws=0, standard=forest)  # nothing foretells these labels
+    found = compared(X, rng.random(400) < 0.7, standard=forest)  # nothing foretells these labels
     adverse = (found.groups == "b") & ~found.is_favourable
     assert found.doubt[adverse].std() > 0.05
     assert found.suspect[adverse].std() < 0.05
@@ -106,7 +101,7 @@ def test_a_standard_that_is_too_certain_is_read_as_less_certain():
 @pytest.mark.parametrize("share", [0.0, 0.4])
 def test_a_shortfall_that_is_the_same_everywhere_calls_no_slice(share):
     X, granted = loans(seed=4)
-    found = compared(X, refused_where(X, granted, True, share))
+    found = compared(X, refused_where(X, granted, True, share), draws=40)
     assert found.of_group("b").differs == (share > 0)
     assert len(found.slices) > 10
     assert not found.slices["called"].any()
