@@ -100,9 +100,11 @@ def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends
     assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<svg")
     for script, (error, said) in FAILING.items():
         (tmp_path / "bad.py").write_text(script, encoding="utf-8")
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=said) as failure:
             build.render(tmp_path / "bad.py", tmp_path)
         assert not (tmp_path / "bad.md").exists()
+        if error is ZeroDivisionError:  # the traceback names the example's line
+            assert (failure.traceback[-1].path.name, failure.traceback[-1].lineno + 1) == ("bad.py", 5)
 
 
 # --- README, CONTRIBUTING and docstrings ----------------------------------------------------------------

@@ -148,6 +148,7 @@ NAMES = [
     ("[groups.sex]\nmale = ''", "[groups.sex] male = ''|in quotes"),
     ("[groups]\nsex = 'x'", "[groups.sex] must hold names"),
     ("groups = 1", "[groups.race]"),
+    ("labels = [1]", "[labels]"),
     ("[groups.sxe]\nmale = 'M'", "sxe|Did you mean 'sex'"),
     ("[groups.sex]\nmael = 'M'", "mael|group of sex|Did you mean 'male'"),
     ("[labels]\n'bad credt' = 'x'", "label|Did you mean 'bad credit'"),
