@@ -16,6 +16,7 @@ from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 import butfor
 from butfor.decide import NEAR, Decision, log_odds
@@ -53,6 +54,18 @@ def flipped(y, positions):
 
 def nearest_to_the_cut(audit, count):
     return sorted(map(int, np.argsort(np.abs(audit.model_.logits(PEOPLE)))[:count]))
+
+
+def test_who_has_exactly_one_half_is_decided_as_the_model_decides():
+    rows = pd.DataFrame({"a": np.repeat([0.0, 1.0], 20), "sex": ["f", "m"] * 20})
+    labels = np.where((np.arange(40) < 10) | (np.arange(40) >= 22), "yes", "no")  # half of those with a = 0
+    audit = butfor.LabelAudit(DecisionTreeClassifier(max_depth=1), budget=1, phi="everyone", fresh_seeds=0)
+    population = audit.fit(rows[["a"]], labels, sensitive_features=rows["sex"]).explain_all(
+        rows[["a"]], sensitive_features=rows["sex"]
+    )
+    own = DecisionTreeClassifier(max_depth=1).fit(rows[["a"]], labels)
+    assert own.predict_proba(rows[["a"]])[0, 1] == 0.5
+    assert [v.prediction for v in population] == own.predict(rows[["a"]]).tolist()
 
 
 # --- what is asked for ----------------------------------------------------------------------------------

@@ -43,6 +43,19 @@ def test_an_audit_compares_clusters_and_weights_as_a_comparison_does():
     assert "cluster: given in Python" in verdict.run.not_rebuildable
 
 
+def test_a_weighted_find_is_what_plain_scikit_learn_decides():
+    weight, X = np.where(np.arange(400) % 4, 0.5, 2.0), TABLE.drop(columns="group")
+    audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=8, phi="everyone", psi="everything")
+    audit.fit(X, LABELS, sensitive_features=TABLE["group"], sample_weight=weight)
+    found = audit.explain_all(X.iloc[:60], sensitive_features=TABLE["group"].iloc[:60]).found
+    assert found
+    for verdict in found:
+        labels = LABELS.mask(np.isin(np.arange(400), verdict.positions), LABELS.map({"yes": "no", "no": "yes"}))
+        own = LogisticRegression().fit(audit.model_.encoded(X), labels, sample_weight=weight)
+        asked = audit.model_.encoded(X.iloc[[verdict.case]])
+        assert own.predict(asked)[0] == verdict.counterfactual_prediction != verdict.prediction
+
+
 def test_labels_of_a_cluster_go_together_in_worlds_too():
     """Pairs of rows with the same label: in a world both are flipped, or neither, more often than apart."""
     pairs = TABLE.iloc[::2].loc[lambda t: t.index.repeat(2)].reset_index(drop=True)
