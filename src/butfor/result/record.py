@@ -154,7 +154,8 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
         except (RecursionError, msgspec.DecodeError) as error:
             raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from None
         except (OSError, ValueError) as error:  # also a null byte in a name, half a character
-            raise ReplayError(f"{where} cannot be read ({error}). {NAME_ONE}") from error
+            why = getattr(error, "strerror", None) or error
+            raise ReplayError(f"{where} cannot be read ({why}). {NAME_ONE}") from error
     if not isinstance(content, dict) or "schema_version" not in content:
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
     version, unchanged = content["schema_version"], content.get(CHECKSUM) == checksum(content)
