@@ -40,7 +40,7 @@ def test_blank_lines_quotes_and_a_first_column_without_a_name_are_no_trouble(tmp
     notes = []
     table.to_csv(tmp_path / "t.csv")
     assert read_file(tmp_path / "t.csv", notes.append).columns[0] == "Unnamed: 0"
-    assert "has no name" in notes[0]
+    assert "1 column without a name, called 'Unnamed: 0'" in notes[0]
 
 
 def test_packed_text_and_standard_input(capsys, tmp_path, monkeypatch):
@@ -70,6 +70,8 @@ def test_types_of_other_formats_and_dates_as_days_that_are_shown_as_dates(capsys
     table.to_parquet(tmp_path / "t.parquet")
     frame, notes = read_file(tmp_path / "t.feather"), []
     pd.testing.assert_frame_equal(frame, read_file(tmp_path / "t.parquet"))
+    table.set_index("ref").to_parquet(tmp_path / "named.parquet")
+    pd.testing.assert_frame_equal(frame, read_file(tmp_path / "named.parquet"))
     dtypes = [str(frame[c].dtype) for c in ("debts", "member", "visits", "owner")]
     assert dtypes == ["float64", "object", "int64", "bool"]
     for path in (tmp_path / "t.parquet", saved(table, tmp_path / "t.csv")):
@@ -101,6 +103,12 @@ def test_excel(tmp_path):
         table.head(3).to_excel(book, sheet_name="more", index=False)
     pd.testing.assert_frame_equal(read_file(tmp_path / "t.xlsx", notes.append), table)
     assert "sheet 'people', the first of 2" in notes[0]
+    table.to_excel(tmp_path / "t.xlsx")
+    assert read_file(tmp_path / "t.xlsx", notes.append).columns[0] == "Unnamed: 0"
+    assert "1 column without a name, called 'Unnamed: 0'" in notes[1]
+    table.to_excel(tmp_path / "t.xlsx", startrow=1)
+    with pytest.raises(TableError, match="its first line names no column"):
+        read_file(tmp_path / "t.xlsx")
     pd.DataFrame([["a", "a"], [1, 2]]).to_excel(tmp_path / "twice.xlsx", index=False, header=False)
     with pytest.raises(TableError, match="names column 'a' more than once"):
         read_file(tmp_path / "twice.xlsx")

@@ -347,19 +347,23 @@ def _refuse_large(size: int, name: str) -> None:
         )
 
 
-def _check_header(header: list[str], name: str) -> None:
-    if len(header) < 2:
+def _check_header(header: list[str], name: str, note: Note) -> None:
+    """Refuse a first line that is no line of names, and note columns without one, which pandas gives a name."""
+    named = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
+    if len(named) < 2:
         raise TableError(
-            f"'{name}' is not a table: it has {len(header)} column(s). A CSV needs a header line and columns separated "
-            "by comma, semicolon or tab."
+            f"'{name}' is not a table: its first line names {f'only {listed(named)}' if len(named) else 'no column'}. "
+            "Begin with a line of all column names; in a CSV separate columns by comma, semicolon or tab."
         )
-    names = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
-    twice = names[names.duplicated()].unique()
+    twice = named[named.duplicated()].unique()
     if len(twice):
         raise TableError(
             f"The header of '{name}' names column {listed(twice)} more than once; rename or drop one. If the first "
             "line is data, write a line of names above it."
         )
+    if blank := [f"Unnamed: {place}" for place, column in enumerate(header) if not column.strip()]:
+        called = f"called {listed(blank)}; --drop leaves a column out"
+        note(f"'{name}' has {plural(len(blank), 'column')} without a name, {called}.")
 
 
 def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
@@ -369,13 +373,14 @@ def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
         with pd.ExcelFile(path, engine="openpyxl") as book:
             if len(book.sheet_names) > 1:
                 note(f"'{path}': reading sheet '{book.sheet_names[0]}', the first of {len(book.sheet_names)}.")
-            header = list(pd.read_excel(book, header=None, nrows=1).dropna(axis=1).to_numpy().ravel())
+            header = pd.read_excel(book, header=None, nrows=1, dtype=object).fillna("").to_numpy().ravel()
             frame = pd.read_excel(book)
     else:
         frame = (pd.read_feather if ending == ".feather" else pd.read_parquet)(path)
-        header = list(frame.columns)
-    _check_header(list(map(str, header)), str(path))
-    frame = frame.reset_index(drop=True).rename(columns=str)
+        frame = frame.reset_index(drop=not any(frame.index.names))  # a named index is a column of the table
+        header = frame.columns.to_numpy()
+    _check_header(list(map(str, header)), str(path), note)
+    frame = frame.rename(columns=str)
     for column, values in frame.items():  # pandas' nullable numbers: a record cannot hold their missing values
         if pd.api.types.is_extension_array_dtype(values.dtype) and pd.api.types.is_numeric_dtype(values.dtype):
             frame[column] = values.astype(object).where(values.notna(), np.nan).infer_objects()
@@ -407,8 +412,8 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)
     line = 0
     try:
-        header = next(filter(any, lines), list[str]())
-        _check_header(header, name)
+        header = next((line for line in lines if len(line) > 1 or any(line)), list[str]())  # as pandas, no blank line
+        _check_header(header, name, note)
         line = lines.line_num
         for values in lines:
             first, line = line + 1, lines.line_num
@@ -428,8 +433,6 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
         raise TableError(
             f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the line."
         ) from error
-    if not header[0].strip():
-        note(f"The first column of '{name}' has no name; it is called 'Unnamed: 0' (--drop or --id removes it).")
     return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
 
 
