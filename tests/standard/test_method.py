@@ -105,7 +105,7 @@ def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
 def test_every_fit_ends_when_its_thread_is_halted(rows):
     inputs, labels, _ = rows
     encoded, boosted = TwoModels.of(pd.DataFrame(inputs)), fit_boosting(Questions.of(inputs), inputs, labels[:1])
-    own = OwnModel(LogisticRegression(), None, encoded)
+    own = OwnModel(LogisticRegression(), encoded.inputs)
     work = (
         lambda: fit_boosting(encoded.questions, inputs, labels[:1]),
         lambda: boosted.predict(inputs),

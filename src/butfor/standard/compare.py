@@ -31,7 +31,7 @@ from butfor.machine import (
     single_threaded,
 )
 from butfor.progress import Progress, shown
-from butfor.standard.explain import ColumnMove, Slicing, column_moves, correlated, missing_values, slices_of, strongest
+from butfor.standard.explain import ColumnMove, Slicing, column_moves, slices_of, strongest
 from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
 from butfor.standard.model import OwnModel, Records, TwoModels
@@ -85,7 +85,8 @@ def compare_standards(
     cluster : str or array, optional
         A column, or a value per row: rows with the same value are decisions about one person, advert or household.
     standard : classifier, optional
-        Any with `predict_proba`. None: the mean of a logistic regression and a gradient boosting.
+        Any with `predict_proba`; it gets numbers, with text one-hot. None: the mean of a logistic regression and a
+        gradient boosting.
     draws : int, default=99
         Tables drawn under one standard for everybody, for intervals and p-values.
     sample_weight : array, optional
@@ -225,7 +226,7 @@ def compare(
         """What moves the gap, and which of the group's labels are wrong."""
         if group.attribute == whole.name:
             group.suspect = suspects(group, records)
-        return column_moves(group, records, blocks) if explain else []
+        return column_moves(group, records) if explain else []
 
     def draw(tables: range) -> list[Floats]:
         """Each group's shares on tables whose labels are drawn by one standard."""
@@ -236,7 +237,7 @@ def compare(
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
         encoded, folds = TwoModels.of(inputs), folds_of(len(X), cluster, random_state)
-        model = encoded if standard is None else OwnModel(standard, inputs, encoded)
+        model = encoded if standard is None else OwnModel(standard, encoded.inputs)
         records = Records(encoded, model, labels, weights, cluster, folds)
         codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
         common = CommonStandard(records, codes, random_state)
@@ -245,7 +246,6 @@ def compare(
         if len(X) > LARGE:
             give_back_memory()
         warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
-        blocks = correlated(encoded) if explain else []
         moves = list(in_threads(explain_gap, groups, jobs, progress.advance))
 
         # The draws come last: Ctrl-C ends them and keeps everything else, a time limit lets the first ones finish.
@@ -284,7 +284,7 @@ def compare(
             if second.disagrees and interval and bounds and second.interval:  # it covers what both say
                 interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
                 bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
-        mover = strongest(own_moves[: inputs.shape[1]], difference)
+        mover = strongest(own_moves, difference)
         comparisons.append(
             GroupStandard(
                 attribute=group.attribute,
@@ -308,7 +308,6 @@ def compare(
                 robustness_value=robustness,
                 strongest_column=mover.column if mover else None,
                 strongest_move=mover.move if mover else None,
-                missing_values=missing_values(inputs, group.rows, group.others),
                 doubts=tuple(np.histogram(doubts[~favoured], BINS)[0].tolist()),
                 draws=group.draws.shape[1],
             )
@@ -379,36 +378,30 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
     """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
     compared with the combination of all attributes' references."""
     known = {attribute.name: sorted(set(map(str, attribute.values))) for attribute in attributes}
-
-    def attribute_of(group: str) -> str:
-        """Whose group it is."""
-        names = [name for name, groups in known.items() if group in groups]
+    if isinstance(given, Mapping):
+        pairs: list[tuple[Any, Any]] = list(given.items())
+    else:
+        pairs = [(None, group) for group in (given if isinstance(given, (list, tuple, set)) else [given])]
+    found: dict[str, str] = {}
+    for attribute, group in pairs if given is not None else ():
+        if attribute is not None and str(attribute) not in known:
+            raise SettingError(
+                f"reference: there is no attribute '{attribute}'. {nearest(attribute, known, 'The attributes are')}"
+            )
+        possible = list(known) if attribute is None else [str(attribute)]
+        names = [name for name in possible if str(group) in known[name]]
+        if not names:
+            where = "there is" if attribute is None else f"'{attribute}' has"
+            groups = sorted(set().union(*(known[name] for name in possible)))
+            raise SettingError(f"reference: {where} no group '{group}'. {nearest(group, groups, 'The groups are')}")
         if len(names) > 1:
             raise SettingError(
                 f"reference: '{group}' is a group of {listed(names)}; say of which: "
                 f"reference={{'{names[0]}': '{group}'}}."
             )
-        if not names:
-            groups_are = nearest(group, sorted(set().union(*known.values())), "The groups are")
-            raise SettingError(f"reference: there is no group '{group}'. {groups_are}")
-        return names[0]
-
-    if isinstance(given, Mapping):
-        pairs = [(str(name), str(group)) for name, group in given.items()]
-    else:
-        several = given if isinstance(given, (list, tuple, set)) else [] if given is None else [given]
-        pairs = [(attribute_of(group), group) for group in map(str, several)]
-    found: dict[str, str] = {}
-    for name, group in pairs:
-        if name not in known:
-            attributes_are = nearest(name, known, "The attributes are")
-            raise SettingError(f"reference: there is no attribute '{name}'. {attributes_are}")
-        if group not in known[name]:
-            groups_are = nearest(group, known[name], "The groups are")
-            raise SettingError(f"reference: '{name}' has no group '{group}'. {groups_are}")
-        if found.setdefault(name, group) != group:
+        if found.setdefault(names[0], str(group)) != str(group):
             raise SettingError(
-                f"reference names '{found[name]}' and '{group}', both groups of '{name}'; name one of them."
+                f"reference names '{found[names[0]]}' and '{group}', both groups of '{names[0]}'; name one of them."
             )
     whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
     if single and whole not in found and all(name in found for name in single):

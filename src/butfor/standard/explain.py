@@ -13,30 +13,25 @@ from __future__ import annotations
 
 import itertools
 from collections import defaultdict
-from collections.abc import Hashable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
 import pandas as pd
-from scipy.sparse.csgraph import connected_components
 
 from butfor.columns import DATES, is_numeric, numbers_in
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
 from butfor.errors import plural
 from butfor.names import PLAIN, Names
-from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, dense, thin
-from butfor.standard.logistic import design_of, fit_logistic, gram, levers
-from butfor.standard.model import Records, TwoModels
+from butfor.standard.inputs import MOST_LEARNED, Floats, dense, thin
+from butfor.standard.logistic import design_of, fit_logistic, levers
+from butfor.standard.model import Records
 from butfor.standard.null import LEAST_ROWS, WIDER, CommonStandard, Group
 
-CORRELATED = 0.7
-"""Columns with inputs that are correlated more strongly are also left out together."""
 MOST_COLUMNS = 60
 """Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
 at a time: each costs two fits."""
-MISSING_APART = 0.05
-"""A column that lacks values in a group more often, or less, by this share of its rows is mentioned."""
 MOST_VALUES = 1000
 """A column of text with more different values makes no slices."""
 MOST_KEPT = 50
@@ -51,8 +46,7 @@ LOST = np.linspace(0, 0.95, 39)
 
 @dataclass(frozen=True)
 class ColumnMove:
-    """How the difference of one group moves when a column, or several correlated ones, are left out. Above 0: it is
-    larger without them."""
+    """How the difference of one group moves when a column is left out. Above 0: it is larger without it."""
 
     attribute: str
     group: str
@@ -62,54 +56,38 @@ class ColumnMove:
     """Its standard error: both fits share their rows."""
 
 
-def column_moves(group: Group, records: Records, blocks: Sequence[tuple[Hashable, ...]]) -> list[ColumnMove]:
-    """Per column, then per block of columns, how the difference moves without it, and the standard error of that move,
-    by the logistic regression. Of a large table, by a part of its rows."""
+def column_moves(group: Group, records: Records) -> list[ColumnMove]:
+    """Per column, how the difference moves without it, and the standard error of that move, by the logistic regression.
+    Of a large table, by a part of its rows."""
     rows, others = (rows[thin(len(rows), MOST_LEARNED)] for rows in (group.rows, group.others))
     encoded = records.encoded
     own, theirs, labels = records.weight[rows], records.weight[others], records.labels[others]
     asked, learned = dense(encoded.inputs[rows]), dense(encoded.inputs[others])
     whole = fit_logistic(design_of(learned), labels[None], theirs)[0]
     # First none is left out, so that moves compare models of the same rows.
-    sets: list[tuple[Hashable, ...]] = [(), *((name,) for name in encoded.columns), *blocks]
-    if len(encoded.columns) > MOST_COLUMNS:
+    columns = list(encoded.columns)
+    if len(columns) > MOST_COLUMNS:
         terms = whole[1:] * (asked.mean(axis=0) - learned.mean(axis=0))
         apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
         largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
-        sets = [columns for columns in sets if set(columns) <= largest]
+        columns = [name for name in columns if name in largest]
     lever, residual = levers(design_of(learned), labels, design_of(asked), theirs, own, whole)
-    fits, errors = dict[tuple[Hashable, ...], Floats](), list[float]()
-    for columns in sets:
-        stays = ~encoded.inputs_of(columns)
+    gone = np.zeros((1 + len(columns), asked.shape[1]), bool)
+    for out, column in zip(gone[1:], columns, strict=True):
+        out[encoded.columns[column]] = True
+    fits, errors = [], list[float]()
+    for stays in ~gone:
         design, start = design_of(learned[:, stays]), whole[np.append(True, stays)]
-        fits[columns] = fit_logistic(design, labels[None], theirs, start)[0]
-        moved, _ = levers(design, labels, design_of(asked[:, stays]), theirs, own, fits[columns])
+        fits.append(fit_logistic(design, labels[None], theirs, start)[0])
+        moved, _ = levers(design, labels, design_of(asked[:, stays]), theirs, own, fits[-1])
         paired = (moved - lever) * residual  # both fits share their rows
         if records.clusters is not None:
             paired = np.bincount(records.clusters[others], paired).astype(np.float64)
         errors.append(float(np.sqrt((paired**2).sum())))
-    recorded, *left = records.model.predict_without(fits, others, rows, labels, theirs)
+    recorded, *left = records.model.predict_without(gone, fits, others, rows, labels, theirs)
     moves = [float(np.average(p - recorded, weights=own)) for p in left]
-    named = [" + ".join(map(str, columns)) for columns in sets[1:]]
-    return [ColumnMove(group.attribute, group.value, *of) for of in zip(named, moves, errors[1:], strict=True)]
-
-
-def correlated(encoded: TwoModels) -> list[tuple[Hashable, ...]]:
-    """Blocks of two or more columns that are strongly correlated, directly or through others; of many columns none."""
-    names, about = list(encoded.columns), np.empty(encoded.inputs.shape[1], int)
-    if len(names) > MOST_COLUMNS:
-        return []
-    for place, inputs in enumerate(encoded.columns.values()):
-        about[inputs] = place
-    rows, means = encoded.inputs.shape[0], np.asarray(encoded.inputs.mean(axis=0))
-    products = gram(design_of(encoded.inputs), np.ones(rows))[1:, 1:] / rows - np.outer(means, means)
-    spread = np.sqrt(np.maximum(np.diag(products), 1e-12))
-    first, second = np.nonzero(np.abs(products) > CORRELATED * np.outer(spread, spread))
-    linked = np.zeros((len(names), len(names)), bool)
-    linked[about[first], about[second]] = True
-    blocks, block = connected_components(linked, directed=False)
-    together = [tuple(names[k] for k in np.flatnonzero(block == b)) for b in range(blocks)]
-    return [columns for columns in together if len(columns) > 1]
+    figures = zip(map(str, columns), moves, errors[1:], strict=True)
+    return [ColumnMove(group.attribute, group.value, *of) for of in figures]
 
 
 def strongest(moves: Sequence[ColumnMove], difference: float) -> ColumnMove | None:
@@ -117,17 +95,6 @@ def strongest(moves: Sequence[ColumnMove], difference: float) -> ColumnMove | No
     None where none does by more than its error."""
     away = [m for m in moves if abs(m.move) > m.error and m.move * np.sign(difference) > 0]
     return max(away, key=lambda m: (abs(m.move), m.column), default=None)
-
-
-def missing_values(inputs: pd.DataFrame, group: Rows, others: Rows) -> tuple[str, ...]:
-    """A sentence per column that lacks values in the group clearly more often, or less, than among the others."""
-    absent = inputs.isna().to_numpy()
-    shares = zip(inputs.columns, absent[group].mean(axis=0), absent[others].mean(axis=0), strict=True)
-    return tuple(
-        f"{column} is missing in {100 * own:.0f} % of these rows and {100 * other:.0f} % of the others."
-        for column, own, other in shares
-        if abs(own - other) >= MISSING_APART
-    )
 
 
 @dataclass(frozen=True)

@@ -125,8 +125,6 @@ class GroupStandard:
     strongest_column: str | None = None
     strongest_move: float | None = None
     """How far leaving it out moves the difference."""
-    missing_values: tuple[str, ...] = ()
-    """A sentence per column that lacks values clearly more or less often than among the others."""
     doubts: tuple[int, ...] = field(default=(), repr=False)
     """How many of its adverse labels have a doubt in each of `BINS`."""
     draws: int = 0
@@ -240,7 +238,7 @@ class GroupStandard:
         if self.effective_rows is not None:
             rows = f"{self.rows} rows say as much as {self.effective_rows:.0f} of equal weight."
             lines.append(f"Because their weights differ, the group's {rows}")
-        return [*lines, *self.missing_values]
+        return lines
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -409,8 +407,8 @@ class Standards(Compared):
 
     @cached_property
     def columns(self) -> pd.DataFrame:
-        """Per group and column, or block of correlated columns: how the difference moves when it is left out, and the
-        standard error of that move; the largest first."""
+        """Per group and column: how the difference moves when it is left out, and the standard error of that move; the
+        largest first."""
         frame = pd.DataFrame([vars(m) for m in self.moves], columns=[each.name for each in fields(ColumnMove)])
         frame = frame.sort_values("move", key=np.abs, ascending=False, kind="stable")
         frame = frame.set_index(["attribute", "group", "column"])

@@ -6,7 +6,7 @@ rows are encoded once, and many tables are fitted side by side.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable, Mapping, Sequence
+from collections.abc import Callable, Hashable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -14,7 +14,6 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
-from sklearn.pipeline import Pipeline
 
 from butfor import stopping
 from butfor.encode import TableEncoder
@@ -24,9 +23,6 @@ from butfor.standard.boosting import Boosting, Questions, fit_boosting
 from butfor.standard.inputs import ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, beside, dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 
-Columns = Sequence[Hashable]
-Without = Mapping[tuple[Hashable, ...], Floats]
-"""Sets of columns to leave out, each with the coefficients of the logistic regression without it."""
 MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
 """Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
 
@@ -62,12 +58,6 @@ class TwoModels:
         questions = Questions(about, np.append(ours.cuts, more.cuts))
         return replace(self, inputs=beside(self.inputs, extra), questions=questions)
 
-    def inputs_of(self, columns: Columns) -> Mask:
-        found = np.zeros(self.inputs.shape[1], bool)
-        for column in columns:
-            found[self.columns[column]] = True
-        return found
-
     def fit(self, learn: Rows, labels: Floats, weight: Floats | None) -> Callable[[Inputs], Floats]:
         """What gives rows with all inputs their probabilities `[tables × rows]`; `labels [tables × learned rows]`."""
         fitted = fit_logistic(design_of(self.inputs[learn]), labels, weight)
@@ -94,12 +84,14 @@ class TwoModels:
             found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
         return found
 
-    def predict_without(self, fits: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
-        """Of one table, `labels [learned rows]`: probabilities `[sets of columns left out × asked rows]`."""
-        gone = np.array([self.inputs_of(columns) for columns in fits])
+    def predict_without(
+        self, gone: Mask, fits: Sequence[Floats], learn: Rows, ask: Rows, labels: Floats, weight: Floats
+    ) -> Floats:
+        """Of one table, `labels [learned rows]`: probabilities `[models × asked rows]` by models that lack the inputs
+        `gone [models × inputs]`; `fits` are the coefficients of their logistic regressions."""
         asked, tables = dense(self.inputs[ask]), np.broadcast_to(labels, (len(gone), len(labels)))
         found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
-        for p, out, fitted in zip(found, gone, fits.values(), strict=True):
+        for p, out, fitted in zip(found, gone, fits, strict=True):
             p += 0.5 * predict_logistic(np.ascontiguousarray(asked[:, ~out]), fitted[None])[0]
         return found
 
@@ -111,56 +103,39 @@ class TwoModels:
 
 
 class OwnModel:
-    """A classifier of the user's, by the same methods: a pipeline gets the table as it is, any other the encoded
-    one."""
+    """A classifier of the user's, by the same methods, of the encoded table."""
 
-    def __init__(self, given: Any, table: pd.DataFrame, encoded: TwoModels) -> None:
+    def __init__(self, given: Any, inputs: Inputs) -> None:
         if not (hasattr(given, "predict_proba") and hasattr(given, "fit")):
             raise SettingError(
-                f"standard={type(given).__name__}: a standard is a classifier with fit and predict_proba, or a "
-                "pipeline that ends in one."
+                f"standard={type(given).__name__}: a standard is a classifier with fit and predict_proba."
             )
-        self.given, self.encoded = given, encoded
-        self.step = given.steps[-1] if isinstance(given, Pipeline) else None
-        self.rows: Any = table if self.step else encoded.inputs
-        self.name = type(self.step[1] if self.step else given).__name__
+        self.given, self.inputs, self.name = given, inputs, type(given).__name__
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
-        return np.array([self._fit(self.rows, learn, ask, table, weight) for table in labels])
+        return np.array([self._fit(self.inputs, learn, ask, table, weight) for table in labels])
 
     def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats) -> Floats:
         found = np.empty(len(rows))
         for fold in np.unique(folds):
             outside, ask = folds[learn] != fold, folds == fold
             known = learn[outside]
-            found[ask] = self._fit(self.rows, rows[known], rows[ask], labels[known], weight[outside])
+            found[ask] = self._fit(self.inputs, rows[known], rows[ask], labels[known], weight[outside])
         return found
 
-    def predict_without(self, fits: Without, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
-        """A pipeline may ask for every column: those left out get one value for everybody."""
-        found = []
-        for columns in fits:
-            if self.step:
-                rows = self.rows.copy()
-                for column in columns:
-                    rows[column] = rows[column].iloc[np.zeros(len(rows), int)].to_numpy()
-                rows = rows.astype(self.rows.dtypes)
-            else:
-                rows = self.rows[:, ~self.encoded.inputs_of(columns)]
-            found.append(self._fit(rows, learn, ask, labels, weight))
-        return np.array(found)
+    def predict_without(
+        self, gone: Mask, fits: Sequence[Floats], learn: Rows, ask: Rows, labels: Floats, weight: Floats
+    ) -> Floats:
+        return np.array([self._fit(self.inputs[:, ~out], learn, ask, labels, weight) for out in gone])
 
-    def _fit(self, rows: Any, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
+    def _fit(self, inputs: Inputs, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
         stopping.check()
-        if len(set(labels)) == 1 or not rows.shape[1]:  # a drawn table may lack a rare label
+        if len(set(labels)) == 1 or not inputs.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
-        learned, asked = (rows.iloc[k] if self.step else dense(rows[k]) for k in (learn, ask))
-        weights = {f"{self.step[0]}__sample_weight" if self.step else "sample_weight": weight}
-        if (weight == 1).all():  # an estimator need not take any
-            weights = {}
+        weights = {} if (weight == 1).all() else {"sample_weight": weight}  # an estimator need not take any
         try:
-            fitted = clone(self.given).fit(learned, labels > 0.5, **weights)
-            found = np.asarray(fitted.predict_proba(asked)[:, 1], dtype=np.float64)
+            fitted = clone(self.given).fit(dense(inputs[learn]), labels > 0.5, **weights)
+            found = np.asarray(fitted.predict_proba(dense(inputs[ask]))[:, 1], dtype=np.float64)
         except MemoryError:
             raise
         except Exception as error:  # the model is the user's own
