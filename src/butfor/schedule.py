@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, Stopped
+from butfor.errors import SettingError, Stopped, brief
 from butfor.models.learner import FlipSet, Training
 from butfor.rules import Allowed
 from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
@@ -59,14 +59,14 @@ def schedule(
         try:
             asked = open_[person].send(answer)
         except StopIteration as end:
-            if end.value is None or flip_set(end.value) == person.found:
+            asked = None if end.value is None else _question(person, Confirm(end.value), strategy)
+            if asked is None or asked.flips == person.found:
                 del open_[person]
                 questions.pop(person, None)
                 # Complete, unless a set that works was left unconfirmed.
                 person.complete = person.found is not None or not person.working
-                return
-            asked = Confirm(end.value)  # it did not see to that itself
-        questions[person] = _question(person, asked, strategy, psi)
+                return  # else it did not see to the confirmation itself
+        questions[person] = _question(person, asked, strategy)
 
     def tell(flips: FlipSet, askers: Iterable[Person]) -> None:
         """Tell the people of a trained set: those who asked, and with sharing everyone whom ψ allows it."""
@@ -207,20 +207,26 @@ def schedule(
         )
 
 
-def _question(person: Person, asked: Any, strategy: Strategy, psi: Allowed) -> Try | Confirm | Rank:
-    """What a search yielded, as a question with sorted sets."""
-    if isinstance(asked, Rank):
-        return Rank(flip_set(asked.flips))
-    if not isinstance(asked, (Try, Confirm)):
-        asked = Try([flip_set(asked)], one=True) if isinstance(asked, (tuple, np.ndarray)) else Try(asked)
-    sets = [flip_set(flips) for flips in (asked.sets if isinstance(asked, Try) else [asked.flips])]
+def _question(person: Person, asked: Any, strategy: Strategy) -> Any:
+    """What a search yielded, as a question (`Try`, `Confirm` or `Rank`) with sorted sets."""
+    said = f"strategy '{strategy.name}' asked for {brief(asked)}, "
+    if not isinstance(asked, (Try, Confirm, Rank)):
+        asked = Try([asked], one=True) if isinstance(asked, (tuple, np.ndarray)) else Try(asked)
+    try:
+        sets = [flip_set(flips) for flips in (asked.sets if isinstance(asked, Try) else [asked.flips])]
+    except TypeError:
+        raise SettingError(
+            f"{said}which is no question: yield a flip set (a tuple of positions), a list of them, Try, Confirm or Rank."
+        ) from None
+    if strategy.own and isinstance(asked, Rank) and not person.ranks_again:
+        raise SettingError(f"{said}but this ranking cannot rank again after flips: ask only if person.ranks_again.")
     for flips in sets if strategy.own else ():
-        if len(flips) > person.budget or not psi[person.number][list(flips)].all():
+        if not len(set(flips)) == len(flips) <= person.budget or not np.isin(flips, person.order).all():
             raise SettingError(
-                f"strategy '{strategy.name}' asked for the flips {flips}, but the budget is {person.budget} labels "
-                "and ψ allows the rows of person.order only."
+                f"{said}but the budget is {person.budget} labels, each once, and ψ allows the rows of person.order "
+                "only."
             )
-    return asked._replace(sets=sets) if isinstance(asked, Try) else Confirm(sets[0])
+    return asked._replace(sets=sets) if isinstance(asked, Try) else asked._replace(flips=sets[0])
 
 
 def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:

@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 import math
+import operator
 from collections.abc import Callable, Generator, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -62,7 +63,7 @@ Search = Generator[Any, Any, FlipSet | None]
 
 def flip_set(rows: Iterable[int]) -> FlipSet:
     """Positions as a flip set, sorted so that equal sets compare equal."""
-    return tuple(sorted(int(row) for row in rows))
+    return tuple(sorted(operator.index(row) for row in rows))
 
 
 class Known:

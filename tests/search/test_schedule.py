@@ -7,7 +7,7 @@ from butfor.errors import SettingError, Stopped
 from butfor.models.learner import Bound, Engine, Learner
 from butfor.rules import Allowed
 from butfor.schedule import schedule
-from butfor.search import Confirm, Known, Try, as_strategy
+from butfor.search import Confirm, Known, Rank, Try, as_strategy
 from butfor.stopping import StopFlag, max_retrainings
 from butfor.train import Trainer
 from search.test_search import someone
@@ -123,13 +123,23 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
     ((person,), _, _) = audit([-0.1], mine, confirm=refuses)
     assert (person.found, person.rejected) == (None, {(0, 1), (0, 1, 2)})
 
-    for flips in ((0, 1, 2, 3, 4), (0, 39)):
+    too_many, nothing = "but the budget is 4 labels, each once, and ψ allows", "which is no question: yield a flip set"
+    for asked, said in (
+        *(((0, 1, 2, 3, 4), too_many), ((0, 39), too_many), ((3, 3), too_many), ((-1,), too_many), ((40,), too_many)),
+        *((3, nothing), ([3, 4], nothing), ((0.7,), nothing), ("ab", nothing), (Confirm(None), nothing)),
+        (Rank((0,)), "cannot rank again after flips"),
+    ):  # fmt: skip
 
-        def greedy(person, flips=flips):
-            yield flips
+        def greedy(person, asked=asked):
+            yield asked
 
-        with pytest.raises(SettingError, match="strategy 'greedy' asked for the flips"):
-            audit([-0.1], greedy, psi=np.arange(40)[None] < 39)
+        def late(person, asked=asked):
+            yield (0,)
+            return asked
+
+        for search in (greedy, late) if said == too_many else (greedy,):
+            with pytest.raises(SettingError, match=f"strategy '{search.__name__}' asked for .*{said}"):
+                audit([-0.1], search, psi=np.arange(40)[None] < 39)
 
 
 def test_labels_that_come_close_are_trained_by_the_models_own_fit_before_none_is_said():
