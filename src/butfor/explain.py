@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
+from types import NoneType
 from typing import Any
 
 import numpy as np
@@ -73,6 +74,10 @@ def explain_all(
     """Verdicts about the rows of X at the positions `cases`, or about all, and the comparison of groups for later
     questions. `standards`: if already known."""
     begun, progress, params, table = time.monotonic(), progress or Progress(), fitted.params, fitted.table
+    if not isinstance(stop, (Stop, NoneType)):
+        raise SettingError(
+            f"stop={stop!r}: give butfor.max_seconds(…), butfor.max_retrainings(…), or both joined by |."
+        )
     everyone, truth = fitted.people(X, y, sensitive_features)
     cases = list(range(len(everyone.people))) if cases is None else as_positions(cases, len(everyone.people))
     wanted = None if towards is None else label_number(towards, fitted.label_names, table.classes, "towards")

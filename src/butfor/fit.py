@@ -4,7 +4,7 @@ it."""
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set
 from dataclasses import dataclass, field, replace
 from functools import cached_property, reduce
 from operator import or_
@@ -22,7 +22,7 @@ from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.decide import Decision, DecisionFacts, decides_one, parse_threshold
-from butfor.errors import LearnerError, SettingError, TableError, listed
+from butfor.errors import LearnerError, SettingError, TableError, brief, listed
 from butfor.machine import check_random_state, check_whole
 from butfor.models import ensemble, learners
 from butfor.models.engines import check_engine, fit_ensemble
@@ -245,6 +245,10 @@ def fit(
 ) -> Fitted:
     """Check the table, train the model, choose the search."""
     check(params)
+    if not isinstance(also_labelled, (tuple, list)) or len(also_labelled) not in (0, 2, 3, 4, 5):
+        raise SettingError(
+            f"also_labelled={brief(also_labelled)}: give (X, y) or (X, y, sensitive_features, cluster, sample_weight)."
+        )
     notes = list[str]()
 
     # The rows that have a label, and what stands beside them. Dates and decimals become numbers, unless the model does
@@ -274,9 +278,16 @@ def fit(
         known = dict(enumerate(y.attrs.get("label_names", ())))
         coded = [known[c] for c in table.classes] if set(table.classes) <= set(known) else None
         column = y.name if table.classes.dtype == bool else None
-        names = tuple(map(str, label_names or coded or usual_names(table.classes, column)))
+        usual = usual_names(table.classes, column)
+        names = tuple(map(str, label_names or coded or usual))
         if len(names) != len(table.classes):
             raise SettingError(f"label_names has {len(names)} names for {len(table.classes)} labels.")
+        swapped = names != usual and set(names) == set(usual)
+        if isinstance(label_names, (str, Mapping, Set)) or len(set(names)) < len(names) or swapped:
+            raise SettingError(
+                f"label_names={brief(label_names)}: list one name for each label, all different, in the sorted order "
+                f"of the labels ({listed(usual)})."
+            )
 
         # The two sides: which labels count as 1 (the second of two; of more, those that are not adverse or, if none is
         # named, all but the first), and which side is adverse.

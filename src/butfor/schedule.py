@@ -216,7 +216,8 @@ def _question(person: Person, asked: Any, strategy: Strategy) -> Any:
         sets = [flip_set(flips) for flips in (asked.sets if isinstance(asked, Try) else [asked.flips])]
     except TypeError:
         raise SettingError(
-            f"{said}which is no question: yield a flip set (a tuple of positions), a list of them, Try, Confirm or Rank."
+            f"{said}which is no question: yield a flip set (a tuple of positions), a list of them, Try, Confirm or "
+            "Rank."
         ) from None
     if strategy.own and isinstance(asked, Rank) and not person.ranks_again:
         raise SettingError(f"{said}but this ranking cannot rank again after flips: ask only if person.ranks_again.")

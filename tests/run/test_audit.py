@@ -179,10 +179,16 @@ X, Y, PEOPLE = DATA.X_train, DATA.y_train, DATA.X_test
         ({"y": Y * 0 + np.arange(30) + 0.5}, "occurs in one row only"),
         ({"X": X.to_numpy()}, "DataFrame"),
         ({"X": X.assign(Year=np.inf)}, "'Year', row"),
+        *(
+            ({"label_names": names}, "list one name for each label, all different, in the sorted order")
+            for names in (["low", "low"], {0: "low", 1: "high"}, "lh", {"low", "high"}, ["1", "0"])
+        ),
+        ({"label_names": ["low"]}, "1 names for 2 labels"),
+        *(({"also_labelled": rows}, r"give \(X, y\) or") for rows in (X, (X,))),
     ],
 )
 def test_tables_that_cannot_be_audited_are_refused(table, said):
-    with pytest.raises(TableError, match=said):
+    with pytest.raises((SettingError, TableError), match=said):
         butfor.LabelAudit().fit(**{"X": X, "y": Y, "sensitive_features": "Sex"} | table)
 
 
@@ -195,6 +201,7 @@ def test_questions_that_cannot_be_answered_are_refused_and_settings_that_change_
         (lambda: audit.explain(PEOPLE), "one person"),
         (lambda: audit.explain(PEOPLE.iloc[[0]].drop(columns="Sex")), "lacks 'Sex'"),
         (lambda: audit.explain_all(PEOPLE, cases=[11]), "are 0 to 10"),
+        (lambda: audit.explain_all(PEOPLE, stop=600), r"stop=600: give butfor\.max_seconds"),
         *((lambda cases=cases: audit.explain_all(PEOPLE, cases=cases), "give positions in the table")
           for cases in (5, slice(0, 3), "0:3", [0.5], [True, False])),
     ):  # fmt: skip
