@@ -17,7 +17,7 @@ from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
 from butfor.models.learner import FlipSet
 from butfor.names import ALTERNATIVES
-from butfor.prove import Bracket
+from butfor.prove import SLACK, Bracket
 from butfor.provenance import versions
 from butfor.rank.ranking import parameters
 from butfor.result import verdict as result
@@ -128,7 +128,8 @@ def persons_of(
             }
         if flips and search:
             fewer = [tuple(row for row in flips if row != out) for out in flips]
-            none_works = strategy.shares and all(s in search.gains and not search.works(s) for s in fewer)
+            line = 0.0 if trainer.bound.by_definition else -SLACK  # nearer than that an engine's rounding decides
+            none_works = strategy.shares and all(s in search.rejected or search.gains.get(s, 1) <= line for s in fewer)
             more |= {
                 "counterfactual_logit": search.found_logit,
                 "minimal": len(flips) == 1 or none_works,

@@ -82,7 +82,7 @@ class Person:
     counterfactual_cut: float | None = None
     """If places are limited, flips may move the score, the cut, or both."""
     minimal: bool = False
-    """Whether no flip can be left out: every set with one flip fewer was trained and does not change the decision."""
+    """Whether no flip can be left out: every set with one flip fewer was trained and clearly keeps the decision."""
     fresh: FreshSeeds | None = None
     """The find under fresh seeds; None if it was not tested, or if seeds change nothing."""
     without_flips: int | None = None
