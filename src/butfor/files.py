@@ -57,9 +57,9 @@ def save(text: str, path: str | Path | None) -> Any:
     return path
 
 
-def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
+def save_all(texts: Mapping[Path, str]) -> None:
     """Write UTF-8 text files, all or none, and their folders. Once the first is in its place, Ctrl-C waits for the
-    others. `at_once`: wait until they are on the disk, which takes minutes for thousands of files."""
+    others."""
     drafts: dict[Path, Path] = {}
     path = Path()
 
@@ -79,8 +79,7 @@ def save_all(texts: Mapping[Path, str], *, at_once: bool = True) -> None:
             with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb") as file:
                 file.write(text.encode("utf-8", "backslashreplace"))
                 file.flush()
-                if at_once:
-                    os.fsync(file.fileno())
+                os.fsync(file.fileno())
         try:
             put()
         except KeyboardInterrupt:

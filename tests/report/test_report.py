@@ -21,7 +21,7 @@ import butfor
 from butfor.cli import main
 from butfor.errors import OutputError, SettingError
 from butfor.names import Names
-from butfor.report import charts, page, people, public
+from butfor.report import charts, people, public
 from butfor.report.groups import impacts
 from butfor.report.text import short, shown, without_middle
 from butfor.result.fresh import SOLID as HOLDS
@@ -121,7 +121,7 @@ PAGES = {
     "notebook": lambda audit, seeded: audit._repr_html_() + word_of(audit, HOLDS)._repr_html_(),
     "person-left-out": lambda audit, seeded: next(v for v in audit if not v.eligible).to_html(),
     "person-found": lambda audit, seeded: word_of(audit, HOLDS).to_html(),
-    "person-not-found": lambda audit, seeded: page.person_page(word_of(seeded, None), "audit.html"),
+    "person-not-found": lambda audit, seeded: word_of(seeded, None).to_html(),
     **{f"word-{w.replace(' ', '-')}": lambda audit, seeded, w=w: word_of(seeded, w).to_html() for w in SEEDS},
 }
 
@@ -173,25 +173,19 @@ def test_many_people_stay_small(audit):
     assert "not shown here; audit.json has all of them" in outline(html).text
 
 
-def test_beyond_a_few_hundred_people_everyone_has_a_file(audit, tmp_path, monkeypatch):
-    monkeypatch.setattr(page, "MOST_IN_ONE", 5)
-    folder = tmp_path / "audit-people"
-    folder.mkdir()
-    for name in ("case-999.html", "mine.html"):
-        (folder / name).write_text("an earlier report")
-    audit.to_html(tmp_path / "audit.html")
-    index = outline((tmp_path / "audit.html").read_text(encoding="utf-8"))
-    files = {f"audit-people/{file.name}" for file in folder.iterdir()} - {"audit-people/mine.html"}
-    assert files == {target for target in index.targets if not target.startswith("#")}
-    assert len(files) == len(audit)
-    text = (folder / f"case-{audit[0].case}.html").read_text(encoding="utf-8")
-    assert "../audit.html#people" in outline(text).targets
-    monkeypatch.undo()
-    audit.to_html(tmp_path / "audit.html")
-    assert [file.name for file in folder.iterdir()] == ["mine.html"]
+def test_of_many_people_those_who_matter_most_are_listed_and_shown(audit, tmp_path, monkeypatch):
+    monkeypatch.setattr(people, "MOST_LISTED", 5)
+    monkeypatch.setattr(people, "MOST_DETAILED", 2)
+    seen = outline(audit.to_html())
+    cases = [each for each in seen.ids if each.startswith("case-")]
+    changing = {f"case-{person.case}" for one in audit.one_standard for person in one.changed if one.in_most(person)}
+    assert len(cases) == 5
+    assert set(cases) <= changing
+    assert seen.text.count("↑ all") == 2
+    assert "The first 5 are listed; people.csv has everybody examined." in seen.text
     with pytest.raises(OutputError):  # whole or not at all
-        audit.to_html(folder)
-    assert {file.name for file in tmp_path.iterdir()} == {"audit.html", folder.name}
+        audit.to_html(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_the_parts_of_a_gap_add_up(audit):
@@ -207,7 +201,7 @@ def test_the_parts_of_a_gap_add_up(audit):
 
 @pytest.mark.parametrize("width", [360, 1180])
 def test_everybody_examined_has_a_dot_on_their_side_of_the_cut(audit, width):
-    drawn = str(charts.people_dots(people.listed(audit, page.anchors(audit.verdicts)), audit.run.names, width).svg())
+    drawn = str(charts.people_dots(people.listed(audit), audit.run.names, width).svg())
     cut = float(re.search(r'points="([\d.]+),[^"]*"[^>]*stroke-dasharray="5 3"', drawn)[1])
     marks = [[float(x) for x in re.findall(r"M([\d.]+) ", d)] for d in re.findall(r'<path d="([^"]*)"', drawn)]
     dots, squares = ([x for lane in marks[k::3] for x in lane] for k in (0, 1))

@@ -3,9 +3,6 @@ from tables.
 
 A page loads nothing and sends nothing. Its Content-Security-Policy enforces that: only its own style and script run,
 identified by their hashes, even if a table's text contains others.
-
-The page is written last, once the files that it links to are on the disk. A folder from an earlier run loses the people
-who are no longer in the report, and nothing else.
 """
 
 from __future__ import annotations
@@ -13,12 +10,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from functools import cache
 from importlib import resources
-from pathlib import Path
 from typing import Any
-from urllib.parse import quote
 
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
@@ -27,7 +22,6 @@ from butfor import words
 from butfor._version import __version__
 from butfor.decide import decides_one
 from butfor.errors import SettingError, plural
-from butfor.files import save, save_all
 from butfor.rank.mix import leader_words
 from butfor.report import charts, people
 from butfor.report.groups import impacts
@@ -43,8 +37,6 @@ from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
 from butfor.standard.wrong import WRONG
 from butfor.terminal import STEERING
 
-MOST_IN_ONE = 300
-"""The most people in a report of one file."""
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 RESULTS = {
     *("standard", "standard_notes", "one_standard", "performance", "reviewed", "names", "remarks", "concerns"),
@@ -57,22 +49,17 @@ TERMS = {
     "undecided": "solid", "not checked": "solid", "close calls?": "close", "φ": "phi", "ψ": "psi",
 }  # fmt: skip
 """Technical words, as patterns, and their places in the glossary."""
-OURS = re.compile(r"(case|person)-\d+\.html")
-
-
 # --- pages --------------------------------------------------------------------------------------------
 
 
-def person_page(verdict: Verdict, index: str = "") -> str:
-    """The page about one person. `index`: the page about everybody that links to it."""
-    return render("person.html", v=verdict, run=verdict.run, index=f"../{quote(index)}" if index else "")
+def person_page(verdict: Verdict) -> str:
+    """The page about one person."""
+    return render("person.html", v=verdict, run=verdict.run)
 
 
-def population_page(population: Population, folder: str = "") -> str:
-    """The page about many people. With a `folder`, it is the index of the people's files there."""
-    names = anchors(population.verdicts)
-    everyone = people.listed(population, [f"{quote(folder)}/{name}.html" if folder else f"#{name}" for name in names])
-    return render("population.html", p=population, run=population.run, people=everyone, folder=folder)
+def population_page(population: Population) -> str:
+    """The page about many people."""
+    return render("population.html", p=population, run=population.run, people=people.listed(population))
 
 
 def fragment(of: Verdict | Population) -> str:
@@ -94,29 +81,6 @@ def chart(of: Verdict | Population) -> charts.Drawing:
     if drawing is None:
         raise SettingError(f"There is nothing to draw: {why}.")
     return drawing
-
-
-def anchors(verdicts: Sequence[Verdict]) -> list[str]:
-    """One id per person: the case or, for people given alone, the place among them."""
-    return [f"person-{k}" if v.case is None else f"case-{v.case}" for k, v in enumerate(verdicts, start=1)]
-
-
-def write_report(population: Population, given: str | Path) -> Any:
-    """Write the report to the path `given`, and return that. Beyond a few hundred people it is an index of files in a
-    folder."""
-    path = Path(given)
-    folder = path.with_name(f"{path.stem}-people")
-    names = [f"{anchor}.html" for anchor in anchors(population.verdicts)] if len(population) > MOST_IN_ONE else []
-    for verdict, name in zip(population if names else (), names, strict=True):
-        save_all({folder / name: person_page(verdict, path.name)}, at_once=False)
-    save(population_page(population, folder.name if names else ""), path)
-    if folder.is_dir():  # may hold people's files of an earlier report
-        for file in folder.iterdir():
-            if OURS.fullmatch(file.name) and file.name not in names:
-                file.unlink()
-        if not any(folder.iterdir()):
-            folder.rmdir()
-    return given
 
 
 # --- templates ----------------------------------------------------------------------------------------

@@ -1,5 +1,5 @@
-"""The people of a page: who is listed, in which order and under which name, with which score, and what is said about
-them: the facts that fill in the sentences of `butfor.result.words`, and what to do next."""
+"""The people of a page: who is listed, in which order and under which name, with which score, what is said about them
+in plain words, and what to do next."""
 
 from __future__ import annotations
 
@@ -7,31 +7,30 @@ import re
 from collections.abc import Sequence
 from numbers import Integral
 from pathlib import Path
-from typing import Any
 
 from markupsafe import Markup, escape
 
 from butfor.decide import USUAL
 from butfor.report.text import short, shown
-from butfor.result.fresh import NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED, interval_of
+from butfor.result.fresh import SOLID
 from butfor.result.population import Population
-from butfor.result.reviewed import worth_a_review
+from butfor.result.reviewed import TrainingLabel, worth_a_review
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, REVIEW, SOLIDITY, STATUS, words_of
+from butfor.result.words import CLOSE_CALL, NO_DIFFERENCE, REVIEW, SOLIDITY, STATUS
 from butfor.result.worlds import OneStandard, PersonInWorlds
-from butfor.words import percent
 
+MOST_LISTED, MOST_DETAILED = 1000, 300
+"""The most people in the list, and one by one below it: those who matter most."""
 MOST_IN_WORLDS = 100
 """The most people listed by how likely their decision is to change."""
 LONGEST = 60
 """The most characters of a row's name."""
 LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
 """Files whose lines people count: the first row of data is line 2."""
+NOT_AUDITED = 5
+"""The weight of people who were not audited."""
 Worlds = tuple[tuple[OneStandard, PersonInWorlds], ...]
-NO_DIFFERENCE = """\
-**Claim no difference between groups from these shares**: groups of other sizes and labels have other shares by \
-construction. A difference is a reason to look at how the labels came about, not a proof of discrimination."""
 
 
 class Listed:
@@ -39,41 +38,45 @@ class Listed:
 
     weight: tuple[int, int]
     """The order: changes in most worlds, solid, found, changes in some worlds, audited, not audited."""
-    left_out: str | None
-    """Why somebody was neither audited nor named by one standard; None for the others."""
     decisions: tuple[str | tuple[str, ...], str | tuple[str, ...]]
     """The decision now, and the other one; of several labels each."""
 
-    def __init__(self, run: Run, address: str, verdict: Verdict | None, worlds: Worlds = ()) -> None:
-        self.address, self.verdict, self.worlds = address, verdict, worlds
+    listed = detailed = False
+    """Whether this person is in the list, and below it."""
+
+    def __init__(self, run: Run, anchor: str, verdict: Verdict | None, worlds: Worlds = ()) -> None:
+        self.anchor, self.verdict, self.worlds = anchor, verdict, worlds
         self.person = v = verdict or worlds[0][1]
         self.name = row_name(run, v.row, v.case)
         self.in_most = any(one.in_most(person) for one, person in worlds)
         most = max((person.worlds for _, person in worlds), default=0)
         adverse, favourable = run.adverse or ("adverse",), run.favourable_labels or ("favourable",)
         if isinstance(v, Verdict):
-            self.weight = (0 if self.in_most else 3 if most else 4 if v.eligible else 5), -most
+            self.weight = (0 if self.in_most else 3 if most else 4 if v.eligible else NOT_AUDITED), -most
             if v.found and not self.in_most:
                 self.weight = 1 if v.solidity == SOLID else 2, v.at_most or 0
             other = adverse if v.prediction in favourable else favourable
             self.decisions = v.prediction, v.counterfactual_prediction or other
-            self.left_out = v.left_out if self.weight[0] == 5 else None
         else:
-            self.weight, self.left_out = (0 if self.in_most else 3, -most), None
+            self.weight = 0 if self.in_most else 3, -most
             self.decisions = (adverse, favourable) if v.refused else (favourable, adverse)
 
 
-def listed(p: Population, addresses: Sequence[str]) -> list[Listed]:
-    """Everybody examined, at these addresses, and everybody named by one standard, those who matter most first."""
+def listed(p: Population) -> list[Listed]:
+    """Everybody examined, and everybody named by one standard, those who matter most first."""
     worlds: dict[int | None, Worlds] = {}
     for one in p.one_standard:
         for person in (*one.gaining[:MOST_IN_WORLDS], *one.losing):
             worlds[person.case] = (*worlds.get(person.case, ()), (one, person))
-    people = [
-        Listed(p.run, address, v, worlds.pop(v.case, ())) for v, address in zip(p.verdicts, addresses, strict=True)
-    ]
-    people += [Listed(p.run, f"#case-{case}", None, found) for case, found in worlds.items()]
-    return sorted(people, key=lambda one: one.weight)
+    people = []
+    for k, v in enumerate(p, start=1):
+        anchor = f"person-{k}" if v.case is None else f"case-{v.case}"
+        people.append(Listed(p.run, anchor, v, worlds.pop(v.case, ())))
+    people += [Listed(p.run, f"case-{case}", None, found) for case, found in worlds.items()]
+    people.sort(key=lambda one: one.weight)
+    for place, one in enumerate(people):
+        one.listed, one.detailed = place < MOST_LISTED, place < MOST_DETAILED and one.weight[0] < NOT_AUDITED
+    return people
 
 
 def changed_by(people: Sequence[Listed], one: OneStandard) -> list[tuple[Listed, PersonInWorlds]]:
@@ -157,12 +160,10 @@ def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) ->
 # --- sentences ----------------------------------------------------------------------------------------
 
 
-def marked(text: str, **given: Any) -> Markup:
-    """Words marked as in Markdown (`code`, **bold**, *emphasis*) as HTML; values that are filled in are escaped."""
+def marked(text: str) -> Markup:
+    """Words marked as in Markdown (`code`, **bold**) as HTML."""
     html = re.sub("`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text)))
-    for sign, tag in ((r"\*\*", "strong"), (r"\*", "em")):
-        html = re.sub(f"{sign}(.+?){sign}", rf"<{tag}>\1</{tag}>", html)
-    return Markup(html).format(**given) if given else Markup(html)
+    return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html))
 
 
 def command(text: str) -> Markup:
@@ -170,71 +171,34 @@ def command(text: str) -> Markup:
     return Markup(" ").join(Markup("<span>{}</span>").format(word) for word in text.split(" "))
 
 
-def base(v: Verdict) -> str:
-    """How many fresh seeds decide differently on the unchanged data, with an interval; empty if unknown."""
-    if v.base_counts is None:
-        return ""
-    (count, seeds), (low, high) = v.base_counts, interval_of(*v.base_counts)
-    share = f"{percent(count / seeds)}, 95 % interval {100 * low:.0f} to {100 * high:.0f} %"
-    return f"{v.base_sentence} ({share})"
+def plainly(v: Verdict) -> str:
+    """The answer for lay readers."""
+    run, label, count = v.run, v.run.names.label, len(v.positions)
+    decides = f"The model's decision about {who(v, run)} is {label(v.prediction)}."
+    learned = f"of the {run.data.training_rows} labels it learned from"
+    if v.status == "not_eligible":
+        return v.said(who(v, run))
+    if v.found:
+        change = f"one {learned} was" if count == 1 else f"{count} {learned} were"
+        other = label(v.new_label) if v.new_label else "the other way"
+        return f"{decides} If {change} {other}, it would be {label(v.counterfactual_prediction)}."
+    if v.status == "proven_none":
+        return f"{decides} Proven: changing up to {run.budget} {learned} cannot change that."
+    tried = f"No change of up to {run.budget} {learned} was found that changes it."
+    if not v.attempts:
+        tried = f"No flip set was tried: {v.reason}"
+    return f"{decides} {tried} That does not mean that the decision is fair."
 
 
-def facts(v: Verdict) -> dict[str, Any]:
-    """The values of the placeholders in `result.words`."""
-    run, label, one, f = v.run, v.run.names.label, len(v.positions) == 1, v.fresh
-    rest, counts = f"of the {run.data.training_rows} labels it learned from", ""
-    none = f"No change of up to {run.budget} {rest} was found that changes it."
-    row = "row" if run.data.identifier else row_word(run)
-    if f:
-        counts = (
-            f"{f.with_flips} of {f.seeds} models trained under fresh seeds decide differently with the flips, "
-            f"{f.without_flips} without any"
-        )
-    return {
-        "who": who(v, run),
-        "prediction": label(v.prediction),
-        "other": label(v.counterfactual_prediction or ""),
-        "sentence": v.said(who(v, run)),
-        "change": f"{'one' if one else len(v.positions)} {rest} {'was' if one else 'were'} "
-        + (label(v.new_label) if v.new_label else "the other way"),
-        "budget": f"up to {run.budget} {rest}",
-        "tried": none if v.attempts else f"No flip set was tried: {v.reason}",
-        "them": "this label" if one else "these labels",
-        "rows": f"training {row}{'s' * (not one)} {', '.join(row_name(run, flip.row) for flip in v.flip_set)}",
-        "counts": counts,
-        "settle": settle(f.would_do if f else None),
-        "sensitive": run.names.column(run.sensitive),
-        "reason": v.reason,
-        "model": "the seed included, training"
-        if run.members == 1
-        else f"this ensemble of seeds (the mean of {run.members} trainings that differ in the seed alone)",
-        "rest": "" if v.complete else ", and above all the rest of this interrupted search",
-        "base": base(v),
-    }
-
-
-def settle(seeds: int | None) -> Markup:
-    """How to settle an undecided find."""
-    none = "let a person decide: no reasonable number of seeds would tell"
-    return marked(none if seeds is None else f"try more seeds, `--fresh-seeds {seeds}`")
-
-
-def steps(v: Verdict) -> list[Markup]:
-    """What to do next, in order."""
-    words, given = words_of(v.status, v.solidity, v.run.seeded or v.fresh is not None), facts(v)
-    close = CLOSE_CALL.steps if v.close_call and v.solidity != SEED_BOUND else ()
-    return [marked(each, **given) for each in (*words.steps, *close)]
-
-
-def steps_of(p: Population) -> list[Markup]:
-    """What to do next about many people, in order."""
-    more = [v.fresh.would_do for v in p.found if v.fresh and v.solidity == UNDECIDED and v.fresh.would_do]
-    found = [REVIEW] if worth_a_review(p.labels) else []
-    found += [CLOSE_CALL.many] if any(v.close_call for v in p.eligible) else []
-    found += [SOLIDITY[w].many for w in (SOLID, NOT_CHECKED, "leaning", UNDECIDED, SEED_BOUND) if p.solidity[w]]
-    if not p.eligible:
-        found.append("**Audit other people** (`--cases`), or choose them by another rule (`--phi`).")
-    return [
-        marked(step, settle=settle(max(more, default=None)))
-        for step in (*found, STATUS["not_found"].many, NO_DIFFERENCE)
-    ]
+def steps(verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()) -> list[Markup]:
+    """What to do next about these people and labels, in order; each step once."""
+    found = [REVIEW] if worth_a_review(labels) else []
+    for solidity, words in SOLIDITY.items():
+        found += words.steps if any(v.solidity == solidity for v in verdicts) else ()
+    found += CLOSE_CALL.steps if any(v.close_call for v in verdicts) else ()
+    audited = [v for v in verdicts if v.eligible]
+    for status, words in STATUS.items():
+        found += words.steps if any(v.status == status for v in audited) else ()
+    found += () if audited else STATUS["not_eligible"].steps
+    found += [NO_DIFFERENCE] if len(verdicts) > 1 else []
+    return list(map(marked, dict.fromkeys(found)))

@@ -328,9 +328,8 @@ class Population(Sequence[Verdict]):
         return pages().chart(self)
 
     def to_html(self, path: str | Path | None = None) -> Any:
-        """The report as one self-contained page or, given a `path`, the path it was written to. Beyond 300 people that
-        file is an index, with a file per person in a folder beside it."""
-        return pages().population_page(self) if path is None else pages().write_report(self, path)
+        """The report as one self-contained page or, given a `path`, the path it was written to."""
+        return save(pages().population_page(self), path)
 
     def _repr_html_(self) -> str:
         return pages().fragment(self)

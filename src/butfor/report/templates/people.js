@@ -1,18 +1,16 @@
-/* The list of people: sort, filter, search. It is read from <noscript>; long lists are drawn in part. */
+/* The list of people: sort, filter, search. */
 (() => {
   "use strict";
-  const FIRST = 500; // rows that are drawn before somebody asks for all
   const made = (tag, known) => Object.assign(document.createElement(tag), known);
-  const place = document.getElementById("people-list"), tools = document.getElementById("people-tools");
-  const count = document.getElementById("people-count"), filters = [];
+  const tools = document.getElementById("people-tools"), count = document.getElementById("people-count"), filters = [];
   const search = tools.querySelector("input"), reset = tools.querySelector("[type=reset]");
-  const table = made("template", { innerHTML: place.firstElementChild.textContent }).content.querySelector("table");
-  const body = table.tBodies[0], heads = [...table.tHead.rows[0].cells], names = heads.map((head) => head.textContent);
+  const table = document.querySelector("#people-list table"), body = table.tBodies[0];
+  const heads = [...table.tHead.rows[0].cells], names = heads.map((head) => head.textContent);
   const people = [...body.rows].map((row, order) => ({ row, order, cells: [...row.cells].map((td) => td.textContent.trim()) }));
   const number = (cell) => (cell === "" ? NaN : Number(cell.replace("−", "-")));
   const byText = new Intl.Collator(undefined, { numeric: true }).compare;
   const parts = (cell) => cell.split(", ").map((part) => part || "(none)");
-  let sorted = -1, down = false, whole = false;
+  let sorted = -1, down = false;
 
   heads.forEach((head, k) => {
     const button = made("button", { type: "button", title: "Sort by " + names[k], textContent: names[k] });
@@ -45,22 +43,13 @@
     return (down ? -order : order) || one.order - other.order;
   }
   function show() {
-    const chosen = people.filter(asked).sort(compare), drawn = whole ? chosen : chosen.slice(0, FIRST);
-    body.replaceChildren(...drawn.map((one) => one.row));
+    const chosen = people.filter(asked).sort(compare);
+    body.replaceChildren(...chosen.map((one) => one.row));
     for (const head of heads) head.removeAttribute("aria-sort");
     if (sorted >= 0) heads[sorted].setAttribute("aria-sort", down ? "descending" : "ascending");
     const of = chosen.length === people.length ? "All " + people.length : chosen.length + " of " + people.length;
     const order = sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first");
     count.textContent = of + " people" + order + ".";
-    if (drawn.length < chosen.length) {
-      const more = made("button", { type: "button", textContent: "Show all" });
-      more.addEventListener("click", all);
-      count.append(" The first " + FIRST + " are shown. ", more);
-    }
-  }
-  function all() {
-    whole = true;
-    show();
   }
 
   tools.addEventListener("submit", (event) => event.preventDefault());
@@ -71,18 +60,5 @@
     sorted = -1;
     show();
   });
-  addEventListener("beforeprint", all); // paper does not ask for more
-  place.replaceChildren(table);
   tools.hidden = false;
-  show();
-
-  // #case-12 leads to that person, also where everybody has a file.
-  function lead() {
-    const name = decodeURIComponent(location.hash.slice(1));
-    const links = people.map((one) => one.row.querySelector("a").getAttribute("href"));
-    const own = name && !document.getElementById(name) && links.find((link) => link.endsWith("/" + name + ".html"));
-    if (own) location.replace(own);
-  }
-  addEventListener("hashchange", lead);
-  lead();
 })();
