@@ -9,6 +9,7 @@ the rest is marked as unknown.
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -389,16 +390,16 @@ def _pairs(
 def _forecast(
     fitted: Fitted, part: Together, ranked: Sequence[Person], seconds_each: float | None, share: float, short: int
 ) -> Callable[[int], None]:
-    """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's,
-    or of one that is timed now. The function returned corrects that by how many searches are left. `ranked`: the people
-    whom no proof answers."""
+    """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's
+    or, when everything is compiled, of one more. The function returned corrects that by how many searches are left.
+    `ranked`: the people whom no proof answers."""
     trainer, progress, most, begun = part.trainer, part.trainer.progress, part.trainer.flag.limits, time.monotonic()
     if not part.searched:
         progress.note(announcement(0, 0.0))
         return lambda left: None
-    if seconds_each is None:
+    if seconds_each is None or seconds_each < 1:  # the trial's may have been compiling
         progress.phase("timing one training")
-        seconds_each = trainer.seconds_each(fitted.fit_seconds)
+        seconds_each = min(trainer.seconds_each(fitted.fit_seconds), seconds_each or math.inf)
     members, strategy, people = trainer.members, fitted.strategy.name, len(ranked)
     finds = FOUND * people + len(part.searched) - people
     sets = float(sum(usual_sets(strategy, person) for person in ranked))
