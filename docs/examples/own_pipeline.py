@@ -39,7 +39,8 @@ print(population)
 population.by_group[["people", "eligible", "share", "median_margin"]].round(2)
 
 # %% [markdown]
-# The share of decisions that k labels change, for everyone and per group:
+# Everybody examined on the score's axis; a square hinges on few labels. `population.distance_curve()` has the share of
+# decisions that k labels change:
 
 # %%
 population.plot()

@@ -28,8 +28,8 @@ for case in (0, 1, 3):
     print(f"{case}: {verdict.status}; at least {verdict.at_least}, at most {verdict.at_most}, exact: {verdict.exact}")
 
 # %% [markdown]
-# `proven_none` says that no set within the budget exists. It still does not mean fair. The share of decisions that k
-# labels change, per group:
+# `proven_none` says that no set within the budget exists. It still does not mean fair. Everybody examined, on the
+# score's axis; a square hinges on few labels:
 
 # %%
 population.plot()

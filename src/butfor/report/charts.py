@@ -20,7 +20,6 @@ from butfor.files import save
 from butfor.names import Names
 from butfor.report.people import Listed, cut_of, scores
 from butfor.report.text import short, without_middle
-from butfor.result.population import ALL, Population
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard
@@ -40,17 +39,12 @@ THEME = {
 WIDTH, BAR, CELL, SWATCH = 360, 900, 260, 14
 """Pixels: of a chart, on a phone as large as it is drawn; of a bar that fills the page; of a table's cell; of a mark in
 a legend."""
-PAST = 1.08
-"""The last step of a curve extends to this share of the budget."""
-MOST_CURVES, MOST_LANES, MOST_PARTS, MOST_COLUMNS = 6, 8, 4, 6
-"""The most groups with a curve and with a row of dots, the largest; and the most columns in a bar and in a list."""
+MOST_LANES, MOST_PARTS, MOST_COLUMNS = 8, 4, 6
+"""The most groups with a row of dots, the largest; and the most columns in a bar and in a list."""
 FAR_OUT = 2.0
 """A chart of logits ends at this multiple of their 90 % quantile."""
 GOLDEN = 0.618034
 """Multiples of it spread marks evenly and reproducibly."""
-DASHES = [("person", (12, 4)), ("flip", (12, 4, 2, 4)), ("muted", (6, 4)), ("person", (2, 2)), ("flip", (4, 2))]
-DASHES.append(("muted", (12, 2, 2, 2)))
-"""Dashes and the name at the end of the line tell groups apart; colour only repeats it."""
 
 Point = tuple[float, float]
 Part = tuple[str, float, str, float]
@@ -166,53 +160,6 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     return drawing
 
 
-def distance_curve(population: Population) -> Drawing | None:
-    """The share of decisions that k labels change, for everyone (with its interval) and per group. None if no decision
-    changes, or if the budget is one label."""
-    curves = population.distance_curve().query("people > 0").set_index("group")
-    if not curves["share"].any() or curves["labels"].max() < 2:
-        return None
-    budget = int(curves["labels"].max())
-    people = curves.groupby("group")["people"].first().drop(ALL)
-    groups = list(people.nlargest(MOST_CURVES).index) if len(people) > 1 else []
-    top = min(1.0, 1.05 * max(curves["high"][ALL].max(), curves["share"].max()))
-    left, right, upper, lower = 44, WIDTH - 140, 24, 200
-
-    def x(labels: Any) -> Any:
-        return np.interp(labels, (0, PAST * budget), (left, right))
-
-    def y(share: Any) -> Any:
-        return np.interp(share, (0, top), (lower, upper))
-
-    def steps(group: str, column: str) -> list[Point]:
-        """A step line over the numbers of labels."""
-        labels = np.repeat([0, *curves["labels"][group], PAST * budget], 2)[1:-1]
-        return list(zip(x(labels), y(np.repeat([0, *curves[column][group]], 2)), strict=True))
-
-    drawing, ends = Drawing(WIDTH, 240), list[tuple[float, str, str]]()
-    drawing.area([*steps(ALL, "low")[2:], *reversed(steps(ALL, "high")[2:])], "ink", 0.1)
-    for name, (colour, dash) in zip((*groups, ALL), (*DASHES[: len(groups)], ("ink", ())), strict=True):
-        line = steps(name, "share")
-        drawing.line(line, colour, 2, dash)
-        ends.append((line[-1][1], f"{without_middle(name, 16)} {100 * curves['share'][name].iloc[-1]:.0f} %", colour))
-    said = "; ".join(text for _, text, _ in reversed(ends))
-    drawing.title = f"Share of decisions that up to {budget} labels change: {said}"
-    ceiling = math.inf
-    for place, text, colour in sorted(ends, key=lambda end: -end[0]):  # from below; names do not overlap
-        ceiling = min(place, ceiling - 15)
-        drawing.text(right + 6, ceiling, text, size=11, colour=colour)
-    drawing.line([(left, upper), (left, lower), (right, lower)], "line")
-    step = math.ceil(budget / 8)
-    for labels in sorted({1, *range(step, budget + 1, step)}):
-        drawing.tick(x(labels), lower + 12, str(labels))
-    gap = next(share for share in (0.01, 0.02, 0.05, 0.1, 0.2) if top / share <= 5)
-    for share in np.arange(0, top + 1e-9, gap):
-        drawing.tick(left - 5, y(share), f"{100 * share:.3g} %", "right")
-    drawing.tick((left + right) / 2, lower + 29, "training labels flipped together, at most")
-    drawing.tick(4, 10, "decisions that change", "left")
-    return drawing
-
-
 def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing | None:
     """A row of dots per group on the score's axis: everybody examined, with marks for those whose decision hinges on
     few labels or probably changes under one standard. None with more than two labels."""
@@ -227,12 +174,16 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     high = _reach([scores(v)[0] for _, v in examined]) if run.measure == "margin" else 1.0
     low = -high if run.measure == "margin" else 0.0
     bottom = top + row * len(lanes)
-    drawing = Drawing(width, bottom + 38, f"{run.measure.capitalize()} of {len(examined)} people by group")
+    drawing = Drawing(
+        width, bottom + (100 if narrow else 60), f"{run.measure.capitalize()} of {len(examined)} people by group"
+    )
 
     def x(value: float) -> float:
         return float(np.interp(value, (low, high), (left, width - 14)))
 
-    looks = ("muted", "circle", 5, True), ("person", "square", 8, True), ("flip", "diamond", 13, False)
+    looks = {"others": ("muted", "circle", 5, True), "hinges on few labels": ("person", "square", 8, True)}
+    if any(one.in_most for one, _ in examined):
+        looks["probably changes under one standard"] = "flip", "diamond", 13, False
     for k, group in enumerate(lanes):
         middle = top + row * (k + 0.5) + (8 if narrow else 0)
         name = without_middle(names.group(run.sensitive, group), 40 if narrow else 26)
@@ -244,8 +195,12 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
             places[v.found].append(at)
             if one.in_most:
                 places[2].append(at)
-        for (colour, shape, size, fill), marks in zip(looks, places, strict=True):
+        for (colour, shape, size, fill), marks in zip(looks.values(), places, strict=True):
             drawing.marks(marks, shape, size, colour, fill)
+    for k, (meaning, (colour, shape, size, fill)) in enumerate(looks.items()):
+        start, height = (left, bottom + 52 + 18 * k) if narrow else (left + 150 * k, bottom + 52)
+        drawing.marks([(start + 6, height)], shape, size, colour, fill)
+        drawing.tick(start + 18, height, meaning, "left")
     cut = cut_of(examined[0][1])
     drawing.line([(x(cut), top - 8), (x(cut), bottom + 4)], "ink", 1.6, dash=(5, 3))
     drawing.text(x(cut), bottom + 14, "cut 0" if low else f"cut {cut:.2f}", 11.5, "center", bold=True)

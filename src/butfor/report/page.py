@@ -73,11 +73,12 @@ def standard_record(found: Standards) -> str:
 
 
 def chart(of: Verdict | Population) -> charts.Drawing:
-    """A person's fresh seeds, or the share of decisions that a number of labels changes."""
+    """A person's fresh seeds, or a dot per person on the score's axis."""
     if isinstance(of, Verdict):
         drawing, why = charts.seed_logits(of), "this person's find was not tested under fresh seeds"
     else:
-        drawing, why = charts.distance_curve(of), "no decision changes, or the budget is one label"
+        drawing = charts.people_dots(people.listed(of), of.run.names, 740)
+        why = "nobody was examined, or there are more than two labels"
     if drawing is None:
         raise SettingError(f"There is nothing to draw: {why}.")
     return drawing

@@ -324,7 +324,7 @@ class Population(Sequence[Verdict]):
     from_dict = from_json
 
     def plot(self) -> Any:
-        """A chart of how many labels it takes, for everyone and per group. Notebooks show it; `to_svg` writes it."""
+        """A dot per person on the score's axis, by group. Notebooks show it; `to_svg` writes it."""
         return pages().chart(self)
 
     def to_html(self, path: str | Path | None = None) -> Any:

@@ -13,7 +13,6 @@ REVIEW = (
     "**Have labels reviewed blind**, the likeliest to be wrong first: `butfor review audit.json --out tasks/` prepares "
     "the tasks. With the answers it corrects labels, retrains and shows whose decisions change."
 )
-UNSEEDED = "Solid: this model has no seed; the same labels always give the same model"
 BLIND = (
     "**Have the flipped labels reviewed blind**: by someone who sees the original file, but neither the recorded label "
     "nor the person's group nor this report."
