@@ -30,6 +30,7 @@ from butfor.progress import Progress, shown
 from butfor.prove import Bracket
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
+from butfor.result.run import figures_of
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandards
 from butfor.standard.groups import GroupStandard, Standards
@@ -510,19 +511,10 @@ class LabelAudit(BaseEstimator):
             raise SettingError(
                 "The population belongs to another table: give the one that explain_all of this audit returned."
             )
-        self._review = make_review(
-            fitted.table,
-            fitted.sensitive,
-            run_of(fitted),
-            labels_to_review(fitted, compared),
-            compared.comparisons,
-            population,
-            answered=fitted.answered,
-            labels=labels,
-            hide=hide,
-            file_column=file_column,
-            random_state=random_state,
-        )
+        run = replace(run_of(fitted) if population is None else population.run, standard=figures_of(compared))
+        asked = Population(population or (), run, labels_to_review(fitted, compared))
+        choice = {"labels": labels, "hide": hide, "file_column": file_column, "random_state": random_state}
+        self._review = make_review(asked, fitted.table, fitted.sensitive, fitted.answered, **choice)
         return self._review
 
     def after_review(

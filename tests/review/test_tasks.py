@@ -155,7 +155,7 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
 
 @pytest.mark.parametrize(
     ("options", "seeds"),
-    [("--drop file --model logistic", 0), ("--id file --members 2 --fresh-seeds 3 --set epochs=20", 3)],
+    [("--id file --model logistic", 0), ("--id file --members 2 --fresh-seeds 3 --set epochs=20", 3)],
 )
 def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(tmp_path, capsys, options, seeds):
     """Sentences say "granted = no", the column holds no; networks are tested under fresh seeds."""

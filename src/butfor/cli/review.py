@@ -21,15 +21,13 @@ OWN_MODEL = option("--model", help="Your model, package.module:name, if the audi
 @command()
 @argument("file", type=FILE)
 @OWN_MODEL
-@option("--data", type=opt.ROWS, help="Where the table is now, if it was moved.")
-@option("--test", type=opt.ROWS, help="Where the file of --test is now.")
-@option("--validation", type=opt.ROWS, help="Where the validation file is now.")
+@option("--data", type=opt.ROWS, help="Where the table is now, if it was moved, with its test file beside it.")
 @option("--fresh-seeds", is_flag=True, help="Also retrain every find under its fresh seeds.")
-def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | None) -> int:
+def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -> int:
     """Retrain the finds of an audit and compare.
 
-    FILE is the audit.json of 'butfor audit'. Everything in it that takes no search is computed again and compared, and
-    its checksum. Exit code 1 if anything differs.
+    FILE is the audit.json of 'butfor audit'. Everything it says about people and takes no search is computed again and
+    compared, and its checksum. Exit code 1 if anything differs.
     """
     from butfor.models.learners import model_named
     from butfor.result.population import Population
@@ -39,22 +37,26 @@ def replay(file: Path, model: str | None, fresh_seeds: bool, **places: str | Non
     record = opened(file, allow_changes=True)
     given = None if model is None else model_named(model)
     audit = Population.from_json(record)
-    data, moved = audit.run.data, dict[str, Any]((name, place) for name, place in places.items() if place is not None)
-    for name, place in moved.items():
-        if data.label is None or (name != "data" and getattr(data, name) is None):
-            raise SettingError(f"The record names no such file; leave out --{name} {place}.")
-    people = audit.with_run(data=replace(data, table=moved.pop("data", data.table), **moved))
+    people, was = audit, audit.run.data
+    if data is not None:
+        if was.label is None:
+            raise SettingError(f"The record names no such file; leave out --data {data}.")
+        beside = [name for name in ("test", "validation") if getattr(was, name) is not None]
+        moved: dict[str, Any] = {name: str(Path(data).with_name(Path(getattr(was, name)).name)) for name in beside}
+        people = audit.with_run(data=replace(was, table=data, **moved))
     if not people:
         say("This record has no verdicts to retrain; replay the audit.json of the first round.")
     outcomes = []
-    for outcome in replay_all(people, model=given, fresh=fresh_seeds, worlds=True):
+    for outcome in replay_all(people, model=given, fresh=fresh_seeds):
         outcomes.append(outcome)
-        if outcome.found is not False or not outcome.agrees:
+        if outcome.found or not outcome.agrees:
             say(outcome.sentence)
     said = {True: "counterfactual datasets agree", False: "other verdicts agree; no search was repeated"}
     for found, what in said.items():
         if agree := [outcome.agrees for outcome in outcomes if outcome.found is found]:
             say(f"{sum(agree)} of {len(agree)} {what}.")
+    if audit.one_standard:
+        say_wrapped("Decisions under one standard were not trained again; 'butfor audit --config audit.toml' does it.")
     say(record.sentence)
     return 0 if all(outcomes) and record.unchanged else 1
 

@@ -1,5 +1,5 @@
-"""Runs a record again: loads the table, trains the model by its own `fit`, asks again with the recorded flip sets and
-worlds, and compares the two records field by field.
+"""Runs a record again: loads the table, trains the model by its own `fit`, asks again with the recorded flip sets, and
+compares the two records field by field.
 
 Machines differ in the order of sums, and engines sum in another order than `fit`. So logits need only be close, and one
 seed or decision in twenty may differ.
@@ -22,7 +22,6 @@ from butfor.decide import USUAL
 from butfor.errors import ReplayError, as_recorded, brief, listed, plural
 from butfor.explain import explain_all, flippable_labels
 from butfor.fit import Fitted, fit, with_labels, with_params
-from butfor.machine import single_threaded
 from butfor.measured import run_of
 from butfor.models.ensemble import member_seeds, single_learner
 from butfor.models.learner import Table, set_rows_aside
@@ -32,15 +31,13 @@ from butfor.provenance import data_hash
 from butfor.result.record import builtins_of, plain
 from butfor.result.run import Run
 from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
-from butfor.result.worlds import OneStandard
 from butfor.search import recorded
 from butfor.validate import typed_like
-from butfor.worlds import FlipTrial, in_worlds
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
-EXACT, CLOSE, SHARE = 1e-9, 0.01, 0.05
-"""How far numbers may be apart, relative where they are above 1: values, logits, and mean rates over worlds."""
+EXACT, CLOSE = 1e-9, 0.01
+"""How far numbers may be apart, relative where they are above 1: values, and logits."""
 AFTER = [f"counterfactual_{name}" for name in ("prediction", "logit", "score", "cut")]
 NEAR = dict.fromkeys(("logit", "score", "cut", *AFTER, "decision"), CLOSE)
 OF_RUN = (
@@ -60,14 +57,14 @@ BY_ITSELF = "replay the Verdict that explain returned, or butfor.replay(record, 
 @dataclass(frozen=True)
 class Replay:
     """The result of a replay. `agrees`: everything that could be checked equals the record; `differs` lists the
-    differences. `found`: whether a flip set was retrained; None for worlds."""
+    differences. `found`: whether a flip set was retrained."""
 
     case: int | None
     sentence: str
-    logit: float | None = None
-    counterfactual_logit: float | None = None
-    differs: tuple[str, ...] = ()
-    found: bool | None = None
+    logit: float | None
+    counterfactual_logit: float | None
+    differs: tuple[str, ...]
+    found: bool
 
     @property
     def agrees(self) -> bool:
@@ -105,10 +102,9 @@ def replay(verdict: Verdict | dict[str, Any], model: Any = None, *, audit: Any =
 
 
 def replay_all(
-    verdicts: Sequence[Verdict], model: Any = None, *, audit: Any = None, fresh: bool = False, worlds: bool = False
+    verdicts: Sequence[Verdict], model: Any = None, *, audit: Any = None, fresh: bool = False
 ) -> Iterator[Replay]:
-    """The same for all verdicts of a run, which share its data and first training; with `worlds`, also for the worlds
-    of each group."""
+    """The same for all verdicts of a run, which share its data and first training."""
     if not verdicts:
         return
     with as_recorded("The record cannot be replayed"):
@@ -144,8 +140,6 @@ def replay_all(
             allowed = flippable_labels(fitted, people, sensitive_features=groups)
             each = zip(block, again, allowed, strict=True)
             yield from [_compared(was, verdict, may, differs_in_run, fresh) for was, verdict, may in each]
-        if worlds and run.one_standard:
-            yield from _replay_worlds(fitted, run, asked)
 
 
 def _people(
@@ -167,39 +161,6 @@ def _people(
     known = {str(plain(value)): value for value in fitted.sensitive.values}
     groups = np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
     return typed_like(rows, table), None, groups if blind else None
-
-
-def _replay_worlds(fitted: Fitted, run: Run, asked: Dataset | None) -> Iterator[Replay]:
-    """The worlds of the recorded seeds, for all test rows. Gaps and their errors are the recorded ones; the tables that
-    they come from are not drawn again."""
-    if asked is None:
-        yield Replay(None, "One standard: not trained again, since the record does not include all people.")
-        return
-
-    def facts(one: OneStandard, other: OneStandard) -> dict[str, Any]:
-        """Single decisions may differ, so rates and accuracy are compared on average."""
-        changed = {person.case: 0 for person in other.changed} | {person.case: person.worlds for person in one.changed}
-        return builtins_of(one) | {
-            "rates": {group: mean for group, (mean, *_) in one.rates_in_worlds.items()},
-            "accuracy": one.accuracy_in_worlds and one.accuracy_in_worlds[0],
-            "worlds": [builtins_of(replace(world, rates={}, accuracy=None)) for world in one.worlds],
-            "changed": {str(case): worlds for case, worlds in changed.items()},
-        }
-
-    groups = None if asked.groups is None else asked.groups["test"]
-    gaps = {(c.attribute, c.group): c for c in (run.standard.comparisons if run.standard else ())}
-    standards = replace(fitted.compare(draws=0), comparisons=tuple(gaps.values()))
-    with single_threaded():
-        tried = FlipTrial.about(fitted, asked.X_test, asked.y_test, groups, Progress())
-    for one in run.one_standard:
-        with single_threaded():
-            now = in_worlds(standards, gaps[one.attribute, one.group], tried, [world.seed for world in one.worlds])
-        near = {"rates": SHARE, "accuracy": SHARE}
-        near |= {"turned": 1 + one.refused // 20, "changed": 1 + len(one.worlds) // 20}
-        differs = tuple(_unlike("", facts(one, now), facts(now, one), near))
-        course = f"{len(now.worlds)} worlds, on average {now.expected_in_words} decisions change"
-        about = f"one standard for {run.names.group(one.attribute, one.group)}"
-        yield Replay(None, _said(about, [course], differs), differs=differs)
 
 
 # --- compared -----------------------------------------------------------------------------------------
@@ -256,12 +217,8 @@ def _compared(
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
     who = f"row {recorded.row}" if recorded.case is None else f"{said.one} {recorded.case}"
-    sentence = _said(who, course, differs)
+    sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
     return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, tuple(differs), recorded.found)
-
-
-def _said(who: str, course: Sequence[str], differs: Sequence[str]) -> str:
-    return "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
 
 
 # --- from a record back to its audit ------------------------------------------------------------------
