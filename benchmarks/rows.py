@@ -78,11 +78,12 @@ _DASHES = _Dashes()
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """`main` as a command. Ctrl-C and SIGTERM end it with 130, a refused setting with one sentence and 2."""
+    """`main` as a command. Ctrl-C and SIGTERM end it with 130, a refused setting, a missing package or file
+    with one sentence and 2."""
     try:
         sys.exit(main())
     except (KeyboardInterrupt, Stopped):
         sys.exit(stopped())
-    except ButforError as error:
+    except (ButforError, ImportError, OSError) as error:
         print(f"Error: {error}", file=sys.stderr)
         sys.exit(2)
