@@ -13,7 +13,7 @@ audit: .venv/installed
 # Tests that start processes, browsers or clusters are marked `system` and run apart.
 test: .venv/installed-dev
 	$(BIN)/python -m pytest -m "not system"
-	$(BIN)/python -m pytest -m system
+	$(BIN)/python -m pytest -m system $(shell grep -rl --include=*.py mark.system tests)
 
 check: .venv/installed-dev
 	$(BIN)/ruff check .

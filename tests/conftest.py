@@ -124,7 +124,7 @@ def changed(verdict, run=None, **changes):
     return Verdict(replace(verdict.measured, **changes), run or verdict.run, verdict.fitted)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A headless Chromium with a profile of its own."""
     chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)

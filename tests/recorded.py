@@ -7,6 +7,7 @@ from pathlib import Path
 import msgspec
 import numpy as np
 import pandas as pd
+from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
@@ -121,3 +122,10 @@ def compared(X, y, **how):
 
 
 TABLE, LABELS, PLANTED = wronged(400, 0)
+
+
+def fitted(X=TABLE, y=LABELS, model=None, settings=None, **fit):
+    """An audit of applicants that knows the adverse label, of a logistic regression unless `model` is another."""
+    settings = {"budget": 4, "members": 1, "fresh_seeds": 0, "n_jobs": 1} | (settings or {})
+    audit = butfor.LabelAudit(model or LogisticRegression(), **settings)
+    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no"} | fit)

@@ -74,17 +74,6 @@ def test_rivals_doubt_planted_labels_more_than_others(name):
     assert planted[first].mean() > 3 * planted[adverse].mean()
 
 
-def test_people_in_worlds_are_counted():
-    worlds = np.zeros((10, 5), bool)  # the last person is of another group
-    worlds[:, 0], worlds[:6, 1], worlds[:2, 2] = True, True, True
-    refused, hurt = np.array([True, True, True, True, False]), np.array([True, False, True, False, False])
-    found = bias.whose(worlds, refused, hurt, refused)
-    assert (found["people"], found["hurt"], found["likely"], found["likely_hurt"]) == (4, 2, 2, 1)
-    assert (found["sure"], found["sure_hurt"], found["expected"]) == (1, 1, pytest.approx(1.8))
-    assert found["covered"]
-    assert not bias.whose(worlds, refused, refused & False, refused)["covered"]
-
-
 def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bias, "Planted", partial(Planted, draws=19))
     asked = ["--datasets", "student", "--kinds", "uniform", "--bases", "drawn", "--seeds", "2", "--models", "logistic"]

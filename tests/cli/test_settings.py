@@ -10,8 +10,8 @@ from pathlib import Path
 import pandas as pd
 import pytest
 
+import applicants
 import butfor
-from applicants import applicants, saved
 from butfor.cli import cli, main
 from butfor.cli import options as opt
 from butfor.models.engines import NAMES as ENGINES
@@ -37,14 +37,12 @@ def config(**settings: object) -> None:
 @pytest.fixture
 def here(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    saved(applicants(), "t.csv")
+    applicants.saved(applicants.applicants(), "t.csv")
     return tmp_path
 
 
 def audited(capsys, *options: object) -> dict:
-    code, out, err = run(capsys, "audit", *options, "--json", "--quiet")
-    assert code == 0, err
-    return json.loads(out)
+    return applicants.audited(capsys, *options, "--quiet", columns=())[0]
 
 
 def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsys, here):

@@ -19,8 +19,6 @@ from evaluation.command import main
 from evaluation.published import PUBLISHED
 from evaluation.results import Result, read_result
 
-# One worker runs Salary once for all of them.
-pytestmark = pytest.mark.xdist_group("paper")
 FIVE = ("combined", "chance", "distance", "surrogate", "activation")
 
 

@@ -138,7 +138,7 @@ def test_where_home_and_install_are_really_read_only_it_works_all_the_same(tmp_p
     script += 'mount -o remount,ro "$1"; mount -t tmpfs -o ro tmpfs "$2"; export HOME="$2" PYTHONPATH="$1"; shift 3; '
     script += 'unset NUMBA_CACHE_DIR XDG_CACHE_HOME MPLCONFIGDIR; "$@"'
     # Nothing that is compiled: without a place to keep it, that takes half a minute.
-    plain = (*QUICK["mlp"][:-1], "--engine", "joblib", "--set", "rank=distance")
+    plain = (*QUICK["logistic"][:-1], "--engine", "joblib", "--set", "rank=distance")
     checked = "import butfor.nets.compiled as c, butfor.__main__ as m; assert not c.OPTIONS['cache']; m.run()"
     asked = (sys.executable, "-c", checked, "audit", saved(tmp_path), *COLUMNS, *plain, "--out", tmp_path / "out")
     done = in_own_mounts(script, code, home, Path(butfor.__file__).parent, *asked)

@@ -200,17 +200,6 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path]
 
 
-@settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(data=st.data())
-def test_whatever_is_changed_is_refused_by_those_who_do_not_retrain(genuine, data):
-    path = data.draw(st.sampled_from(leaves(genuine)))
-    path = path[: data.draw(st.integers(1, len(path)))]
-    value = data.draw(st.none() | st.booleans() | st.integers() | st.text() | st.lists(st.integers(), max_size=2))
-    if json.dumps(at(genuine, path)) != json.dumps(value):
-        with pytest.raises(ReplayError):
-            Population.from_json(json.dumps(changed(genuine, path, value)))
-
-
 @settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(data=st.data())
 def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys, tmp_path, data):

@@ -21,25 +21,23 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 import butfor
 from butfor.errors import EngineError, SettingError, Stopped
 from butfor.models import engines, workers
-from butfor.models.engines import OwnFit, check_engine, open_cluster
+from butfor.models.engines import ClusterEngine, OwnFit, check_engine, open_cluster
 from butfor.models.learner import Training
 from butfor.models.learners import as_learner
+from butfor.models.workers import Workers
 from butfor.progress import Progress
 from butfor.stopping import listen
 from conftest import odd_table, press
 
 TABLE = odd_table(120)
-PEOPLE = odd_table(6, seed=1).drop(columns="granted")
-
-
-NETWORK = butfor.MLP(hidden=(4,), max_epochs=6, batch_size=64)
+PEOPLE = odd_table(4, seed=1).drop(columns="granted")
 TREE = ExtraTreeClassifier(max_depth=3, random_state=0)
 """Workers start with it in half the time: they load no torch."""
 
 
-def small(engine, model=TREE, ledger=None) -> butfor.LabelAudit:
-    """An audit in which everything travels: members, trainings, fresh seeds; of a network gradients too."""
-    audit = butfor.LabelAudit(model, members=3, fresh_seeds=4, budget=8, engine=engine, ledger=ledger)
+def small(engine, ledger=None) -> butfor.LabelAudit:
+    """An audit in which everything travels: members, trainings, fresh seeds."""
+    audit = butfor.LabelAudit(TREE, members=3, fresh_seeds=4, budget=5, engine=engine, ledger=ledger)
     return audit.fit(TABLE.drop(columns="granted"), TABLE["granted"], sensitive_features="protected group?")
 
 
@@ -82,9 +80,9 @@ def told(population: butfor.Population) -> dict:
 
 
 @cache
-def alone(model) -> dict:
+def alone() -> dict:
     """The record of an audit without workers, in which somebody's decision flips."""
-    record = told(small("auto", model).explain_all(PEOPLE))
+    record = told(small("auto").explain_all(PEOPLE))
     assert any("flip_set" in person for person in record["people"])
     return record
 
@@ -135,25 +133,44 @@ class Slow(DecisionTreeClassifier):
         return super().fit(X, y, sample_weight)
 
 
+def square(shared, part):
+    return shared * part**2
+
+
 def bound(engine, log: Path, model=Slow, **given):
     learner = as_learner(model(str(log), **given), butfor.TableEncoder("onehot", dtype="float64"))
     return engine.bind(learner, butfor.Table(TABLE.drop(columns="granted"), TABLE["granted"]), PEOPLE)
 
 
 @pytest.mark.system
+def test_workers_that_started_before_get_the_module_of_the_users_model(tmp_path, monkeypatch):
+    assert os.getpid() not in joblib.Parallel(2)(joblib.delayed(os.getpid)() for _ in range(4))
+    needed = "import os, signal, time\nfrom sklearn.tree import DecisionTreeClassifier\n"
+    (tmp_path / "own_model.py").write_text(needed + inspect.getsource(Slow))
+    monkeypatch.syspath_prepend(tmp_path)
+    own_model = importlib.import_module("own_model")
+    trainings = [Training((k,)) for k in range(9)]
+    far, here = (bound(OwnFit(jobs), tmp_path / f"log{jobs}", own_model.Slow)(trainings) for jobs in (2, 1))
+    np.testing.assert_array_equal(far, here)
+    assert str(os.getpid()) not in (tmp_path / "log2").read_text().split()
+    monkeypatch.delitem(sys.modules, "own_model")
+
+
+@pytest.mark.system
 def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_or_is_another_version_ends_in_a_sentence(
     name, tmp_path, monkeypatch, dask_cluster
 ):
-    killed, model = [], NETWORK if name.startswith("tcp") else TREE
+    killed = []
 
     def kill():
         killed.append(pids(name)[0])
         os.kill(killed[0], signal.SIGKILL)
 
-    population = small(name, model).explain_all(PEOPLE, progress=When(20, kill))
+    population = small(name).explain_all(PEOPLE, progress=When(20, kill))
     assert population.run.engine == "cluster"
-    assert told(population) == alone(model)
+    assert told(population) == alone()
     assert killed[0] not in pids(name)
+    assert open_cluster(name).spread(square, 3, [1, 2, 4]) == [3, 12, 48]  # as gradients of networks are
     with monkeypatch.context() as patch:
         patch.setattr(workers, "versions_here", lambda: {"numpy": "1.99.0"})
         with pytest.raises(EngineError, match=r"has numpy .* where the audit has numpy 1\.99\.0"):
@@ -185,13 +202,17 @@ def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cl
 # --- a scheduler elsewhere ------------------------------------------------------------------------------
 
 
+def environment() -> dict[str, str]:
+    """In which a process finds what this one does, wherever it starts."""
+    return os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
+
+
 @contextmanager
 def process(*words: str):
     """A command of Dask's, ended with the test."""
     command = [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:], "--host", "127.0.0.1"]
-    environment = os.environ | {"PYTHONPATH": os.pathsep.join(filter(None, sys.path))}
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
-    running = subprocess.Popen([*command, "--no-dashboard"], env=environment, **quiet)
+    running = subprocess.Popen([*command, "--no-dashboard"], env=environment(), **quiet)
     try:
         yield running
     finally:
@@ -218,9 +239,9 @@ def test_a_scheduler_without_workers_is_given_up_and_one_that_dies_loses_nothing
     monkeypatch.setattr(engines, "CONNECT", 1.0)
     with pytest.raises(EngineError, match="no scheduler answers there"):  # not: the same, for ever
         open_cluster(address)
-    population = small("local:2", ledger=ledger).explain_all(PEOPLE)
+    population = small(ClusterEngine(1, Workers(1)), ledger=ledger).explain_all(PEOPLE)
     assert population.run.recalled >= 8
-    assert told(population) == alone(TREE)
+    assert told(population) == alone()
 
 
 def test_without_dask_the_remedy_is_named(monkeypatch):
@@ -238,41 +259,38 @@ def test_an_address_without_a_port_is_refused_before_a_connection(address):
 # --- processes of this machine --------------------------------------------------------------------------
 
 TRAININGS = """
-from test_cluster import OwnFit, Training, bound
+import os, time
+import numpy as np, pandas as pd
+from butfor.models.engines import OwnFit
+from butfor.models.learner import Learner, Table, Training
 
-train = bound(OwnFit(2), "log", seconds=0.2)
-train([Training((), seed) for seed in range(9)], lambda count: print(count, flush=True))
-train([Training((), seed) for seed in range(100_000)])
+class Slow(Learner):
+    def work(self, table):
+        return 2e6
+    def fit(self, table, labels):
+        time.sleep(0.1)
+        with open("log", "a") as file:
+            file.write(f"{os.getpid()}\\n")
+        return self
+    def logits(self, people):
+        return np.zeros(len(people))
+
+X = pd.DataFrame({"a": range(4)})
+train = OwnFit(2).bind(Slow(), Table(X, pd.Series([0, 1, 0, 1])), X)
+train([Training((), None)] * 100_000)
 """
 
 
 @pytest.mark.system
 def test_workers_end_with_an_audit_that_is_killed(tmp_path):
     psutil = pytest.importorskip("psutil")
-    paths = os.environ | {"PYTHONPATH": os.pathsep.join([str(Path(__file__).parent), *filter(None, sys.path)])}
-    command = [sys.executable, "-W", "ignore", "-c", TRAININGS]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=paths) as audit:
+    log, command = tmp_path / "log", [sys.executable, "-W", "ignore", "-c", TRAININGS]
+    with subprocess.Popen(command, cwd=tmp_path, env=environment()) as audit:
         try:
-            for _ in range(3):
-                assert audit.stdout.readline().strip()
-            children = psutil.Process(audit.pid).children()
-            started = [child for child in children if "popen_loky" in " ".join(child.cmdline())]
-            assert len(started) >= 2
+            wait_until(lambda: log.exists() and len(set(log.read_text().split())) == 2)
+            started = [psutil.Process(int(pid)) for pid in set(log.read_text().split())]
+            assert audit.pid not in [worker.pid for worker in started]
         finally:
             audit.kill()
     # They look every second, when the machine lets them.
     wait_until(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in started), 60)
-
-
-@pytest.mark.system
-def test_workers_that_started_before_get_the_module_of_the_users_model(tmp_path, monkeypatch):
-    assert os.getpid() not in joblib.Parallel(2)(joblib.delayed(os.getpid)() for _ in range(4))
-    needed = "import os, signal, time\nfrom sklearn.tree import DecisionTreeClassifier\n"
-    (tmp_path / "own_model.py").write_text(needed + inspect.getsource(Slow))
-    monkeypatch.syspath_prepend(tmp_path)
-    own_model = importlib.import_module("own_model")
-    trainings = [Training((k,)) for k in range(9)]
-    far, here = (bound(OwnFit(jobs), tmp_path / f"log{jobs}", own_model.Slow)(trainings) for jobs in (2, 1))
-    np.testing.assert_array_equal(far, here)
-    assert str(os.getpid()) not in (tmp_path / "log2").read_text().split()
-    monkeypatch.delitem(sys.modules, "own_model")

@@ -25,11 +25,7 @@ from butfor.models.engines import Fastest, OwnFit, bind
 from butfor.models.learner import Table, Training
 from butfor.models.learners import as_learner, inputs_of, model_named
 
-# One worker compiles for all tests of this file.
-pytestmark = [
-    pytest.mark.xdist_group("boosting"),
-    pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning"),
-]
+pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 
 SMALL = {"max_iter": 8, "random_state": 0}
 NEWTON = {"solver": "newton-cholesky", "tol": 1e-10}
@@ -128,18 +124,6 @@ def test_where_scikit_learn_answers_differently_its_own_fit_trains(monkeypatch):
     assert bind(Fastest("auto", 1), as_learner(boosting()), table, table.X).name == "boosting"
     monkeypatch.setattr("butfor.models.boosting.boost", lambda *given: boost(*given) * (1 + 1e-15))
     assert bind(Fastest("auto", 1), as_learner(boosting()), table, table.X).name == "joblib"
-
-
-def test_verdicts_of_boosting_are_those_of_the_own_fit():
-    populations = []
-    for engine in ("boosting", "joblib"):
-        audit = butfor.LabelAudit(boosting(), budget=4, engine=engine, n_jobs=1, phi="everyone")
-        audit.fit(TABLE.X, TABLE.y, sensitive_features="town")
-        populations.append(audit.explain_all(TABLE.X.iloc[:3]))
-    ours, own = populations
-    assert ours.run.engine == "boosting"
-    assert [str(verdict) for verdict in ours] == [str(verdict) for verdict in own]
-    assert [verdict.status for verdict in ours].count("found") >= 1
 
 
 def test_logistic_regression_of_many_inputs_needs_no_hessian():

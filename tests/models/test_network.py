@@ -4,10 +4,8 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from benchmarks.work import encoded
 from butfor import MLP, stopping
 from butfor.models import network
-from butfor.nets import train_one as train
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 
@@ -16,15 +14,6 @@ X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 @pytest.mark.filterwarnings("default")
 def test_mlp_is_a_scikit_learn_classifier(estimator, check):
     check(estimator)
-
-
-def test_mlp_agrees_with_the_reference_and_with_itself():
-    rows, X, _ = encoded("german")
-    model = MLP(batch_size=None, max_epochs=50).fit(rows.X, rows.y, validation=(rows.X_val, rows.y_val))
-    logits = model.decision_function(X)
-    assert np.array_equal(logits, train(model.recipe(), rows).logits(X))
-    assert np.array_equal(model.predict(X), (logits > 0).astype(float))
-    assert model.predict_proba(X)[:, 1] == pytest.approx(1 / (1 + np.exp(-logits.astype(float))))
 
 
 WRONG = [

@@ -11,7 +11,7 @@ import torch
 
 from benchmarks.work import packed, reference_fits
 from butfor.nets import Recipe, Rows, onelaunch, train_one
-from butfor.nets.onelaunch import MOST_BITS, Inputs, Plan, inputs_of
+from butfor.nets.onelaunch import MOST_BITS, Plan, inputs_of
 from butfor.nets.recipe import Job
 
 HERE = Path(__file__).parent
@@ -81,23 +81,3 @@ def test_the_most_bits_that_are_let_in_find_room(tmp_path):
     recipe = Recipe((5,), batch_size=None, max_epochs=1, seed=3)
     _, logits, _, _ = emulated(recipe, rows, [()], rows.X_val, 1, tmp_path)
     np.testing.assert_allclose(logits, reference_fits(recipe, rows, [()], rows.X_val).logits, atol=5e-6)
-
-
-def test_inputs_of_0_and_1_become_bits_unless_they_are_few_or_somebody_has_another_value():
-    rows = table("mixed")
-    inputs = Inputs.of(rows.X, rows.X_val)
-    assert inputs.dense.tolist() == [*range(6), 87]
-    bits = inputs.bits(rows.X).numpy()
-    assert bits.shape == (rows.n, 4)
-    spread = np.unpackbits(bits.view(np.uint8), axis=1, bitorder="little")
-    assert (spread[:, : len(inputs.hot)] == rows.X[:, inputs.hot]).all()
-    assert not spread[:, len(inputs.hot) :].any()
-    few = one_hot(np.random.default_rng(0), 50, [8] * 8).astype(np.float32)
-    assert len(Inputs.of(few).dense) == 64
-    rows = table("hot")
-    usual = inputs_of(rows, rows.X_val)
-    assert usual.hot.tolist() == list(range(90))
-    odd = rows.X_val[:1].copy()
-    odd[0, :9] = 0.5
-    assert inputs_of(rows, odd).dense.tolist() == list(range(9))
-    assert inputs_of(rows, rows.X_val) is usual

@@ -13,12 +13,10 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks.work import encoded, network, reference_fits
-from butfor.nets import Fits, Recipe, Rows, compiled, fit_many, fused, onelaunch, stacks, train_many
+from benchmarks.work import reference_fits
+from butfor.nets import Fits, Recipe, Rows, compiled, fit_many, onelaunch, stacks
 from butfor.nets import recipe as recipes
 from butfor.nets.recipe import Job
-
-pytestmark = pytest.mark.xdist_group("compiled")  # one worker compiles for all of them
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")
 ENGINES: dict[str, dict[str, Any]] = {
@@ -193,28 +191,6 @@ def test_a_check_that_raises_ends_the_work_and_comes_through(engine):
         fit(engine, endless, made(2000), [(k,) for k in range(1000)], made().X_val, check=check)
     assert set(calls) == {me}
     assert threading.active_count() == before
-
-
-def test_one_hot_rows_are_taken_by_their_entries_and_others_whole():
-    rows = made(300, hot=9)
-    by_entries = fused.entries(rows)
-    assert by_entries is not None
-    assert fused.entries(made()) is None
-    found, back = by_entries[0], np.zeros_like(rows.X)
-    for row in range(rows.n):
-        places = found.places[found.starts[row] : found.starts[row + 1]]
-        assert (np.diff(places) > 0).all()
-        back[row, places] = found.values[found.starts[row] : found.starts[row + 1]]
-    assert np.array_equal(back, rows.X)
-
-
-def test_published_settings_on_a_real_table():
-    rows, people, setup = encoded("german")
-    recipe, flips = network(setup).recipe(), [(), (1, 2, 3)]
-    expected = reference_fits(recipe, rows, flips, people)
-    for engine in ("fused", "stacked"):
-        assert_alike(fit(engine, recipe, rows, flips, people), expected, 2e-3)
-    assert np.array_equal(train_many(recipe, rows, flips, [0, 0], people) > 0, expected.logits > 0)
 
 
 @pytest.mark.parametrize(

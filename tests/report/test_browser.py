@@ -7,7 +7,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from butfor.result.population import Population
 from conftest import changed
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.system
 CHART_TEXT = """return Math.min(...[...document.querySelectorAll("svg text")].filter(t => t.getClientRects().length)
   .map(t => parseFloat(getComputedStyle(t).fontSize) * t.ownerSVGElement.getBoundingClientRect().width
             / t.ownerSVGElement.viewBox.baseVal.width))"""

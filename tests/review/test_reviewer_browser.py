@@ -8,7 +8,7 @@ from selenium.webdriver.support.wait import WebDriverWait
 from butfor.review.tasks import question, reviewer_page
 from recorded import answered, run
 
-pytestmark = [pytest.mark.system, pytest.mark.xdist_group("browser")]
+pytestmark = pytest.mark.system
 
 LEFT, RIGHT, ENTER, TAB = "\ue012", "\ue014", "\ue007", "\ue004"
 EVIL = "</script><img src=x onerror=document.title='run'>"

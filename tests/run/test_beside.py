@@ -8,21 +8,15 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import FunctionTransformer, StandardScaler
 
 import butfor
+import recorded
 from butfor.errors import SettingError, TableError
-from recorded import LABELS, TABLE, Notes
+from recorded import LABELS, TABLE, Notes, fitted
 
 HOMES = np.repeat(np.arange(200), 2)
 
 
-def fitted(X=TABLE, y=LABELS, model=None, **how):
-    audit = butfor.LabelAudit(model or LogisticRegression(), n_jobs=1, fresh_seeds=0, budget=3, members=1)
-    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no"} | how)
-
-
 def compared(X=TABLE, y=LABELS, **how):
-    return butfor.compare_standards(
-        X, y, **{"sensitive_features": "group", "adverse": "no", "draws": 0, "n_jobs": 1} | how
-    )
+    return recorded.compared(X, y, **how)
 
 
 # --- clusters and weights ---------------------------------------------------------------------------------

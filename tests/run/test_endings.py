@@ -30,19 +30,11 @@ from recorded import Notes
 # --- the flag ---------------------------------------------------------------------------------------------
 
 
-def test_limits_join_and_a_deadline_ends_work():
+def test_limits_join():
     assert max_seconds(600) | max_retrainings(50) | max_seconds(60) == Stop(60, 50)
     for refused in (lambda: max_seconds(float("inf")), lambda: max_seconds(0), lambda: max_retrainings(0)):
         with pytest.raises(SettingError, match="max_"):
             refused()
-    flag = StopFlag(max_retrainings(50))
-    flag.check()
-    flag.deadline = time.monotonic() - 1
-    with pytest.raises(Stopped, match="time"):
-        flag.check()
-    flag.deadline = time.monotonic() + 60
-    flag.check()
-    assert flag.out_of_time  # it was
 
 
 def test_the_first_ctrl_c_sets_every_flag_and_the_second_ends_the_work(capsys):
@@ -67,21 +59,6 @@ def test_the_first_ctrl_c_sets_every_flag_and_the_second_ends_the_work(capsys):
     stopping.check()
     with listen() as flag:  # other work
         flag.check()
-
-
-def test_after_a_stop_there_is_a_grace_for_confirmations(monkeypatch):
-    monkeypatch.setattr(stopping, "GRACE", 60.0)
-    with listen(max_seconds(1e-9)) as flag:
-        with flag.grace():
-            flag.check()  # when the time is up, it takes as long as it takes
-            press()
-            flag.check()
-            stopping.check()
-        monkeypatch.setattr(stopping, "GRACE", 0.0)
-        with pytest.raises(Stopped), flag.grace():
-            flag.check()
-        with pytest.raises(Stopped):
-            flag.check()
 
 
 def test_an_applications_own_handler_gets_its_signal_afterwards():

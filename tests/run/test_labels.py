@@ -10,13 +10,12 @@ import butfor
 from butfor import load_dataset
 from butfor.errors import SettingError
 from butfor.result.population import Population
-from recorded import LABELS, PLANTED, TABLE
+from recorded import LABELS, PLANTED, TABLE, fitted
 
 
 @pytest.fixture(scope="module")
 def audit():
-    audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, n_jobs=1, budget=4)
-    return audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    return fitted()
 
 
 def test_adverse_labels_are_reviewed_in_the_order_of_how_likely_they_are_wrong_then_of_doubt(audit):

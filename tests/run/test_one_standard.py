@@ -13,27 +13,21 @@ from butfor.errors import SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
 from butfor.names import Names, named
-from butfor.progress import Progress
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
-from butfor.worlds import FlipTrial, draw_world
+from butfor.worlds import draw_world
 from conftest import press
-from recorded import LABELS, PLANTED, TABLE, Notes, wronged
+from recorded import LABELS, PLANTED, TABLE, Notes, fitted, wronged
 
 PEOPLE, REFUSED, WRONGED = wronged(80, 1)
 TRUTH = REFUSED.mask(WRONGED, "yes")
 
 
-def fitted(X=TABLE, y=LABELS, model=None, settings=None, **fit):
-    audit = butfor.LabelAudit(model or LogisticRegression(), **{"budget": 12, "n_jobs": 1} | (settings or {}))
-    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no"} | fit)
-
-
 @pytest.fixture(scope="module")
 def audit():
-    return fitted()
+    return fitted(settings={"budget": 12})
 
 
 @pytest.fixture(scope="module")
@@ -132,18 +126,6 @@ def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
     (plain,) = audit.one_standard(PEOPLE)
     assert [(w.seed, w.flips, w.turned) for w in coded.worlds] == [(w.seed, w.flips, w.turned) for w in plain.worlds]
     pd.testing.assert_series_equal(coded.probability, plain.probability)
-
-
-def test_a_world_without_a_shortfall_changes_nothing(audit):
-    found = audit.standards()
-    none = [replace(c, difference=-0.2, error=0.0) for c in found.comparisons if c.group == "b"]
-    people = FlipTrial.about(audit.fitted_, PEOPLE, TRUTH, None, Progress())
-    (comparison,) = none
-    one = worlds.in_worlds(replace(found, comparisons=tuple(none)), comparison, people, [1, 2, 3])
-    assert [world.flips for world in one.worlds] == [0, 0, 0]
-    assert (one.changed, one.expected, one.interval) == ((), 0.0, (0, 0))
-    assert one.probability.dropna().tolist() == [0.0] * len(one.adverse_now)
-    assert one.rates_in_worlds["b"] == pytest.approx([one.rates["b"]] * 3)
 
 
 class Hasty(Notes):
@@ -332,7 +314,7 @@ def test_other_labelled_rows_count_and_doubts_are_those_of_the_training_rows():
 
 
 def test_where_places_are_limited_losers_are_counted_and_verdicts_say_how_far_score_and_cut_moved():
-    for_places = fitted(settings={"threshold": "top 40%"}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
+    for_places = fitted(settings={"threshold": "top 40%", "budget": 12}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
     (one,) = for_places.one_standard
     gained, lost = ([p.worlds for p in one.changed if p.refused == refused] for refused in (True, False))
     assert sum(gained) == sum(lost) > 0  # the people asked about are those who compete

@@ -1,6 +1,5 @@
 """The parts of the method, each reached two ways: models, the second opinion, drawn tables and figures."""
 
-from concurrent.futures import ThreadPoolExecutor
 from types import SimpleNamespace
 
 import numpy as np
@@ -8,18 +7,16 @@ import pandas as pd
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from butfor.errors import Stopped
 from butfor.standard import inputs as inputs_module
 from butfor.standard import model as model_module
 from butfor.standard.boosting import Questions, fit_boosting
 from butfor.standard.explain import ColumnMove, strongest
 from butfor.standard.inputs import dense, thin
 from butfor.standard.logistic import design_of, fit_logistic, levers, predict_logistic
-from butfor.standard.model import OwnModel, Records, TwoModels
+from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import WIDER, CommonStandard, Group, at_once
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.wrong import suspects
-from butfor.stopping import checked_by
 
 EVERYONE = np.arange(300)
 
@@ -85,14 +82,6 @@ def test_boosting_asks_at_quantiles_and_learns_an_interaction_that_a_line_cannot
     assert np.abs(predict_logistic(inputs, fit_logistic(design_of(inputs), labels))[0] - truth).mean() > 0.3
 
 
-def test_rows_of_no_weight_do_not_count(rows):
-    inputs, labels, _ = rows
-    questions, kept = Questions.of(inputs), EVERYONE < 200
-    by_weight = fit_boosting(questions, inputs, labels[:1], kept.astype(float)[None])
-    by_rows = fit_boosting(questions, inputs[kept], labels[:1, kept])
-    np.testing.assert_allclose(by_weight.predict(inputs), by_rows.predict(inputs), atol=1e-4)
-
-
 def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
     inputs, labels, weight = rows
     model, folds = TwoModels.of(pd.DataFrame(inputs)), EVERYONE % 5
@@ -100,31 +89,6 @@ def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
     out, inside = EVERYONE[folds != 2], EVERYONE[folds == 2]
     by_hand = model.predict(out, inside, labels[:1, out], weight[out])[0]
     np.testing.assert_allclose(found[inside], by_hand, atol=1e-4)
-
-
-def test_every_fit_ends_when_its_thread_is_halted(rows):
-    inputs, labels, _ = rows
-    encoded, boosted = TwoModels.of(pd.DataFrame(inputs)), fit_boosting(Questions.of(inputs), inputs, labels[:1])
-    own = OwnModel(LogisticRegression(), encoded.inputs)
-    work = (
-        lambda: fit_boosting(encoded.questions, inputs, labels[:1]),
-        lambda: boosted.predict(inputs),
-        lambda: fit_logistic(design_of(inputs), labels[:1]),
-        lambda: fit_logistic(design_of(inputs), labels),
-        lambda: own.predict(EVERYONE, EVERYONE, labels[:1], np.ones(300)),
-    )
-
-    def end():
-        raise Stopped(by_hand=True)
-
-    def halted(fit):
-        checked_by(end)
-        with pytest.raises(Stopped):
-            fit()
-        return True
-
-    with ThreadPoolExecutor(1) as thread:
-        assert all(thread.map(halted, work))
 
 
 def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):

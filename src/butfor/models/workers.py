@@ -264,7 +264,7 @@ class DaskWorkers(Workers):
         ended: queue.Queue[Any] = queue.Queue()
         try:
             while True:
-                for chunk in islice(chunks, most - len(under_way)):
+                for chunk in islice(chunks, max(0, most - len(under_way))):
                     under_way.add(future := self._submit(in_worker, os.getpid(), run_chunk, *chunk))
                     future.add_done_callback(ended.put)
                 if not under_way:
