@@ -75,7 +75,7 @@ def test_rivals_doubt_planted_labels_more_than_others(name):
 
 
 def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypatch):
-    monkeypatch.setattr(bias, "Planted", partial(Planted, draws=19))
+    monkeypatch.setattr(bias, "Planted", partial(Planted, draws=9))
     asked = ["--datasets", "student", "--kinds", "uniform", "--bases", "drawn", "--seeds", "2", "--models", "logistic"]
     assert bias.main([*asked, "--n-jobs", "1", "--json"]) == 0
     written = capsys.readouterr().out

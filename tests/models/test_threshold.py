@@ -225,7 +225,7 @@ def test_ties_for_the_last_place_are_counted():
 # --- proofs ---------------------------------------------------------------------------------------------
 
 
-@settings(max_examples=4, deadline=None)
+@settings(max_examples=3, deadline=None)
 @given(
     st.integers(0, 10**6),
     st.sampled_from([0.3, 0.6, 2 / 3, 0.75]),

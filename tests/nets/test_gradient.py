@@ -108,7 +108,6 @@ def test_together_they_are_what_each_is_alone(activation, hidden, batch_size, ep
 @pytest.mark.parametrize(
     ("recipe", "hot"),
     [
-        (replace(RECIPE), 3),
         (Recipe((32, 32), max_epochs=9, patience=3, batch_size=100), 6),
         (Recipe((9,), max_epochs=9, batch_size=None), 6),
         (Recipe((6, 5, 4), max_epochs=9, batch_size=140), 0),

@@ -18,9 +18,8 @@ import butfor
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Training
-from butfor.models.robust import PartitionEnsemble, part_of
+from butfor.models.robust import PartitionEnsemble
 from butfor.result.population import Population
-from conftest import odd_table
 
 OPEN = {"phi": "everyone", "psi": "everything", "members": 1, "fresh_seeds": 0}
 
@@ -122,21 +121,11 @@ def test_certificates_hold_are_told_and_checked_again_from_the_record_alone(mode
     assert "Proven: " in population.proven in population.to_html()
 
 
-def test_votes_certify_and_parts_do_not_depend_on_labels():
-    table = odd_table(200)
-    X, y = butfor.TableEncoder(dtype="float64").fit_transform(table.drop(columns="granted")), table["granted"]
-    steady = PartitionEnsemble(parts=7).fit(X, y)
-    assert np.array_equal(steady.part_of_, PartitionEnsemble(parts=7).fit(X, ~y).part_of_)
-    assert np.array_equal(part_of(X[::-1], 7), part_of(X, 7)[::-1])
-    ones = steady.votes(X[:50]).sum(axis=1)
-    assert np.array_equal(steady.predict(X[:50]), ones > 3.5)
-    assert np.array_equal(steady.certify(X[:50]), np.where(ones > 3.5, ones - 4, 3 - ones))
-    for row in (0, 5, 77):  # a flip touches the votes of its own part alone
-        changed = PartitionEnsemble(parts=7).fit(X, y.where(y.index != row, ~y)).votes(X) != steady.votes(X)
-        assert set(np.flatnonzero(changed.any(axis=0))) <= {steady.part_of_[row]}
-    for parts, error, said in ((150, TableError, "Use fewer parts"), (0, SettingError, "parts=0")):
-        with pytest.raises(error, match=said):
-            PartitionEnsemble(parts=parts).fit(X, y)
+@pytest.mark.parametrize(("parts", "error", "said"), [(9, TableError, "Use fewer parts"), (0, SettingError, "parts=0")])
+def test_parts_are_refused_where_there_are_too_few_rows(parts, error, said):
+    X, y, *_ = made(0)
+    with pytest.raises(error, match=said):
+        PartitionEnsemble(parts=parts).fit(X.to_numpy(), y)
 
 
 @pytest.mark.parametrize(

@@ -14,10 +14,9 @@ from butfor.errors import SettingError
 from butfor.models.network import MLPLearner, NetworkEngine, NetworkModel
 from butfor.nets import train_one
 from butfor.nets.recipe import Rows
-from butfor.nets.sweeps import LabelGradient
 from butfor.rank import NAMES, as_ranking, checked_scores
 from butfor.rank.mix import RankingMix, agreement
-from butfor.rank.named import Activation, Chance, Combined, Distance, Gradient, Surrogate, flip_effects
+from butfor.rank.named import Activation, Chance, Combined, Distance, Gradient, Surrogate
 
 
 @pytest.fixture(scope="module")
@@ -81,22 +80,6 @@ def test_the_other_published_scores_counted_by_hand(subject):
     assert Combined().score(model, table, people) == pytest.approx(expected, abs=1e-6)
 
 
-def test_an_epoch_counts_by_its_chance_to_be_kept_after_the_flip():
-    rng = np.random.default_rng(0)
-    moves, gradient, epochs = rng.choice([-1.0, 1.0], 6), rng.normal(size=(2, 6)), rng.normal(size=(3, 2))
-    slopes = rng.normal(size=(3, 6))
-    swept = LabelGradient(
-        moves=moves, logits=epochs[0], gradient=gradient, epochs=(8, 7, 5), epoch_logits=epochs,
-        validation_losses=np.array([0.1, 0.2, 0.3]), validation_gradients=slopes,
-    )  # fmt: skip
-    lowest = (np.array([[0.1], [0.2], [0.3]]) + moves * slopes).argmin(axis=0)
-    assert set(lowest) > {0}
-    sharp = (epochs[lowest] - epochs[0]).T + moves * gradient
-    assert flip_effects(swept, 1e-9) == pytest.approx(sharp)
-    even = (epochs.mean(axis=0) - epochs[0])[:, None] + moves * gradient
-    assert flip_effects(swept, 1e9) == pytest.approx(even)
-
-
 def test_on_german_the_gradient_predicts_retrainings_and_better_so_where_epochs_may_change():
     german, people, setup = encoded("german")
     recipe, people = network(setup).recipe(), people[:10]
@@ -107,22 +90,6 @@ def test_on_german_the_gradient_predicts_retrainings_and_better_so_where_epochs_
         return agreement(lambda sets: NetworkEngine().fit_many(recipe, german, sets, people).logits, scores, 40)[0]
 
     assert 0.4 < agreed(1) < agreed(8)
-
-
-def test_agreement_counted_by_hand_on_the_strongest_labels_and_some_others():
-    effects, tried = np.zeros((2, 50)), []
-    effects[0, 7], effects[1, 9] = -3, 2
-
-    def retrained(sets):
-        """Each label does twice what is predicted for the first person, nothing for the second."""
-        tried[:] = [flips[0] for flips in sets[1:]]
-        moved = np.array([[2 * effects[0, flips].sum(), 0.0] for flips in map(list, sets)])
-        return np.array([-1.0, -1.0]) + moved
-
-    assert agreement(retrained, effects, 4) == (pytest.approx(0.5), 4)
-    assert ({7, 9} < set(tried), len(set(tried))) == (True, 4)
-    assert agreement(retrained, effects, 99)[1] == 50
-    assert tried == list(range(50))
 
 
 @pytest.mark.parametrize(

@@ -136,8 +136,8 @@ def test_it_says_what_to_expect_and_a_seed_gives_the_same_tasks(german_file, tmp
 
 
 def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_say_what_is_missing():
-    X, y, _ = wronged(900, 1)
-    X["group"] = X["group"].where((X["group"] == "b") | (np.arange(900) % 3 > 0), "c")
+    X, y, _ = wronged(600, 1)
+    X["group"] = X["group"].where((X["group"] == "b") | (np.arange(600) % 3 > 0), "c")
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, n_jobs=1)
     for name, reference, controls in (("loan", None, {"a", "c"}), (0, "a", {"a"})):
         audit.fit(X, y.rename(name), sensitive_features="group", adverse="no", reference=reference)
@@ -147,7 +147,7 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
         named = "loan: no (unfavourable) or yes (favourable)?"
         assert review.question == (named if name else "No (unfavourable) or yes (favourable)?")
     rng = np.random.default_rng(0)
-    y = np.where(rng.random(900) < np.where(X["group"] == "b", 0.35, 0.7), "yes", "no")
+    y = np.where(rng.random(600) < np.where(X["group"] == "b", 0.35, 0.7), "yes", "no")
     audit.fit(X[["debts", "group"]], pd.Series(y), sensitive_features="group", adverse="no")
     said = "There are no clear cases with an adverse or a favourable label, so the reviewer's error will not be known."
     assert said in audit.review_tasks(labels=50).lines

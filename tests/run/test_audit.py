@@ -3,9 +3,7 @@
 from copy import copy
 
 import numpy as np
-import pandas as pd
 import pytest
-from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.errors import SettingError, TableError
@@ -137,16 +135,6 @@ def test_verdicts_tell_the_whole_story_and_populations_add_up(salary, salary_pop
 
 
 # --- tables of one's own ----------------------------------------------------------------------------------
-
-
-def test_keystones_and_a_table_may_call_columns_alike():
-    X = pd.DataFrame({"row": np.arange(60.0), "people": np.arange(60) % 7, "sex": ["a", "b"] * 30})
-    audit = butfor.LabelAudit(LogisticRegression(), budget=9, phi="everyone", psi="everything")
-    audit.fit(X, (X["row"] > 30).astype(int), sensitive_features="sex")
-    found = audit.explain_all(X.iloc[28:34]).keystones
-    assert len(found)
-    assert found.index.name == "row"
-    assert {"row (of the table)", "people (of the table)"} < set(found.columns)
 
 
 def test_a_protected_attribute_of_three_values_and_no_validation_rows():

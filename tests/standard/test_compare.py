@@ -223,14 +223,14 @@ def test_an_estimator_that_warns_in_every_fit_warns_once_per_group(recwarn):
 
 
 def test_several_attributes_are_compared_alone_and_together():
-    X, y, _ = loans(400)
-    found = compared(X, y, sensitive_features=["group", "town"], draws=4)
+    X, y, _ = loans(240)
+    found = compared(X, y, sensitive_features=["group", "town"], draws=2)
     names = [c.name for c in found.comparisons]
     assert names[:4] == ["group = a", "group = b", "town = north", "town = south"]
     assert names[4:] == [f"group × town = {a} · {b}" for a in "ab" for b in ("north", "south")]
     assert all(c.p <= c.p_adjusted <= 1 for c in found.comparisons)
     assert np.isfinite(found.doubt).all()
-    beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]], draws=4)
+    beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]], draws=2)
     assert beside.to_dict() == found.to_dict()
     ages = X[["group"]].assign(age=np.arange(len(X)) % 50)
     banded = compared(X[["income", "debts"]], y, sensitive_features=ages, sensitive_bands={"age": [25]})
@@ -247,9 +247,9 @@ def test_more_than_two_labels_are_two_sides(fair):
 
 
 def test_a_reference_group_is_what_others_are_compared_with():
-    X, y, _ = loans(900)
-    X["group"] = np.random.default_rng(9).choice(["a", "b", "c"], 900)
-    y = y.mask((X["group"] == "c") & (np.arange(900) % 3 > 0), "no")
+    X, y, _ = loans(600)
+    X["group"] = np.random.default_rng(9).choice(["a", "b", "c"], 600)
+    y = y.mask((X["group"] == "c") & (np.arange(600) % 3 > 0), "no")
     found = compared(X, y, reference="a")
     assert [(c.group, c.reference) for c in found.comparisons] == [("b", "a"), ("c", "a")]
     kept = X["group"] != "c"
@@ -300,7 +300,7 @@ def test_rows_that_belong_together_widen_the_interval():
     assert together.clusters == 150
     assert {m.column for m in together.moves} == {"income", "debts", "town"}, "the column is no input"
     alone, apart, same = (
-        quickly(many, labels == "yes", draws=40, cluster=cluster) for cluster in (None, np.arange(900), advert)
+        quickly(many, labels == "yes", draws=25, cluster=cluster) for cluster in (None, np.arange(900), advert)
     )
     assert width(same.of_group("b")) > 1.3 * width(alone.of_group("b"))
     assert width(together.of_group("b")) > 1.3 * width(alone.of_group("b"))

@@ -180,20 +180,6 @@ def test_one_standard_gives_people_with_the_same_columns_the_same():
     assert plain.own.mean() == pytest.approx(y.mean(), abs=0.02)
 
 
-def test_labels_of_a_cluster_agree_as_often_as_the_recorded_ones():
-    rng = np.random.default_rng(3)
-    clusters, X = np.repeat(np.arange(800), 2), pd.DataFrame({"income": rng.normal(size=1600)})
-    group = np.where(rng.random(1600) < 0.5, "a", "b")
-    latent = np.sqrt(0.6) * rng.normal(size=800)[clusters] + np.sqrt(0.4) * rng.normal(size=1600)
-    y = (latent + X["income"].to_numpy() > 0).astype(float)
-    null = common(X, group, y, clusters)
-    assert null.correlation == pytest.approx(0.6, abs=0.12)
-    drawn = null.labels(range(40))
-    assert (drawn[:, ::2] == drawn[:, 1::2]).mean() == pytest.approx((y[::2] == y[1::2]).mean(), abs=0.03)
-    assert drawn.mean() == pytest.approx(null.everybody.mean(), abs=0.02)
-    assert common(X, group, (rng.random(1600) < 0.5).astype(float), clusters).correlation < 0.15
-
-
 def figures(gap, seed=0, second=0.0, tables=200):
     """A group's difference, and that of a second opinion, whose draws follow the first one's."""
     first = 0.01 * np.random.default_rng(seed).standard_normal(tables)
