@@ -20,7 +20,7 @@ from butfor.cli import main
 from conftest import odd_table
 
 ODD = ("--label", "granted", "--sensitive", "protected group?", "--members", "2", "--fresh-seeds", "3",
-       "--budget", "2%", "--set", "epochs=10", "--set", "keep=member", "--cases", "0:15")  # fmt: skip
+       "--budget", "2%", "--set", "epochs=10", "--id", "member", "--cases", "0:15")  # fmt: skip
 
 
 @contextmanager
@@ -65,7 +65,7 @@ def odd(tmp_path_factory) -> Path:
     """The folder of an audit of a network on a table that nobody tidied."""
     folder = tmp_path_factory.mktemp("odd & more")
     table, out = folder / "loans, all.csv", folder / "new" / "out"
-    odd_table(600).assign(member="=1+1").to_csv(table, index=False)
+    odd_table(600).assign(member=[f"=1+{k}" for k in range(600)]).to_csv(table, index=False)
     assert main(["audit", str(table), *ODD, "--out", str(out), "--quiet"]) == 0
     return out
 

@@ -211,7 +211,6 @@ IMPOSSIBLE = {
     "label": ["nothing", "", "x,sex", "sex "],
     "sensitive": ["nothing", "sex,nothing", "sex,granted"],
     "drop": ["nothing", "x,sex,debts"],
-    "keep": ["nothing", "x,sex,debts"],
     "id": ["nothing", "", "sex", "debts"],
     "test": ["/nowhere/at.csv", "/", "/dev/zero", "/dev/null"],
     "validation": ["/nowhere/at.csv", "/dev/zero"],

@@ -116,8 +116,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         unwritten, written = None, list[str]()
         if o.out is not None:
             try:
-                given = (population, labels, data, o.out, again)
-                written = public.write(population, o.out) if o.public else write(*given)
+                written = public.write(population, o.out) if o.public else write(population, labels, o.out, again)
             except OutputError as error:  # the answer is there: print it before saying so
                 unwritten = error
 
@@ -205,18 +204,14 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     ]
 
 
-def write(population: Population, labels: LabelAudit, data: Dataset, folder: Path, again: dict[str, Any]) -> list[str]:
-    """The record, a row per person (with what is kept of the test rows), the keystones, every label with its place in
-    the order of review, the page and the settings."""
+def write(population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any]) -> list[str]:
+    """The record, a row per person, the keystones, every label with its place in the order of review, the page and the
+    settings."""
     from butfor.files import as_csv, save
 
     result = population[0] if len(population) == 1 else population
     result.to_json(folder / "audit.json")
-    people = population.to_frame()
-    if data.kept is not None:
-        kept = data.kept.iloc[[v.case for v in population if v.case is not None]].reset_index(drop=True)
-        people = people.join(kept.rename(columns={column: f"{column} (kept)" for column in kept if column in people}))
-    save(as_csv(people, index=False), folder / "people.csv")
+    save(as_csv(population.to_frame(), index=False), folder / "people.csv")
     save(as_csv(population.keystones), folder / "keystones.csv")
     ranked = ["labels.csv"] if population.labels else []
     if ranked:

@@ -31,7 +31,6 @@ UNITS = {"s": 1, "m": 60, "h": 3600}
 SETTINGS: dict[str, Any] = {
     "towards": str,
     "ledger": ROWS,
-    "keep": str,
     "validation": ROWS,
     "split_seed": click.IntRange(0, 2**32 - 1),
     "n_jobs": int,

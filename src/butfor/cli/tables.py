@@ -29,9 +29,8 @@ def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: boo
     """The table that the options name. `how`: whether to keep it `whole`, and to `hold_out` validation rows."""
     from butfor.data.table import load_table
 
-    drop, keep = opt.names_in(o.drop), opt.names_in(o.keep)
     given: dict[str, Any] = {name: getattr(o, name) for name in AS_NAMED} | how
-    return load_table(table, identifier=o.id, drop=drop, keep=keep, note=note, **given)
+    return load_table(table, identifier=o.id, drop=opt.names_in(o.drop), note=note, **given)
 
 
 def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
@@ -104,11 +103,11 @@ def standard(table: str, **options: Any) -> int:
     from butfor.machine import give_back_memory
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.standard import compare_standards
+    from butfor.standard.compare import compare_standards, table_order
     from butfor.standard.inputs import LARGE
     from butfor.standard.wrong import WRONG
 
-    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed", "keep")))
+    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed")))
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
     if o.out is not None:
         check_folder(o.out, o.overwrite)
@@ -119,7 +118,7 @@ def standard(table: str, **options: Any) -> int:
     # All rows in the file's order, with their labels by name; what an audit splits is one table here.
     X, y, *beside = data.rows_of("train", "val", "test")
     y = y.map(dict(enumerate(data.label_names)))
-    order = X.index.argsort() if X.index.is_unique and X.index.inferred_type == "integer" else slice(None)
+    order = table_order(X)
     groups, cluster, weight = (None if each is None else each.iloc[order] for each in beside)
     del data  # its parts are copies of X
     if len(X) > LARGE:  # text takes ten times the memory of codes

@@ -136,8 +136,6 @@ class Dataset:
     licence: str = ""
     groups: dict[str, pd.DataFrame] | None = None
     """The protected attribute of the "train", "val" and "test" rows, if it is not a column."""
-    kept: pd.DataFrame | None = None
-    """Columns of the test rows that are shown but not learned from."""
     adverse: str | None = None
     """The label that people would rather not have, if known."""
     dates: tuple[str, ...] = ()

@@ -77,7 +77,6 @@ def load_table(
     validation: str | Path | None = None,
     hold_out: bool = True,
     identifier: str | None = None,
-    keep: Sequence[str] = (),
     cluster: str | None = None,
     weight: str | None = None,
     whole: bool = False,
@@ -89,13 +88,13 @@ def load_table(
     `label` may be "score>=70", which makes two labels of a number. `missing`: "own" leaves missing values to the model
     or its encoder, "refuse" raises an error, "drop" leaves out their rows; rows without a label are always left out.
     `test` and `validation` are files with the same columns. With a test file but no validation file, `hold_out` says
-    whether to split off validation rows. `identifier` is the column that names the rows; columns in `keep` are shown
-    but not learned from. `cluster` names the column whose rows of one value stay on one side of the split, `weight`
-    that of weights; neither is learned from. `note` gets a sentence about each change."""
+    whether to split off validation rows. `identifier` is the column that names the rows, `cluster` the one whose rows
+    of one value stay on one side of the split, `weight` that of weights; none is learned from. `note` gets a sentence
+    about each change."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     given: dict[str, Any] = {"label": label, "test": test and str(test)}
-    given |= {"validation": validation and str(validation), "identifier": identifier, "keep": list(keep)}
+    given |= {"validation": validation and str(validation), "identifier": identifier}
     given |= {"cluster": cluster, "weight": weight}
     if str(source) in DATASETS:
         if fixed := [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]:
@@ -126,19 +125,19 @@ def load_table(
 
     # Which column is what.
     beside = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
-    for option, columns in (*((option, [] if c is None else [c]) for option, c in beside.items()), ("--keep", keep)):
-        _refuse_unknown(frame, option, columns)
-    protected = _protected(frame, sensitive, drop, keep, note)
+    for option, column in beside.items():
+        _refuse_unknown(frame, option, [] if column is None else [column])
+    protected = _protected(frame, sensitive, drop, note)
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    inputs = [c for c in frame.columns if c not in {*drop, *keep, *beside.values()}]
+    inputs = [c for c in frame.columns if c not in {*drop, *beside.values()}]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
     read_from = list(dict.fromkeys([*inputs, *protected]))
 
     # What the cells hold.
     recorded = [column for option, column in beside.items() if column and option != "--id"]
-    as_table(frame[list(dict.fromkeys([*read_from, *keep, *recorded]))])
+    as_table(frame[list(dict.fromkeys([*read_from, *recorded]))])
     frame = as_numbers(frame, inputs, note)
     for column in inputs:
         if is_numeric(frame[column]):
@@ -223,7 +222,6 @@ def load_table(
         groups=None if protected[0] in inputs else by_part(protected),
         label_names=names,
         setup=default_setup(len(rows[TRAIN]), seed),
-        kept=frame[list(keep)].iloc[rows[TEST]] if keep else None,
         dates=frame.attrs[DATES],
         cluster=None if cluster is None else by_part(cluster),
         weight=None if weight is None else by_part(weight),
@@ -238,7 +236,7 @@ def _embedded(name: str, seed: int | None, sensitive: str | None, drop: Sequence
     if sensitive is None and not drop:
         return data
     parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
-    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, (), note)
+    protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, note)
     kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
     for X in kept.values():
         X.attrs["origin"] = X.attrs["origin"] | {"sensitive": sensitive, "drop": list(drop)}
@@ -252,12 +250,12 @@ def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[str]) ->
         raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
 
 
-def _protected(frame: pd.DataFrame, sensitive: str, drop: Sequence[str], keep: Sequence[str], note: Note) -> list[str]:
+def _protected(frame: pd.DataFrame, sensitive: str, drop: Sequence[str], note: Note) -> list[str]:
     """The protected columns. The model learns from all of them or from none, which a note says."""
     protected = [sensitive] if sensitive in frame.columns else [c for c in map(str.strip, sensitive.split(",")) if c]
     _refuse_unknown(frame, "--sensitive", protected or [sensitive])
     _refuse_unknown(frame, "--drop", drop)
-    unseen = [c for c in protected if c in (*drop, *keep)]
+    unseen = [c for c in protected if c in drop]
     if unseen and len(unseen) < len(protected):
         raise SettingError(f"--drop {listed(unseen)}: drop all of the protected columns or none.")
     if unseen:

@@ -41,7 +41,6 @@ class Data:
     label: str | None = None
     sensitive: str | None = None
     drop: tuple[str, ...] = ()
-    keep: tuple[str, ...] = ()
     split_seed: int | None = None
     missing: str = "own"
     test: str | None = None
