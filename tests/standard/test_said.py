@@ -208,5 +208,3 @@ def test_pages_and_records_give_back_the_path_they_were_written_to(plain, tmp_pa
         assert thing.to_json(str(tmp_path / "a.json")) == str(tmp_path / "a.json")
         assert (tmp_path / "a.html").read_text(encoding="utf-8") == thing.to_html()
         assert (tmp_path / "a.json").read_text(encoding="utf-8") == thing.to_json()
-    assert "Gap to comparable people" in plain.plot().svg()
-    assert plain.plot().to_svg(tmp_path / "a.svg") == tmp_path / "a.svg"

@@ -23,7 +23,7 @@ from butfor.report.text import short, without_middle
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard
-from butfor.words import NOTHING, number, often, points, signed
+from butfor.words import NOTHING, often, points, signed
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),
@@ -174,9 +174,8 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     high = _reach([scores(v)[0] for _, v in examined]) if run.measure == "margin" else 1.0
     low = -high if run.measure == "margin" else 0.0
     bottom = top + row * len(lanes)
-    drawing = Drawing(
-        width, bottom + (100 if narrow else 60), f"{run.measure.capitalize()} of {len(examined)} people by group"
-    )
+    height = bottom + (100 if narrow else 60)
+    drawing = Drawing(width, height, f"{run.measure.capitalize()} of {len(examined)} people by group")
 
     def x(value: float) -> float:
         return float(np.interp(value, (low, high), (left, width - 14)))
@@ -198,9 +197,9 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
         for (colour, shape, size, fill), marks in zip(looks.values(), places, strict=True):
             drawing.marks(marks, shape, size, colour, fill)
     for k, (meaning, (colour, shape, size, fill)) in enumerate(looks.items()):
-        start, height = (left, bottom + 52 + 18 * k) if narrow else (left + 150 * k, bottom + 52)
-        drawing.marks([(start + 6, height)], shape, size, colour, fill)
-        drawing.tick(start + 18, height, meaning, "left")
+        x0, y0 = (left, bottom + 52 + 18 * k) if narrow else (left + 150 * k, bottom + 52)
+        drawing.marks([(x0 + 6, y0)], shape, size, colour, fill)
+        drawing.tick(x0 + 18, y0, meaning, "left")
     cut = cut_of(examined[0][1])
     drawing.line([(x(cut), top - 8), (x(cut), bottom + 4)], "ink", 1.6, dash=(5, 3))
     drawing.text(x(cut), bottom + 14, "cut 0" if low else f"cut {cut:.2f}", 11.5, "center", bold=True)
@@ -243,50 +242,26 @@ def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
     return drawing.svg()
 
 
-def around_zero(
-    drawing: Drawing, y: float, value: float, ends: Sequence[float], reach: float, called: bool = False
-) -> None:
-    """Draw a value and the ends of its interval around 0 in the middle; `reach` is near the margins."""
-    place, *line = np.interp([value, *ends], (-reach, reach), (10, drawing.width - 10))
-    if line:
-        drawing.line([(x, y) for x in line], "person", 2)
-    drawing.marks([(place, y)], "circle", 11, "flip" if called else "person", fill=True)
-
-
-def cell_around_zero(value: float, ends: Sequence[float], reach: float, title: str, called: bool = False) -> Markup:
-    """The same as a table's cell."""
+def around_zero(value: float, ends: Sequence[float], reach: float, title: str, called: bool = False) -> Markup:
+    """A value and the ends of its interval around 0 in the middle, as a table's cell; `reach` is near its sides."""
     drawing = Drawing(CELL, 24, title)
+    place, *line = np.interp([value, *ends], (-reach, reach), (10, CELL - 10))
     drawing.line([(CELL / 2, 0), (CELL / 2, 24)], "muted", dash=(3, 3))
-    around_zero(drawing, 12, value, ends, reach, called)
+    if line:
+        drawing.line([(x, 12) for x in line], "person", 2)
+    drawing.marks([(place, 12)], "circle", 11, "flip" if called else "person", fill=True)
     return drawing.svg()
 
 
 def gap_mark(c: GroupStandard, reach: float) -> Markup:
     """The gap and its interval, around no gap; less often is left."""
     ends = [-end for end in c.interval or ()]
-    return cell_around_zero(-c.difference, ends, reach, often(c.difference, c.interval), c.differs)
+    return around_zero(-c.difference, ends, reach, often(c.difference, c.interval), c.differs)
 
 
 def gap_reach(comparisons: Sequence[GroupStandard]) -> float:
     """How far the gaps and their intervals go from 0."""
     return max(0.005, *(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ()))))
-
-
-def differences(comparisons: Sequence[GroupStandard]) -> Drawing:
-    """A row per group: its name, the gap and its interval, around no gap."""
-    row, reach, bottom = 38, gap_reach(comparisons), 6 + 38 * len(comparisons)
-    drawing = Drawing(WIDTH, bottom + 38, "Gap to comparable people of other groups, in points")
-    drawing.line([(WIDTH / 2, 20), (WIDTH / 2, bottom)], "muted", dash=(3, 3))
-    for k, c in enumerate(comparisons):
-        drawing.text(4, row * k + 12, short(c.name, 24), bold=True)
-        drawing.text(WIDTH - 4, row * k + 12, often(c.difference, c.interval), side="right")
-        around_zero(drawing, row * k + 30, -c.difference, [-end for end in c.interval or ()], reach, c.differs)
-    drawing.line([(4, bottom), (WIDTH - 4, bottom)], "line")
-    drawing.tick(4, bottom + 12, f"{number(reach)} less", "left")
-    drawing.tick(WIDTH / 2, bottom + 12, "0")
-    drawing.tick(WIDTH - 4, bottom + 12, f"{number(reach)} more", "right")
-    drawing.tick(WIDTH / 2, bottom + 29, "points less or more often than comparable people")
-    return drawing
 
 
 def column_moves(
@@ -301,7 +276,7 @@ def column_moves(
     for m in own:
         said = f"{points(abs(m.move))} {'larger' if side * m.move >= 0 else 'smaller'}"
         ends = [side * m.move + 1.96 * m.error * k for k in (-1, 1)]
-        rows.append((name(m.column), cell_around_zero(side * m.move, ends, reach, said), said))
+        rows.append((name(m.column), around_zero(side * m.move, ends, reach, said), said))
     return rows
 
 

@@ -9,7 +9,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 
 import numpy as np
 from scipy.special import gammaln
@@ -260,9 +259,6 @@ class Reviewed:
 
     def __repr__(self) -> str:
         return self.sentence
-
-    def _repr_html_(self) -> str:
-        return f"<p>{escape(self.sentence)}</p>"
 
     @property
     def sentence(self) -> str:

@@ -6,7 +6,6 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
-from html import escape
 
 import numpy as np
 import pandas as pd
@@ -191,9 +190,6 @@ class OneStandard:
     def __repr__(self) -> str:
         return self.sentence
 
-    def _repr_html_(self) -> str:
-        return "".join(f"<p>{escape(line)}</p>" for line in (self.sentence, *self.details()))
-
 
 class OneStandards(tuple[OneStandard, ...]):
     """The results of all groups that fall short. Prints as one sentence per group or, if there is none, says why."""
@@ -203,9 +199,6 @@ class OneStandards(tuple[OneStandard, ...]):
     def __repr__(self) -> str:
         why = f"{self.why_empty} No decision was tried under one standard."
         return "\n".join(one.sentence for one in self) or why
-
-    def _repr_html_(self) -> str:
-        return "".join(one._repr_html_() for one in self) or f"<p>{escape(repr(self))}</p>"
 
 
 def over(values: Sequence[float]) -> tuple[float, float, float]:

@@ -530,7 +530,3 @@ class Standards(Compared):
     def to_html(self, path: str | Path | None = None) -> Any:
         """The page of `butfor standard` as text or, given a `path`, the path it was written to."""
         return save(pages().render("standard.html", t=self, names=self.names), path)
-
-    def plot(self) -> Any:
-        """A chart of the groups' gaps. Notebooks show it; `to_svg` writes it."""
-        return pages().charts.differences(self.comparisons)
