@@ -63,14 +63,12 @@ def check_random_state(random_state: Any) -> int:
     return check_whole("random_state", random_state, 0, LARGEST_SEED)
 
 
-def in_worker(parent: int, function: Callable[..., T], *given: Any) -> T:
-    """Call a function in a worker process. The worker ends when its `parent` process has ended, for any reason, and
-    leaves Ctrl-C to it."""
+def end_with(parent: int) -> None:
+    """In a worker process: it ends when its `parent` process has ended, for any reason, and leaves Ctrl-C to it."""
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if os.getppid() == parent:
             _watch_parent(parent)
-    return function(*given)
 
 
 @lru_cache(maxsize=1)

@@ -22,14 +22,14 @@ import threading
 import time
 import uuid
 import warnings
-from collections import OrderedDict
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import BrokenExecutor
 from contextlib import ExitStack, contextmanager, suppress
+from dataclasses import dataclass, field
 from functools import lru_cache
 from importlib.metadata import PackageNotFoundError, packages_distributions, version
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any
 
 import cloudpickle
 import numpy as np
@@ -39,7 +39,7 @@ from numpy.typing import NDArray
 from butfor import stopping
 from butfor._version import __version__
 from butfor.errors import ButforError, EngineError, LearnerError, TableError
-from butfor.machine import in_worker, single_threaded
+from butfor.machine import end_with, single_threaded
 from butfor.models.learner import PIECE, Advance, Bound, Learner, Table, Training
 
 MUCH = 12e6
@@ -94,23 +94,49 @@ class OnWorkers(Bound):
     def pieces(
         self, trainings: Sequence[Any], advance: Advance | None = None, size: int = PIECE
     ) -> Iterator[tuple[range, Any]]:
+        """On workers a chunk is about half a second's items, or as many as a worker prefers; chunks shrink, so that all
+        workers end together. If a worker dies, what was under way goes to others."""
         self.asked += len(trainings)
         workers, pays = self.workers, self.asked * self.each >= MUCH and len(trainings) > 1
-        if workers.always or (pays and workers.count > 1):
-            self._sent = self._sent or workers.send(*self.given)
-            yield from workers.run(self._sent, trainings, max(1, int(CHUNK / self.each)), advance)
-            return
-        if self._here is None:
+        if not (workers.always or (pays and workers.count > 1)):
             prepare, code, data = self.given
-            self._here = prepare(code, data)[0]
-        for start in range(0, len(trainings), size):
-            chunk, results = range(start, min(start + size, len(trainings))), []
-            for k in chunk:
-                with single_threaded(), warnings.catch_warnings(action="ignore"):  # given in the first fit
-                    results += self._here([trainings[k]])
-                if advance:
-                    advance(1)
-            yield chunk, results
+            self._here = self._here or prepare(code, data)[0]
+            for start in range(0, len(trainings), size):
+                chunk, results = range(start, min(start + size, len(trainings))), []
+                for k in chunk:
+                    with single_threaded(), warnings.catch_warnings(action="ignore"):  # given in the first fit
+                        results += self._here([trainings[k]])
+                    if advance:
+                        advance(1)
+                yield chunk, results
+            return
+
+        self._sent = self._sent or workers.share(Sent.of(*self.given))
+        count, usual, width, deaths = workers.count, max(1, int(CHUNK / self.each)), 1, 0
+        waiting, under_way = [range(len(trainings))], dict[int, range]()
+
+        def chunks() -> Iterator[tuple[Any, int, bytes]]:
+            while any(waiting):
+                if rest := waiting.pop():
+                    fair = math.ceil((len(rest) + sum(map(len, waiting))) / count)
+                    chunk = under_way[rest.start] = rest[: min(fair, max(width, min(usual, math.ceil(fair / 4))))]
+                    waiting.append(rest[len(chunk) :])
+                    # Items as bytes: otherwise Dask looks for its futures among them.
+                    yield self._sent, chunk.start, pickle.dumps([trainings[k] for k in chunk])
+
+        while any(waiting) or under_way:
+            try:
+                for start, done, width in workers.replies(chunks()):  # noqa: B007
+                    chunk = under_way.pop(start)
+                    if advance:
+                        advance(len(chunk))
+                    yield chunk, pickle.loads(done)
+            except BrokenExecutor as error:
+                deaths += 1
+                if deaths == MOST_DEATHS:
+                    raise EngineError(LOST) from error
+                waiting += under_way.values()
+                under_way.clear()
 
 
 def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
@@ -134,15 +160,6 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
 # --- workers --------------------------------------------------------------------------------------------
 
 
-class Sent(NamedTuple):
-    """What workers unpickle once, known by its key: one array of bytes and where its parts are. Joblib maps it from a
-    file, and arrays of the data stay there: workers of one machine share them."""
-
-    key: str
-    parts: list[slice]
-    whole: NDArray[np.uint8]
-
-
 class Workers:
     """`jobs` processes of this machine, or the workers of joblib's configuration. `always`: also for little work."""
 
@@ -162,59 +179,19 @@ class Workers:
         backend, jobs = get_active_backend()
         return backend, jobs or (self.jobs if type(backend).__module__ == "joblib._parallel_backends" else -1)
 
-    def send(self, prepare: Prepare, code: Any, data: Any) -> Any:
-        """Make all three available to workers."""
-        arrays: list[pickle.PickleBuffer] = []
-        pickled = cloudpickle.dumps(data, protocol=5, buffer_callback=arrays.append)
-        given = [np.frombuffer(each, np.uint8) for each in (by_value((prepare, code)), pickled, *arrays)]
-        starts = np.cumsum([0, *(math.ceil(len(each) / ALIGNED) * ALIGNED for each in given)]).tolist()
-        whole = np.zeros(starts.pop(), np.uint8)
-        parts = [slice(start, start + len(each)) for start, each in zip(starts, given, strict=True)]
-        for part, each in zip(parts, given, strict=True):
-            whole[part] = each
-        return Sent(uuid.uuid4().hex, parts, whole)
-
-    def run(
-        self, sent: Any, items: Sequence[Any], size: int, advance: Advance | None = None
-    ) -> Iterator[tuple[range, Any]]:
-        """The results of the items, chunk by chunk and in any order. A chunk has up to `size` items, or as many as a
-        worker prefers; chunks shrink, so that all workers end together. If a worker dies, its chunks go to others."""
-        count, start, deaths, width, under_way = self.count, 0, 0, 1, dict[int, range]()
-
-        def chunks() -> Iterator[tuple[Any, ...]]:
-            nonlocal start
-            again = list(under_way.values())  # from workers that died
-            while again or start < len(items):
-                if again:
-                    chunk = again.pop()
-                else:
-                    left = len(items) - start
-                    few = min(math.ceil(left / count), max(width, min(size, math.ceil(left / (4 * count)))))
-                    under_way[start] = chunk = range(start, start + few)
-                    start = chunk.stop
-                # Items as bytes: otherwise Dask looks for its futures among them.
-                yield (os.getpid(), versions_here()), sent, chunk.start, pickle.dumps([items[k] for k in chunk])
-
-        while start < len(items) or under_way:
-            try:
-                for at, results, preferred in self.replies(chunks()):
-                    chunk, width = under_way.pop(at), preferred
-                    if advance:
-                        advance(len(chunk))
-                    yield chunk, pickle.loads(results)
-            except BrokenExecutor as error:
-                deaths += 1
-                if deaths == MOST_DEATHS:
-                    raise EngineError(LOST) from error
+    def share(self, sent: Sent) -> Any:
+        """What stands for it among the arguments of `run_chunk`."""
+        return sent
 
     def replies(self, chunks: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
         """What `run_chunk` gives for each chunk, in any order."""
         from joblib import Parallel, delayed
 
         backend, jobs = self._backend()
-        tasks = (delayed(in_worker)(os.getpid(), run_chunk, *chunk) for chunk in chunks)
         ways = {"return_as": "generator_unordered"} if backend.supports_return_generator else {}
-        coming = iter(Parallel(jobs, backend=backend, batch_size=1, **ways)(tasks))
+        coming = iter(
+            Parallel(jobs, backend=backend, batch_size=1, **ways)(delayed(run_chunk)(*each) for each in chunks)
+        )
         try:
             while True:
                 with warnings.catch_warnings():
@@ -256,8 +233,8 @@ class DaskWorkers(Workers):
             stopping.check()
             time.sleep(POLL)
 
-    def send(self, prepare: Prepare, code: Any, data: Any) -> Any:
-        return self._submit(Sent, *super().send(prepare, code, data))
+    def share(self, sent: Sent) -> Any:
+        return self._submit(Sent, *vars(sent).values())
 
     def replies(self, chunks: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
         most, under_way = 2 * self.count, set[Any]()
@@ -265,7 +242,7 @@ class DaskWorkers(Workers):
         try:
             while True:
                 for chunk in islice(chunks, max(0, most - len(under_way))):
-                    under_way.add(future := self._submit(in_worker, os.getpid(), run_chunk, *chunk))
+                    under_way.add(future := self._submit(run_chunk, *chunk))
                     future.add_done_callback(ended.put)
                 if not under_way:
                     return
@@ -308,25 +285,47 @@ class DaskWorkers(Workers):
                     f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: "
                     "start the cluster again and repeat the command with the same ledger."
                 ) from error
-            reason = f"{type(error).__name__}: {str(error).strip().partition(chr(10))[0] or 'no reason given'}"
             raise EngineError(
-                f"A worker could not train ({reason}). It needs butfor {__version__} and the packages that the model "
-                "imports."
+                f"A worker could not train ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}). It "
+                f"needs butfor {__version__} and the packages that the model imports."
             ) from error
 
 
 # --- what is sent, and what a worker does with it ------------------------------------------------------
 
 
+@dataclass(frozen=True)
+class Sent:
+    """What workers unpickle once, known by its key: one array of bytes and where its parts are. Joblib maps it from a
+    file, and arrays of the data stay there: workers of one machine share them."""
+
+    key: str
+    caller: int
+    versions: dict[str, str] = field(compare=False)
+    parts: list[slice] = field(compare=False)
+    whole: NDArray[np.uint8] = field(compare=False)
+
+    @classmethod
+    def of(cls, prepare: Prepare, code: Any, data: Any) -> Sent:
+        arrays: list[pickle.PickleBuffer] = []
+        pickled = cloudpickle.dumps(data, protocol=5, buffer_callback=arrays.append)
+        given = [np.frombuffer(each, np.uint8) for each in (by_value((prepare, code)), pickled, *arrays)]
+        starts = np.cumsum([0, *(math.ceil(len(each) / ALIGNED) * ALIGNED for each in given)]).tolist()
+        whole, parts = np.zeros(starts.pop(), np.uint8), list[slice]()
+        for start, each in zip(starts, given, strict=True):
+            parts.append(slice(start, start + len(each)))
+            whole[parts[-1]] = each
+        return cls(uuid.uuid4().hex, os.getpid(), versions_here(), parts, whole)
+
+
 def by_value(code: Any) -> bytes:
     """Pickled together with what it uses of modules that are neither installed nor ours, such as the user's own beside
     a script: a worker may have been started elsewhere, or know another module of that name."""
     installed = {"butfor", *sys.stdlib_module_names, *_distributed_packages()}
-    own = [module for name, module in list(sys.modules.items()) if name.partition(".")[0] not in installed]
     with ExitStack() as registered:
-        for module in own:
-            loaded = getattr(module, "__file__", None) and module.__name__ in sys.modules
-            if loaded and module.__name__ not in cloudpickle.list_registry_pickle_by_value():
+        for name, module in list(sys.modules.items()):
+            own = name.partition(".")[0] not in installed and getattr(module, "__file__", None)
+            if own and module.__name__ in set(sys.modules) - cloudpickle.list_registry_pickle_by_value():
                 cloudpickle.register_pickle_by_value(module)
                 registered.callback(cloudpickle.unregister_pickle_by_value, module)
         with suppress(Exception):  # a module may hold what cannot be sent, such as a lock
@@ -338,41 +337,38 @@ def by_value(code: Any) -> bytes:
 
 
 _distributed_packages = lru_cache(maxsize=1)(packages_distributions)
-
-
-_held: OrderedDict[str, Any] = OrderedDict()
 _lock = threading.RLock()
-_on_one_thread = lru_cache(maxsize=1)(lambda modules: single_threaded())
-"""For good: threads that train side by side must not restore the libraries' threads."""
 
 
-def run_chunk(caller: tuple[int, dict[str, str]], sent: Sent, start: int, items: bytes) -> tuple[int, bytes, int]:
+def run_chunk(sent: Sent, start: int, items: bytes) -> tuple[int, bytes, int]:
     """The start of the chunk, the results of its items as bytes, and how many items this worker prefers at a time."""
-    parent, wanted = caller
-    ours = versions_here()
-    if other := [package for package in wanted if ours.get(package) != wanted[package]]:
-        has, asks = (" and ".join(f"{name} {each.get(name, '(none)')}" for name in other) for each in (ours, wanted))
-        raise EngineError(
-            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
-            f"would train other models. Install {asks} there, or stop that worker."
-        )
+    end_with(sent.caller)
     with _lock:
-        if sent.key not in _held:
-            whole = sent.whole.data.toreadonly()
-            called, data, *arrays = (whole[part] for part in sent.parts)
-            prepare, code = pickle.loads(called)
-            _held[sent.key] = prepare(code, pickle.loads(data, buffers=arrays))
-            while len(_held) > MOST_HELD:
-                _held.popitem(last=False)
-        _held.move_to_end(sent.key)
-        do, width = _held[sent.key]
-        if os.getpid() != parent:
-            _on_one_thread(len(sys.modules))  # again after more libraries were loaded
+        do, width = _opened(sent)
+    if os.getpid() != sent.caller:
+        single_threaded()  # for good: threads that train side by side must not restore the libraries' threads
     with warnings.catch_warnings(action="ignore"):  # the model gave its warnings in the first fit
         return start, cloudpickle.dumps(do(pickle.loads(items))), width
 
 
-@lru_cache(maxsize=1)
+@lru_cache(maxsize=MOST_HELD)
+def _opened(sent: Sent) -> tuple[Callable[[Sequence[Any]], list[Any]], int]:
+    """What does chunks; an error if this worker would train other models."""
+    ours = versions_here()
+    if other := [package for package, wanted in sent.versions.items() if ours.get(package) != wanted]:
+        has, asks = (
+            " and ".join(f"{name} {each.get(name, '(none)')}" for name in other) for each in (ours, sent.versions)
+        )
+        raise EngineError(
+            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
+            f"would train other models. Install {asks} there, or stop that worker."
+        )
+    whole = sent.whole.data.toreadonly()
+    called, data, *arrays = (whole[part] for part in sent.parts)
+    prepare, code = pickle.loads(called)
+    return prepare(code, pickle.loads(data, buffers=arrays))
+
+
 def versions_here() -> dict[str, str]:
     """The versions that must be the same, without build tags (+cpu, +cu126)."""
     versions = {}
