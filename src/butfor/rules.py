@@ -64,7 +64,7 @@ class Situation:
 
     def with_decision(self, decision: Decision) -> Situation:
         """The same, asked about other sides of the decisions."""
-        table = self.table.with_decision(decision)
+        table = replace(self.table, decision=decision)
         other = replace(self, model=audited(self.model, table), table=table)
         vars(other).update(decisions=self.decisions, switch_changes=self.switch_changes)
         return other

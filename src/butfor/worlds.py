@@ -83,7 +83,7 @@ class FlipTrial:
         if new_labels and decision.new is not None:
             new = decision.new.copy()
             new[list(new_labels)] = list(new_labels.values())
-            table = table.with_decision(replace(decision, new=new))
+            table = replace(table, decision=replace(decision, new=new))
         n_jobs = fitted.params.n_jobs
         engine = choose_engine(fitted.params.engine, fitted.learner, n_jobs, progress.note)
         trainer = Trainer(engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress)

@@ -11,16 +11,15 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from functools import lru_cache
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numba import njit
 from numpy.typing import NDArray
-from scipy.special import expit, logit
+from scipy.special import logit
 
 from butfor.machine import compiling, in_threads
-from butfor.models.engines import OwnFit
 from butfor.models.estimators import steps_of, uses_no_label
 from butfor.models.learner import Advance, Bound, Floats, Table, Training
 from butfor.models.sklearn import SklearnModel
@@ -32,6 +31,8 @@ Array = NDArray[np.float64]
 
 LEAST_HESSIAN = 1e-3
 """The least sum of Hessians in a leaf."""
+LEAST_SHARE = 10 * float(np.finfo(np.float64).eps)
+"""The least share of a class: with one class alone its log-odds stay finite."""
 COMPILED: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 INNER = COMPILED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 """Options of functions that only compiled code calls."""
@@ -54,16 +55,10 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
         return None
     model, boosted = binned
     bins = np.ascontiguousarray(model.final._bin_mapper.transform(asked))
-    own = OwnFit(1).bind(learner, table, people)
-
-    def answers(training: Training) -> Floats:
-        labels = table.labels(training.flips)
-        if labels.min() == labels.max():  # nothing to boost: whatever the estimator does with a single class
-            return own([training])[0]
-        return model.logits_by(_Decider(boosted(labels, bins), model.final.classes_), None)
 
     def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
-        done = list(in_threads(answers, trainings, n_jobs, advance))
+        labels = (table.labels(training.flips) for training in trainings)
+        done = list(in_threads(lambda each: boosted(each, bins), labels, n_jobs, advance))
         return np.array(done, np.float32).reshape(len(trainings), -1)
 
     return Bound(train, "boosting", width=n_jobs)
@@ -87,29 +82,13 @@ def _binned(learner: Any, table: Table) -> tuple[SklearnModel, Callable[[Floats,
 
     def boosted(labels: Floats, asked: Bins) -> Array:
         y = labels.astype(np.float64)
-        return np.asarray(boost(rows, starts, asked, y, logit(y.mean()), *settings, float(final.l2_regularization)))
+        start = logit(np.clip(y.mean(), LEAST_SHARE, 1 - LEAST_SHARE))
+        return np.asarray(boost(rows, starts, asked, y, start, *settings, float(final.l2_regularization)))
 
     with compiling():
         ours = boosted(table.labels(), rows)
     theirs = final.decision_function(model.step_inputs(table.X))
     return (model, boosted) if np.array_equal(ours, theirs) else None
-
-
-class _Decider(NamedTuple):
-    """The logits of a trained model, as an estimator gives them."""
-
-    margin: Array
-    classes_: NDArray[Any]
-
-    def decision_function(self, given: object) -> Array:
-        return self.margin
-
-    def predict_proba(self, given: object) -> Array:
-        share = expit(self.margin)
-        return np.column_stack([1 - share, share])
-
-    def predict(self, given: object) -> NDArray[Any]:
-        return self.classes_[(self.margin > 0).astype(np.int64)]
 
 
 # --- compiled -------------------------------------------------------------------------------------------

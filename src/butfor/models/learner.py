@@ -163,11 +163,6 @@ class Table:
         """Numbers that a model gives per person."""
         return len(self.classes) if self.multiclass else 1
 
-    def with_decision(self, decision: Decision) -> Table:
-        other = replace(self, decision=decision)
-        other.__dict__.update({name: self.__dict__[name] for name in ("classes", "codes") if name in self.__dict__})
-        return other
-
     def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole given table with these labels flipped."""
         X, y, kept, *_ = self.whole or (self.X, self.y, np.arange(self.n))
@@ -279,10 +274,6 @@ class Learner:
     def record_gaps(self) -> list[str]:
         """The parts that its record cannot restore, in words."""
         return [] if self.kind else [f"model: {self.name} is a learner of the user's own"]
-
-    def own_cut(self, table: Table) -> Decision | None:
-        """Its own threshold, if it is fixed and not one half."""
-        return None
 
     def usual_members(self, rows: int, seconds: float) -> int:
         """The default number of members of an ensemble; fewer if a training takes many seconds."""

@@ -167,15 +167,13 @@ def learner_of(record: dict[str, Any], model: Any = None, random_state: int = 0)
 def decision_of(
     threshold: Any, learner: Learner, table: Table, adverse: int | None, pool: pd.DataFrame | None
 ) -> Decision:
-    """The decision by a user's threshold or, at one half, the model's own. `adverse`: the label by number that people
+    """The decision by a user's threshold; at one half, the model's own. `adverse`: the label by number that people
     would rather not have; the other one is decided on and above the threshold."""
     probability, share = parse_threshold(threshold)
     given = probability if share is None else f"top {100 * share:g}%"
-    named, own = f"threshold={given!r}", learner.own_cut(table)
+    named = f"threshold={given!r}"
     if probability == USUAL:
-        return own or Decision()
-    if own is not None:
-        raise SettingError(f"{named}: the model has its own threshold; leave out one of them.")
+        return Decision()
     if table.multiclass:
         raise SettingError(
             f"{named}: with {len(table.classes)} labels the one with the highest score wins; leave threshold out, or "

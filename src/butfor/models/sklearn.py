@@ -46,15 +46,14 @@ SAME = 1e-9
 QUICK = (
     *("sklearn.linear_model.", "sklearn.tree.", "sklearn.naive_bayes", "sklearn.neighbors.", "sklearn.kernel_ridge"),
     *("sklearn.discriminant_analysis", "sklearn.dummy", "sklearn.pipeline", "sklearn.compose.", "sklearn.impute."),
-    *("sklearn.preprocessing.", "sklearn.model_selection._classification_threshold", "butfor."),
+    *("sklearn.preprocessing.", "butfor."),
 )
 """Modules of estimators that learn a small table in milliseconds."""
 
 
 class SklearnLearner(Learner):
-    """`given`: the user's estimator; `steps`: those of its pipeline or itself alone, without a fixed threshold, which
-    becomes the table's cut. `encoder`: comes first. None: only if the estimator has no preprocessing and the table has
-    columns that are not numbers. "passthrough": never."""
+    """`given`: the user's estimator; `steps`: those of its pipeline or itself alone. `encoder`: comes first. None: only
+    if the estimator has no preprocessing and the table has columns that are not numbers. "passthrough": never."""
 
     kind = "sklearn"
 
@@ -72,10 +71,7 @@ class SklearnLearner(Learner):
             self.given.set_params(**{name: type(value)(0) for name, value in loud.items()})  # a line per epoch
         copies = [name for name in self.given.get_params() if name.split("__")[-1] in ("copy", "copy_X")]
         self.given.set_params(**dict.fromkeys(copies, True))  # otherwise it may write into the table
-        self.steps, self._threshold = steps_of(self.given), None
-        if type(self.steps[-1]) is FixedThresholdClassifier:
-            self._threshold = self.steps.pop()
-            self.steps += steps_of(self._threshold.estimator)
+        self.steps = steps_of(self.given)
         self.estimator = joined(self.steps)
         self.has_probabilities = hasattr(self.estimator, "predict_proba")
         self.name = type(self.steps[-1]).__name__ + (" (pipeline)" if len(self.steps) > 1 else "")
@@ -142,21 +138,6 @@ class SklearnLearner(Learner):
         coded = table.classes.dtype == bool or NUMBERED_LABELS & estimators.packages(self.estimator)
         return np.arange(len(table.classes)) if coded else table.classes
 
-    def own_cut(self, table: Table) -> Decision | None:
-        own = self._threshold
-        if own is None:
-            return None
-        if table.multiclass:
-            raise SettingError("FixedThresholdClassifier needs two labels, and there are more; leave it out.")
-        if own.pos_label is not None and own.pos_label not in list(table.classes):
-            raise SettingError(f"pos_label={own.pos_label!r} of FixedThresholdClassifier is not a label of the table.")
-        by_probability = own.response_method != "decision_function" and self.has_probabilities
-        if own.response_method == "predict_proba" and not by_probability:
-            raise LearnerError(f"{self.name} has no predict_proba, which its FixedThresholdClassifier is set to use.")
-        usual = 0.5 if by_probability else 0.0
-        label = 0 if own.pos_label == table.classes[0] else 1
-        return Decision(None, label, usual if own.threshold == "auto" else float(own.threshold), by_probability)
-
     def work(self, table: Table) -> float:
         final, cells = self.steps[-1], table.X.size
         boosting = type(final).__name__ == "HistGradientBoostingClassifier"
@@ -207,10 +188,10 @@ def check_classifier(estimator: Any) -> None:
         if isinstance(estimator, BaseEstimator) and is_regressor(estimator):
             sentence += f" For a regression on 0 and 1 use butfor.ThresholdedRegressor({name}(…))."
         raise LearnerError(sentence)
-    if isinstance(steps_of(estimator)[-1], TunedThresholdClassifierCV):
+    if isinstance(final := steps_of(estimator)[-1], (FixedThresholdClassifier, TunedThresholdClassifierCV)):
         raise LearnerError(
-            f"{name} would tune its threshold anew in every training. Tune it once, and audit the classifier inside "
-            "with threshold=tuned.best_threshold_."
+            f"{type(final).__name__} is refused: audit the classifier inside it, with threshold=0.8 for a probability "
+            "of 0.8 of the favourable label. Tune a threshold once, and give best_threshold_."
         )
 
 
@@ -253,47 +234,45 @@ class SklearnModel(Model):
     # --- answers ---
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return self._answers(people, self.logits_by)
+        return self._answers(people, self._logits)
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self._answers(people, self._scores)
 
-    def _answers(self, people: pd.DataFrame, answer: Callable[[Any, Any], Floats]) -> Floats:
-        """What `answer` makes of the deciding estimator and its input."""
+    def _answers(self, people: pd.DataFrame, answer: Callable[[Any], Floats]) -> Floats:
+        """What `answer` makes of the last step's inputs."""
         if not len(people):
             return np.empty(0, np.float32)
         if self.by_neighbours and len(people) > BLOCK:
             return np.concatenate([self._answers(some, answer) for some in _blocks(people)])
         try:
             with single_threaded() if self.by_neighbours else nullcontext():
-                return answer(self.final, self.step_inputs(people))
+                return answer(self.step_inputs(people))
         except ButforError:
             raise
         except Exception as error:
             name = type(self.final).__name__
             raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
 
-    def logits_by(self, decider: Any, given: Any) -> Floats:
-        """The logits of any fitted estimator for its input, computed as for this model: on the side of the cut that the
-        estimator itself decides for, or that comparing its score with the cut gives. With a cut they are log-odds of
-        class 1, or the decision function if the cut is on it or there are no probabilities."""
-        cut, label = self.decision, self.values[self.decision.label]
+    def _logits(self, given: Any) -> Floats:
+        """On the side that the estimator itself decides for or, with a cut, that comparing its probability with the cut
+        gives. With a cut they are log-odds of class 1, or the decision function if there are no probabilities."""
+        decider, cut, label = self.final, self.decision, self.values[self.decision.label]
         if not cut.has_cut:
-            return cut.agreeing(_margin(decider, given), _predictions(decider, given) == label)
+            return cut.agreeing(self._margin(given), self._predictions(given) == label)
         if not cut.by_probability:
-            margin = _margin(decider, given)
-            score = cut.sign * margin
-        else:
-            score = np.asarray(decider.predict_proba(given))[:, decider.classes_ == label].sum(axis=1)
-            margin = cut.sign * log_odds(score.astype(np.float64))
-            if hasattr(decider, "decision_function"):  # more digits, if it is the log-odds
-                finer = _margin(decider, given)
-                margin = np.where(np.abs(expit(cut.sign * finer) - score) <= SAME, finer, margin)
+            return self._margin(given).astype(np.float32)
+        score = np.asarray(decider.predict_proba(given))[:, decider.classes_ == label].sum(axis=1)
+        margin = cut.sign * log_odds(score.astype(np.float64))
+        if hasattr(decider, "decision_function"):  # more digits, if it is the log-odds
+            finer = self._margin(given)
+            margin = np.where(np.abs(expit(cut.sign * finer) - score) <= SAME, finer, margin)
         return margin.astype(np.float32) if cut.at is None else cut.agreeing(margin, score >= cut.at)
 
-    def _scores(self, decider: Any, given: Any) -> Floats:
+    def _scores(self, given: Any) -> Floats:
         """`[people × classes]`, in which the decided class alone is highest, also in a tie; a class without labels gets
         the lowest score."""
+        decider = self.final
         known = np.searchsorted(self.values, decider.classes_)
         if hasattr(decider, "decision_function"):
             scored = np.asarray(decider.decision_function(given), np.float64)
@@ -302,17 +281,33 @@ class SklearnModel(Model):
             scored = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
         every = np.repeat(scored.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
         every[:, known] = scored
-        decided = _predictions(decider, given)[:, None] == self.values
+        decided = self._predictions(given)[:, None] == self.values
         scores, others = every.astype(np.float32), np.where(decided, -np.inf, every).astype(np.float32).max(axis=1)
         low = decided & (scores <= others[:, None])
         scores[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
         return scores
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
-        decider, given = self.final, self.step_inputs(people)
-        if not hasattr(decider, "predict_proba"):
+        if not hasattr(self.final, "predict_proba"):
             return False
-        return np.allclose(expit(_margin(decider, given)), decider.predict_proba(given)[:, -1], rtol=0, atol=1e-6)
+        given = self.step_inputs(people)
+        return np.allclose(expit(self._margin(given)), self.final.predict_proba(given)[:, -1], rtol=0, atol=1e-6)
+
+    def _predictions(self, given: Any) -> NDArray[Any]:
+        """The estimator's own decisions."""
+        said = np.asarray(self.final.predict(given)).ravel()
+        strange = np.setdiff1d(said, getattr(self.final, "classes_", said))
+        if len(strange):
+            raise ValueError(f"it predicts '{strange[0]}', which is not a label")
+        return said
+
+    def _margin(self, given: Any) -> Array:
+        """The decision function, or the logit of the probability."""
+        if hasattr(self.final, "decision_function"):
+            margin = np.asarray(self.final.decision_function(given), np.float64)
+        else:
+            margin = log_odds(np.asarray(self.final.predict_proba(given), np.float64))
+        return margin if margin.ndim == 1 else margin[:, -1]
 
     # --- what it sees ---
 
@@ -389,24 +384,6 @@ class SklearnModel(Model):
 
 def is_lightgbm(final: Any) -> bool:
     return type(final).__module__.split(".")[0] == "lightgbm"
-
-
-def _predictions(decider: Any, given: Any) -> NDArray[Any]:
-    """The estimator's own decisions."""
-    said = np.asarray(decider.predict(given)).ravel()
-    strange = np.setdiff1d(said, getattr(decider, "classes_", said))
-    if len(strange):
-        raise ValueError(f"it predicts '{strange[0]}', which is not a label")
-    return said
-
-
-def _margin(decider: Any, given: Any) -> Array:
-    """The decision function, or the logit of the probability."""
-    if hasattr(decider, "decision_function"):
-        margin = np.asarray(decider.decision_function(given), np.float64)
-    else:
-        margin = log_odds(np.asarray(decider.predict_proba(given), np.float64))
-    return margin if margin.ndim == 1 else margin[:, -1]
 
 
 def _blocks(people: pd.DataFrame) -> list[pd.DataFrame]:

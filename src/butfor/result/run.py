@@ -286,7 +286,6 @@ class Run:
             tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
             best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
             return f"{decided}: {', '.join([best, *where])}.{tied}"
-        where += ["the model's own threshold"] if facts.given is None else []
         return f"{decided} {', '.join(where)}{share}."
 
     @property

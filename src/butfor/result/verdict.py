@@ -7,7 +7,7 @@ with this budget, found nothing. "Proven none" does not mean fair either: no set
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -333,7 +333,7 @@ class Verdict:
         if self.decision is not None and self.new_label is not None:
             names = self.run.label_names
             pair = names.index(self.decision), names.index(self.new_label)
-            table = table.with_decision(Decision.away_from(*pair, len(names), table.n, only=True))
+            table = replace(table, decision=Decision.away_from(*pair, len(names), table.n, only=True))
         X, y = table.with_flips(self.positions)
         return X.copy(), y
 
