@@ -45,12 +45,7 @@ class TimedRanking(Ranking):
     def __init__(self, ranking: Ranking) -> None:
         self.ranking, self.seconds = ranking, 0.0
         self.name, self.needs, self.rebuildable = ranking.name, ranking.needs, ranking.rebuildable
-        self.predicts, self.signed, self.noisy, self.is_random = (
-            ranking.predicts,
-            ranking.signed,
-            ranking.noisy,
-            ranking.is_random,
-        )
+        self.predicts, self.signed, self.is_random = ranking.predicts, ranking.signed, ranking.is_random
 
     def accepts(self, model: Model) -> bool:
         return self.ranking.accepts(model)

@@ -6,6 +6,7 @@ import os
 import sqlite3
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -73,7 +74,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": NetworkEngine(n_jobs=1)}
     changes = [("learner", MLPLearner(MLP(random_state=1))), ("learner", MLPLearner(MLP(), TableEncoder("embed")))]
     changes += [("people", X[:1] + 1), ("engine", OwnFit()), ("engine", elsewhere)]
-    changes += [("table", three.with_decision(Decision.away_from(0, new, 3, 6))) for new in (1, 2)]
+    changes += [("table", replace(three, decision=Decision.away_from(0, new, 3, 6))) for new in (1, 2)]
     changes += [("table", Table(X, 1 - table.y, table.validation))]
     pages = {Ledger.page(**same), *(Ledger.page(**same | {name: value}) for name, value in changes)}
     monkeypatch.setattr(module, "versions", lambda: {"torch": "another"})

@@ -5,7 +5,7 @@ two. A `Decision` turns answers into *margins*, logits measured from the line be
 side 1. All other code sees margins, and so two sides.
 
     Decision()                                   one half, or whatever the model decides by itself: margins are answers
-    Decision(0.8, label=1, at=0.8)               a cut: the label is decided from this score on
+    Decision(0.8, label=1, at=0.8)               a cut: the label is decided from this probability on
     Decision("top 20%", share=0.2, pool=people)  places: the best of a pool of people get the label, under every model.
                                                  Each model's cut lies halfway between the last score with a place and
                                                  the first without
@@ -70,10 +70,10 @@ def parse_threshold(given: Any) -> tuple[float | None, float | None]:
 
 @dataclass(frozen=True, eq=False)
 class Decision:
-    """The line between two sides. `given`: the threshold as the user wrote it, None if it is the model's own.
+    """The line between two sides. `given`: the threshold as the user wrote it.
 
-    A cut: `label`, the class by number, is decided from the score `at` on, a probability or, if not `by_probability`,
-    the decision function. Places: the best `share` of the `pool` get the label.
+    A cut: `label`, the class by number, is decided from the probability `at` on. Places: the best `share` of the `pool`
+    get the label, by their decision function if not `by_probability`.
     More than two classes: `towards [classes]` are side 1; a flip gives row i the label `new[i]`; `decided` is the
     present class of the people asked about, if they share one."""
 
@@ -117,9 +117,7 @@ class Decision:
     @property
     def fixed_answer(self) -> float:
         """A model's answer exactly at a fixed cut; 0 without a cut."""
-        if self.at is None:
-            return 0.0
-        return self.sign * float(log_odds(self.at, np.finfo(float).eps) if self.by_probability else self.at)
+        return 0.0 if self.at is None else self.sign * float(log_odds(self.at, np.finfo(float).eps))
 
     # --- answers → margins ---
 

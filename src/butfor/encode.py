@@ -274,12 +274,13 @@ def _as_frame(X: Any) -> pd.DataFrame:
 
 
 class EncodedTable:
-    """The training rows as numbers, and the encoder fitted on them."""
+    """The training rows as numbers, and any validation rows; the encoder is fitted on the training rows."""
 
-    def __init__(self, encoder: TableEncoder, rows: pd.DataFrame) -> None:
-        self.rows = rows
+    def __init__(self, encoder: TableEncoder, rows: pd.DataFrame, validation: pd.DataFrame | None = None) -> None:
+        self.rows, self.validation = rows, validation
         self.encoder: TableEncoder = clone(encoder).fit(rows)
         self.X: NDArray[Any] = self.encoder.transform(rows)
+        self.X_val = None if validation is None else self.encoder.transform(validation)
         self._last: tuple[pd.DataFrame, NDArray[Any]] | None = None
 
     def people(self, people: pd.DataFrame) -> NDArray[np.float32]:

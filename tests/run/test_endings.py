@@ -90,7 +90,12 @@ def test_other_threads_and_processes_do_not_hear_ctrl_c_and_what_swallows_except
     thread.start()
     thread.join()
     assert seen == [before, False]
-    asked = delayed(machine.in_worker)(os.getpid(), signal.getsignal, signal.SIGINT)
+
+    def hears(parent: int) -> object:
+        machine.end_with(parent)
+        return signal.getsignal(signal.SIGINT)
+
+    asked = delayed(hears)(os.getpid())
     assert Parallel(n_jobs=2)([asked, asked]) == [signal.SIG_IGN] * 2
     assert Parallel(n_jobs=1)([asked]) == [signal.getsignal(signal.SIGINT)] != [signal.SIG_IGN]
 

@@ -26,6 +26,7 @@ from numpy.typing import NDArray
 
 from butfor.data.labels import label_values
 from butfor.decide import ONE_HALF, Decision, decides_one
+from butfor.encode import EncodedTable
 from butfor.errors import SettingError
 
 Floats = NDArray[np.float32]
@@ -345,13 +346,13 @@ class TableCache:
     seeds, and not sent to other processes."""
 
     def __init__(self) -> None:
-        self._last: tuple[Table, Any] | None = None
+        self._last: EncodedTable | None = None
 
-    def get(self, table: Table, make: Callable[[], Any]) -> Any:
-        last = self._last
-        if last is None or last[0].X is not table.X or last[0].validation is not table.validation:
-            self._last = last = table, make()
-        return last[1]
+    def get(self, table: Table, encoder: Any) -> EncodedTable:
+        last, validation = self._last, None if table.validation is None else table.validation[0]
+        if last is None or last.rows is not table.X or last.validation is not validation:
+            self._last = last = EncodedTable(encoder, table.X, validation)
+        return last
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableCache, ()

@@ -257,34 +257,25 @@ class MLPLearner(Learner):
         seed, hidden = settings.pop("seed"), tuple(settings.pop("hidden"))
         return cls(MLP(hidden, random_state=seed, **settings), TableEncoder(**record["encoder"]))
 
-    def encoded(self, table: Table) -> _Encoded:
+    def encoded(self, table: Table) -> EncodedTable:
         """The table as numbers, encoded once."""
-        encoded: _Encoded = self._cache.get(table, lambda: _Encoded(self.encoder, table))
-        return encoded
+        return self._cache.get(table, self.encoder)
 
     def rows(self, table: Table) -> Rows:
         """The encoded rows with their labels."""
         data, decision = self.encoded(table), table.decision
-        arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
-        return Rows(*arrays, len(table.classes), decision.new, decision.towards)
-
-
-class _Encoded(EncodedTable):
-    """An encoded table with its validation rows."""
-
-    def __init__(self, encoder: TableEncoder, table: Table) -> None:
-        if table.validation is None:
+        if data.X_val is None:
             raise SettingError(
                 "An MLP needs validation rows to stop early: give some, or let the audit set rows aside."
             )
-        super().__init__(encoder, table.X)
-        self.X_val: Floats = self.encoder.transform(table.validation[0])
+        arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
+        return Rows(*arrays, len(table.classes), decision.new, decision.towards)
 
 
 class NetworkModel(Model):
     """A trained network with its encoder. `rows` has the labels it was trained on."""
 
-    def __init__(self, network: Network, rows: Rows, data: _Encoded) -> None:
+    def __init__(self, network: Network, rows: Rows, data: EncodedTable) -> None:
         self.network, self.rows, self._data = network, rows, data
         self.table_encoder = data.encoder
         if network.activation == "relu":

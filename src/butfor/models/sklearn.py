@@ -129,7 +129,7 @@ class SklearnLearner(Learner):
         if isinstance(encoder, TableEncoder):
             steps = [encoder, *steps]
         shared = list(takewhile(estimators.uses_no_label, steps[:-1]))
-        front = self._cache.get(table, lambda: EncodedTable(joined(shared), table.X)) if shared else None
+        front = self._cache.get(table, joined(shared)) if shared else None
         return front, steps[len(shared) :]
 
     def values(self, table: Table) -> NDArray[Any]:

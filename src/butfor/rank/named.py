@@ -166,6 +166,8 @@ class Leaves(Ranking):
 
 CPU_MEMBERS = 4
 """Members whose gradients are averaged on the CPU; beside the published score more add little."""
+TRIM = 8
+"""One in this many members, and at least one, is left out at each end of a mean."""
 LARGE = 10_000
 """Above this many training rows, sweeps at a person's own flips use that few members on every device."""
 EFFECTS = 2**27
@@ -174,7 +176,8 @@ EFFECTS = 2**27
 
 class Gradient(Ranking):
     """The change of the person's logit, away from the present class, if label i is flipped: predicted to first order
-    through the whole training (unit: logit).
+    through the whole training (unit: logit). Of an ensemble the trimmed mean over its members, on the CPU the first
+    four, since a single network's prediction may be far off.
 
     `butfor.nets.sweeps` differentiates training as a program, with Adam and batches. Two things remain first-order. A
     flip moves its label by a whole 1. And early stopping picks an epoch: the pick is constant until it jumps, so the
@@ -184,8 +187,8 @@ class Gradient(Ranking):
     validation losses below it mean little. `RankingMix` measures how far to trust the predictions."""
 
     name = "gradient"
-    needs, asks = "a butfor.MLP", "as_network"
-    predicts = signed = noisy = True
+    needs = "a butfor.MLP"
+    predicts = True
 
     def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
         check_above_zero(tolerance=tolerance)
@@ -197,16 +200,23 @@ class Gradient(Ranking):
         self._device, self._spread = str(engine.device), engine.spread
         self.member_limit = CPU_MEMBERS if self._device == "cpu" else None
 
-    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
-        return next(self.score_members([model], table, people))
+    def accepts(self, model: Model) -> bool:
+        return all(member.as_network is not None for member in model.members)
 
-    def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Numbers]:
-        """The same for networks that differ in their seed, side by side."""
+    def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
+        from scipy.stats import trim_mean
+
         from butfor.nets.sweeps import Sweep
 
+        members, direction = model.members[: self.member_limit], flip_direction(model.logits(people))[:, None]
         sweeps = [Sweep(each.as_network.network.recipe.seed, (), np.arange(len(people))) for each in members]
-        for member, effects in zip(members, self._effects(members[0], sweeps, people), strict=True):
-            yield effects * flip_direction(member.logits(people))[:, None]
+        held = [effects * direction for effects in self._effects(members[0], sweeps, people)]
+        if len(held) == 1:
+            return held[0]
+        cut = (max(1, len(held) // TRIM) + 0.5) / len(held) if len(held) > 2 else 0.0
+        # Person by person: copies of all members' scores would fill the memory.
+        means = [trim_mean(np.array([own[k] for own in held]), cut) for k in range(len(people))]
+        return np.array(means).reshape(len(people), table.n)
 
     def members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
         """The members of an ensemble that `score_at` uses."""

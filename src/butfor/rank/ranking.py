@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import inspect
 import math
-from collections.abc import Iterator, Sequence
 from numbers import Real
 from typing import Any
 
@@ -16,8 +15,6 @@ from butfor.errors import SettingError
 from butfor.models.learner import Engine, Model, Numbers, Table, flip_direction
 
 Scores = NDArray[np.floating[Any]]
-TRIM = 8
-"""One in this many members, and at least one, is left out at each end if scores are noisy."""
 
 
 class Ranking:
@@ -41,14 +38,10 @@ class Ranking:
     """Scores are predictions in logits, which can be compared with retraining."""
     signed = False
     """Scores count away from the model's own decision."""
-    noisy = False
-    """A single model's scores may be far off, so the mean over an ensemble is trimmed."""
     is_random = False
     """Pure chance: attempts are independent draws, not prefixes of one order."""
     rebuildable = True
     """Whether a record can restore it from its name and parameters."""
-    member_limit: int | None = None
-    """The most members of an ensemble to average over; None is all."""
     gain_limit = math.inf
     """How many times the gain of a person's best set by `predictions` another set may have, if known."""
     score_at: Any = None
@@ -71,10 +64,6 @@ class Ranking:
         """`[people × training rows]`, higher = flip first."""
         raise NotImplementedError
 
-    def score_members(self, members: Sequence[Model], table: Table, people: pd.DataFrame) -> Iterator[Scores]:
-        """The scores of several models in turn."""
-        return (checked_scores(self, member, table, people) for member in members)
-
     def train_on(self, engine: Engine) -> None:
         """Called before `score`: the engine on which a ranking that trains models should train."""
 
@@ -82,25 +71,16 @@ class Ranking:
 def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.DataFrame) -> Scores:
     """The scores; an error if they cannot be sorted. Of an ensemble whose members are ranked one by one, the mean:
     one member's scores depend on its seed, their mean is about the labels."""
-    from scipy.stats import trim_mean
-
     shape = len(people), table.n
     if not ranking.averages(model):
         scores = np.asarray(ranking.score(model, table, people))
     else:
-        members, direction = model.members[: ranking.member_limit], flip_direction(model.logits(people))
-        # Members that disagree with the ensemble count the other way, so that all count away from its decision.
-        each = (
-            own * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else own
-            for member, own in zip(members, ranking.score_members(members, table, people), strict=True)
-        )
-        if ranking.noisy:  # person by person: copies of all members' scores would fill the memory
-            held, out = list(each), max(1, len(members) // TRIM) if len(members) > 2 else 0
-            cut = (out + 0.5) / len(members)
-            means = [trim_mean(np.array([own[k] for own in held]), cut) for k in range(len(people))]
-            scores = np.array(means).reshape(shape)
-        else:
-            scores = sum(each, np.zeros(shape)) / len(members)
+        scores, direction = np.zeros(shape), flip_direction(model.logits(people))
+        for member in model.members:
+            own = checked_scores(ranking, member, table, people)
+            # A member that disagrees with the ensemble counts the other way, so that all count away from its decision.
+            scores += own * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else own
+        scores /= len(model.members)
     problem = ""
     if scores.shape != shape:
         problem = f"scores of shape {scores.shape}; expected one row per person and one column per training row {shape}"
