@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import json
 import re
-from collections.abc import Mapping
 from functools import cache
 from importlib import resources
 from typing import Any
@@ -124,24 +124,10 @@ def environment(*packages: str) -> Environment:
     return made
 
 
-def settings(run: Run | Mapping[str, Any], of: str = "") -> list[tuple[str, str, str]]:
-    """As facts: ``{"learner": {"hidden": [32, 32]}}`` → ``learner.hidden``: ``32, 32``. Empty values and results are
-    left out."""
-    found = []
-    for name, value in builtins_of(run).items():
-        if isinstance(value, Mapping) and name not in RESULTS:
-            found += settings(value, f"{of}{name}.")
-        elif value is None and of.startswith("learner"):  # of a model's settings None is one
-            found.append((f"{of}{name}", "None", ""))
-        elif value not in EMPTY and name not in RESULTS:
-            found.append((f"{of}{name}", short(_text(value), 600), ""))
-    return found
-
-
-def _text(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return "; ".join(f"{name}: {_text(item)}" for name, item in value.items())
-    return ", ".join(map(_text, value)) if isinstance(value, (list, tuple)) else shown(value, 600)
+def settings(run: Run) -> str:
+    """As in the record, without empty values and results."""
+    known = {name: value for name, value in builtins_of(run).items() if name not in RESULTS and value not in EMPTY}
+    return json.dumps(known, indent=1, ensure_ascii=False)
 
 
 def terms(text: str) -> Markup:
