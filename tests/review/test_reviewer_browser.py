@@ -48,6 +48,7 @@ def save(browser, folder):
 def silent(browser):
     """No page asks the network for anything, and none complains."""
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
+    browser.get_log("browser")  # of other pages
     yield
     assert browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)") == []
     assert browser.get_log("browser") == []

@@ -142,21 +142,6 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
                 audit([-0.1], search, psi=np.arange(40)[None] < 39)
 
 
-def test_labels_that_come_close_are_trained_by_the_models_own_fit_before_none_is_said():
-    """The engine is off by 0.01: what it puts within ten times of that is not ruled out by its word."""
-    effects, fitted = np.tile(EFFECTS, (2, 1)), []
-
-    def own(trainer, flips):
-        fitted.extend(flips)
-        for each in flips:
-            trainer.confirmed[each] = np.float32([s + effects[0, list(each)].sum() + 0.01 for s in (-0.065, -3.0)])
-
-    (near, far), _, _ = audit([-0.065, -3.0], "exhaustive", effects, budget=1, confirm=own)
-    assert near.found == (0,)
-    assert (far.found, far.complete) == (None, True)
-    assert len(fitted) == 40  # the first person has them all within 0.1
-
-
 # --- stops --------------------------------------------------------------------------------------------
 
 

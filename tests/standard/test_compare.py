@@ -16,10 +16,11 @@ from sklearn.preprocessing import StandardScaler
 
 import recorded
 from butfor.data.sensitive import Sensitive
-from butfor.errors import LearnerError, SettingError, TableError
+from butfor.errors import LearnerError, SettingError, Stopped, TableError
 from butfor.standard import GroupStandard, LeftOut, second_opinion
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
+from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
 from conftest import press
@@ -401,15 +402,23 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
     """Drawn tables after the first part never end by themselves here."""
     X, y, _ = loans(200)
     real, parts, encoded = CommonStandard.labels, [], TwoModels.of(X[["income", "debts"]])
+    labels = np.array([y == "yes", y == "no"])
+    boosted = fit_boosting(encoded.questions, encoded.inputs, labels)
 
     def drawn(self, seeds):
         parts.append(seeds)
         if len(parts) == 1:
             return real(self, seeds)
         press(number)
-        for _ in range(2000):
-            fit_boosting(encoded.questions, encoded.inputs, y.to_numpy()[None] == "yes")
-        raise AssertionError("nobody halted it")
+        for work in (
+            lambda: [fit_boosting(encoded.questions, encoded.inputs, labels[:1]) for _ in range(2000)],
+            lambda: boosted.predict(encoded.inputs),
+            lambda: fit_logistic(design_of(encoded.inputs), labels[:1]),
+            lambda: fit_logistic(design_of(encoded.inputs), labels),
+        ):
+            with pytest.raises(Stopped):
+                work()
+        raise Stopped(by_hand=True)
 
     monkeypatch.setattr(CommonStandard, "labels", drawn)
     before = signal.signal(number, signal.default_int_handler), threading.active_count()
