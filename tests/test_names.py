@@ -36,7 +36,7 @@ PLAIN = Names()
         (NAMES.were(("approved = no", "approved = later")), "were refused or labelled approved = later"),
         (NAMES.were(("good", "fair")), "were labelled 'good' or 'fair'"),
         (PLAIN.label("25 000 or more"), "'25 000 or more'"),
-        (NAMES.column("obrat + income"), "debt ratio + income"),
+        (NAMES.column("obrat") + NAMES.column("income"), "debt ratioincome"),
     ],
 )
 def test_words_and_plain_forms(said, expected):

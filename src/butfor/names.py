@@ -89,8 +89,8 @@ class Names:
         return self._label(label).removeprefix("were ") or (label if EQUALS in label else f"'{label}'")
 
     def column(self, name: object) -> str:
-        """ "debt ratio", "obrat"; columns that stand together are named one by one."""
-        return " + ".join(self.columns.get(part, part) for part in str(name).split(" + "))
+        """ "debt ratio", "obrat"."""
+        return self.columns.get(str(name), str(name))
 
     def _label(self, label: str) -> str:
         return self.labels.get(label) or self.labels.get(label.rpartition(EQUALS)[2], "")

@@ -282,15 +282,14 @@ def column_moves(
 
 def gap_parts(moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str) -> list[Part]:
     """The raw gap in parts that add up: what columns explain, the largest first and the others together, and what they
-    do not. A column's part is how far the gap moves without it; columns that go together are one part."""
+    do not. A column's part is how far the gap moves without it."""
     side = 1 if c.explained >= 0 else -1
     own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error]
-    parts, named, left = list[Part](), set[str](), c.explained
+    parts, left = list[Part](), c.explained
     for m in sorted(own, key=lambda m: -side * m.move):
-        columns = set(m.column.split(" + "))
-        if len(parts) < MOST_PARTS and not named & columns and side * m.move <= side * left:
+        if len(parts) < MOST_PARTS and side * m.move <= side * left:
             parts.append((name(m.column), m.move, "person", 0.95 - 0.2 * len(parts)))
-            named, left = named | columns, left - m.move
+            left -= m.move
     if abs(left) >= NOTHING:
         parts.append(("other columns together" if parts else "all columns together", left, "person", 0.2))
     return [*parts, ("not explained", c.difference, "flip", 0.9)]

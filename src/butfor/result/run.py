@@ -15,7 +15,7 @@ from butfor.names import ALTERNATIVES, PLAIN, Names, named
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import OneStandard
-from butfor.standard.explain import kept
+from butfor.standard.explain import MOST_KEPT
 from butfor.standard.groups import Compared, Standards
 from butfor.stopping import Stop
 from butfor.words import percent, share_in_words, signed, told_apart
@@ -81,7 +81,7 @@ class Agreement:
 def figures_of(standards: Standards) -> Compared:
     """What a record holds of a comparison: no doubts per row, and the first slices of each group."""
     figures = {each.name: getattr(standards, each.name) for each in fields(Compared)}
-    return Compared(**figures | {"parts": kept(standards.parts)})
+    return Compared(**figures | {"parts": standards.parts[:MOST_KEPT]})
 
 
 @dataclass(frozen=True)

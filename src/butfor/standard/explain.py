@@ -11,9 +11,7 @@ largest excess of all slices is by chance.
 
 from __future__ import annotations
 
-import itertools
-from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -34,8 +32,8 @@ MOST_COLUMNS = 60
 at a time: each costs two fits."""
 MOST_VALUES = 1000
 """A column of text with more different values makes no slices."""
-MOST_KEPT = 50
-"""Slices of a group in a record."""
+MOST_KEPT = 200
+"""Slices in a record."""
 CHANCE = 0.05
 """How often any slice is called where the group falls short by the same share everywhere."""
 CERTAIN = 0.02
@@ -141,12 +139,6 @@ class Slice:
             f"{names.group(self.attribute, self.group)} is {gap}, "
             f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
         )
-
-
-def kept(slices: Iterable[Slice]) -> tuple[Slice, ...]:
-    """Those that a record keeps: the first of each group."""
-    places = defaultdict[tuple[str, str], Iterator[int]](itertools.count)
-    return tuple(s for s in slices if next(places[s.attribute, s.group]) < MOST_KEPT)
 
 
 class Slicing:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from butfor.errors import SettingError, listed, plural
 from butfor.files import pages, save
 from butfor.names import ALTERNATIVES, PLAIN, Names
-from butfor.standard.explain import MOST_VALUES, ColumnMove, Slice, kept
+from butfor.standard.explain import MOST_KEPT, MOST_VALUES, ColumnMove, Slice
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
 from butfor.standard.null import LEAST_ROWS
 from butfor.standard.wrong import with_sum
@@ -255,7 +255,7 @@ class Compared:
     moves: tuple[ColumnMove, ...] = ()
     clusters: int | None = None
     parts: tuple[Slice, ...] = ()
-    """Slices of the groups, those first where a group most likely falls short; a record keeps the first of each."""
+    """Slices of the groups, those first where a group most likely falls short; a record keeps the first."""
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
 
@@ -519,7 +519,7 @@ class Standards(Compared):
             "left_out": [asdict(each) for each in self.left_out],
             "groups": [asdict(c) for c in self.comparisons],
             "columns": [asdict(m) for m in self.moves],
-            "slices": [asdict(s) for s in kept(self.parts)],
+            "slices": [asdict(s) for s in self.parts[:MOST_KEPT]],
             "notes": self.notes(),
         }
 
