@@ -35,7 +35,7 @@ from butfor.standard.explain import ColumnMove, Slicing, column_moves, slices_of
 from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
 from butfor.standard.inputs import LARGE, Floats, Mask, Rows
 from butfor.standard.model import OwnModel, Records, TwoModels
-from butfor.standard.null import FIRST, LEAST_ROWS, NEAR, SECOND, CommonStandard, Group, Means, at_once
+from butfor.standard.null import FIRST, LEAST_ROWS, SECOND, CommonStandard, Group, Means, at_once
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.standard.wrong import suspects
 from butfor.stopping import Stop, listen
@@ -206,13 +206,11 @@ def compare(
 
     def read_labels(group: Group) -> None:
         """The group's labels beside the others' standard and the second opinion."""
-        comparable = np.ones(len(group.rows), bool)
         if explain:
             group.opinion = Opinion(records, group.rows, group.others)
-            comparable = group.opinion.comparable
             if draws and standard is None:
                 group.part = group.opinion.part()
-        group.means = Means(slicing.names, slicing.places[group.rows], comparable, weights[group.rows])
+        group.means = Means(slicing.names, slicing.places[group.rows], weights[group.rows])
         # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
         # others read the expected labels: labels without noise.
         some = group.part is not EVERYBODY
@@ -278,9 +276,6 @@ def compare(
             robustness = opinion.robustness_value(difference, group.outcomes, common.own)
             second = SecondOpinion(float(group.difference[SECOND]), group.interval(SECOND), group.disagrees)
             overlap = Overlap(int(opinion.comparable.sum()), len(group.others), opinion.effective_others, opinion.poor)
-            if opinion.poor and opinion.comparable.any():
-                near = float(group.difference[NEAR])
-                overlap = replace(overlap, difference=near, interval=group.interval(NEAR))
             if second.disagrees and interval and bounds and second.interval:  # it covers what both say
                 interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
                 bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])

@@ -178,11 +178,11 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
         if tables < 2 or not means.names:
             continue
         gap, all_expected = group.difference[0], group.recorded[0] + group.difference[0]
-        inside = slice(2, 2 + len(means.names))
+        inside = slice(1, 1 + len(means.names))
         difference, recorded = group.difference[inside], group.recorded[inside]
         expected = recorded + difference
         weight = means.weight / means.weight.sum()
-        mass = means.sums(weight)[2:]
+        mass = means.sums(weight)[1:]
         usual = gap / max(all_expected, 1e-9)
         excess = difference - usual * expected
         likely = np.clip(probabilities * (1 - usual), 0, 1)
@@ -190,14 +190,14 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
         for some in common.uniforms_of(group.rows, tables):
             noise = (some < likely) - likely
             by_group.append(noise @ weight)
-            by_slice.append(means.sums(noise * weight)[:, 2:] / mass)
+            by_slice.append(means.sums(noise * weight)[:, 1:] / mass)
         together = group.draws[0] - np.concatenate(by_group)
         drawn = group.draws[inside].T - np.concatenate(by_slice)
         drawn = drawn - np.outer(together, expected / max(all_expected, 1e-9))
         drawn = WIDER * (drawn - drawn.mean(axis=0))
         error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
         figures = (
-            *(means.sums(np.ones(len(weight)))[2:].astype(int), recorded, expected, difference),
+            *(means.sums(np.ones(len(weight)))[1:].astype(int), recorded, expected, difference),
             *(*group.ends[:, inside], (gap - mass * difference) / (1 - mass), excess, excess / error),
             np.clip(mass * difference / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
         )
@@ -209,7 +209,7 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
         alone, favourable = np.zeros(len(mass)), common.records.labels[group.rows] == 1
         for lost in LOST:
             ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
-            alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[2:])
+            alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[1:])
         first += (np.sqrt(2 * alone) + excess / error).tolist()
         if gap > 0:
             largest.append((drawn / error).max(axis=1))

@@ -71,14 +71,12 @@ class LeftOut:
 @dataclass(frozen=True)
 class Overlap:
     """How far the others resemble the group: `comparable` of its rows have people like them among the others, and the
-    `others` count as `effective_others`. If overlap is `poor`: the difference among the comparable rows."""
+    `others` count as `effective_others`. Overlap is `poor` where either is little."""
 
     comparable: int
     others: int
     effective_others: float
     poor: bool
-    difference: float | None = None
-    interval: Interval | None = None
 
 
 @dataclass(frozen=True)
@@ -226,9 +224,8 @@ class GroupStandard:
             lines.append(
                 f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} comparable {names.noun} in {others}. "
                 f"Weighted to resemble the group, those {o.others} say as much as {o.effective_others:.0f} would."
+                f"{' That is little.' if o.poor else ''}"
             )
-            if o.poor and o.difference is not None:
-                lines[-1] += f" That is little. Among the comparable rows alone: {often(o.difference, o.interval)}."
         if s is not None:
             lines.append(f"Second opinion (AIPW): {often(s.difference, s.interval)}.")
             if s.disagrees:

@@ -40,8 +40,8 @@ REDRAWS = 40
 LEAST_ROWS = 30
 """A smaller group, slice, or rest, says too little."""
 LEVEL = 0.95
-FIRST, NEAR, SECOND = 0, 1, -1
-"""Of a group's shares: by the others' standard, of its comparable rows alone, and by AIPW; slices are between."""
+FIRST, SECOND = 0, -1
+"""Of a group's shares: by the others' standard, and by AIPW; slices are between."""
 APART = 2.58
 """Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
 
@@ -124,22 +124,18 @@ def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> flo
 
 
 class Means:
-    """Means over a group's rows: all of them, the comparable ones, and those of each slice that has enough of them and
-    leaves out enough. `names`: column and value of these slices."""
+    """Means over a group's rows: all of them, and those of each slice that has enough of them and leaves out enough.
+    `names`: column and value of these slices."""
 
-    def __init__(
-        self, names: list[tuple[str, str]], slices: NDArray[np.int32], comparable: Mask, weight: Floats
-    ) -> None:
+    def __init__(self, names: list[tuple[str, str]], slices: NDArray[np.int32], weight: Floats) -> None:
         """`slices [rows × columns]`: by number, `len(names)` for none."""
         rows = len(slices)
         count = np.bincount(slices.ravel(), minlength=len(names) + 1)[:-1]
         stay = (count >= LEAST_ROWS) & (rows - count >= LEAST_ROWS)
         self.names, self.weight = [names[k] for k in np.flatnonzero(stay)], weight
-        nowhere = 2 + len(self.names)
-        to = np.append(np.where(stay, 1 + np.cumsum(stay), nowhere), nowhere)
-        if not (weight * comparable).any():
-            comparable = np.ones(rows, bool)
-        places = np.column_stack([np.zeros(rows, int), np.where(comparable, 1, nowhere), to[slices]]).astype(np.int32)
+        nowhere = 1 + len(self.names)
+        to = np.append(np.where(stay, np.cumsum(stay), nowhere), nowhere)
+        places = np.column_stack([np.zeros(rows, int), to[slices]]).astype(np.int32)
         ends = np.arange(0, places.size + 1, places.shape[1])
         ones = np.ones(places.size, np.int8)
         self.inside = csr_array((ones, places.ravel(), ends), shape=(rows, 1 + nowhere))[:, :nowhere]
@@ -166,8 +162,8 @@ class Means:
 
 class Group:
     """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
-    what a comparison measures of it, step by step. `[shares]` are those of the favourable label: among all its rows,
-    among the comparable ones, in each slice, and by AIPW."""
+    what a comparison measures of it, step by step. `[shares]` are those of the favourable label: among all its rows, in
+    each slice, and by AIPW."""
 
     opinion: Opinion | None = None
     part: Part = EVERYBODY
@@ -207,7 +203,7 @@ class Group:
     def measure(self, draws: Floats, common: CommonStandard, place: int) -> None:
         """The figures, when tables are drawn; `place` is the group's, for random numbers."""
         rows, means, tables = self.rows, self.means, draws.shape[1]
-        of_share = np.append(np.arange(2 + len(means.names)), 0)  # AIPW is about all of the group's rows
+        of_share = np.append(np.arange(1 + len(means.names)), 0)  # AIPW is about all of the group's rows
         everybody, own = common.everybody[rows], common.own[rows]
         recorded, one_standard, again = means.of_tables(np.array([common.records.labels[rows], everybody, own])).T
         few = min(len(rows) * float(again[0]), len(rows) - len(rows) * float(again[0])) < FEW
