@@ -121,11 +121,15 @@ def test_certificates_hold_are_told_and_checked_again_from_the_record_alone(mode
     assert "Proven: " in population.proven in population.to_html()
 
 
-@pytest.mark.parametrize(("parts", "error", "said"), [(9, TableError, "Use fewer parts"), (0, SettingError, "parts=0")])
-def test_parts_are_refused_where_there_are_too_few_rows(parts, error, said):
-    X, y, *_ = made(0)
-    with pytest.raises(error, match=said):
-        PartitionEnsemble(parts=parts).fit(X.to_numpy(), y)
+def test_votes_certify_and_parts_do_not_depend_on_labels():
+    X, y, asked, *_ = made(0, rows=60, people=40)
+    steady = PartitionEnsemble(parts=7).fit(X, y)
+    assert np.array_equal(steady.part_of_, PartitionEnsemble(parts=7).fit(X, 1 - y).part_of_)
+    ones = steady.votes(asked).sum(axis=1)
+    assert np.array_equal(steady.certify(asked), np.where(ones > 3.5, ones - 4, 3 - ones))
+    for parts, error, said in ((50, TableError, "Use fewer parts"), (0, SettingError, "parts=0")):
+        with pytest.raises(error, match=said):
+            PartitionEnsemble(parts=parts).fit(X, y)
 
 
 @pytest.mark.parametrize(

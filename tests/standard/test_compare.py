@@ -16,7 +16,8 @@ from sklearn.preprocessing import StandardScaler
 
 import recorded
 from butfor.data.sensitive import Sensitive
-from butfor.errors import LearnerError, SettingError, Stopped, TableError
+from butfor.errors import LearnerError, SettingError, TableError
+from butfor.nets.threads import Cancelled
 from butfor.standard import GroupStandard, LeftOut, second_opinion
 from butfor.standard.boosting import fit_boosting
 from butfor.standard.compare import compare
@@ -403,7 +404,7 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
     X, y, _ = loans(200)
     real, parts, encoded = CommonStandard.labels, [], TwoModels.of(X[["income", "debts"]])
     labels = np.array([y == "yes", y == "no"])
-    boosted = fit_boosting(encoded.questions, encoded.inputs, labels)
+    boosted, ended = fit_boosting(encoded.questions, encoded.inputs, labels), []
 
     def drawn(self, seeds):
         parts.append(seeds)
@@ -416,9 +417,10 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
             lambda: fit_logistic(design_of(encoded.inputs), labels[:1]),
             lambda: fit_logistic(design_of(encoded.inputs), labels),
         ):
-            with pytest.raises(Stopped):
+            with pytest.raises(Cancelled):
                 work()
-        raise Stopped(by_hand=True)
+            ended.append(work)
+        raise Cancelled
 
     monkeypatch.setattr(CommonStandard, "labels", drawn)
     before = signal.signal(number, signal.default_int_handler), threading.active_count()
@@ -426,7 +428,7 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
         found = compared(X, y, draws=99)
     finally:
         signal.signal(number, before[0])
-    assert (found.interrupted, found.draws, len(parts)) == (True, 25, 2)
+    assert (found.interrupted, found.draws, len(parts), len(ended)) == (True, 25, 2, 4)
     assert found.of_group("a").interval is not None
     assert np.isfinite(found.wrong).all()
     assert threading.active_count() == before[1]
