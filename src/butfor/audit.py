@@ -604,4 +604,5 @@ class LabelAudit(BaseEstimator):
 
 def _same(before: Any, now: Any) -> bool:
     """Whether a setting is unchanged; objects are compared by identity."""
-    return before is now or (isinstance(now, (str, int, float)) and bool(before == now))
+    plain = all(isinstance(setting, (str, int, float)) for setting in (before, now))
+    return before is now or (plain and bool(before == now))

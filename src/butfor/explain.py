@@ -1,6 +1,6 @@
 """The audit, in the order in which it happens.
 
-    people ─▸ φ ─▸ ψ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸ one standard
+    comparison ─▸ ψ ─▸ φ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸ one standard
 
 `explain_all` walks this way once or, with more than two labels, once for each decision and the label that flips give;
 `explain_together` is the way from proofs to side effects. Ctrl-C or a limit ends it at any point: what is done is kept,
@@ -13,6 +13,7 @@ import math
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import closing, suppress
+from copy import copy
 from dataclasses import replace
 from types import NoneType
 from typing import Any
@@ -45,7 +46,7 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
-from butfor.search import FOUND, LEAST_FOR_SECOND, NEAR, Gains, Known, Person, Search, in_turn, usual_sets
+from butfor.search import FOUND, LEAST_FOR_SECOND, NEAR, RECORDED, Gains, Known, Person, Search, in_turn, usual_sets
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, StopFlag, listen
 from butfor.train import Trainer
@@ -91,7 +92,7 @@ def explain_all(
     concerns = check_people(table.X, everyone.people)
     for concern in concerns:
         progress.note(f"Note: {concern}")
-    several, searches = len(cases) > 1, fitted.strategy.name != "recorded"
+    several, searches = len(cases) > 1, fitted.strategy.name != RECORDED
 
     with listen() as flag:
         # Is a group's labelling held to another standard? ψ may ask for doubts about labels; without an adverse label
@@ -100,7 +101,8 @@ def explain_all(
         if searches and standards is None and comparable:
             seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
             try:
-                standards = fitted.compare(DRAWS if several and fitted.adverse is not None else 0, seconds, progress)
+                drawn = several and fitted.adverse is not None
+                standards = fitted.compare(DRAWS, seconds, progress) if drawn else fitted.undrawn
             except (TableError, SettingError) as error:
                 if fitted.adverse is not None:
                     progress.note(f"Note: groups are not compared. {error}")
@@ -140,32 +142,32 @@ def explain_all(
                 limits = (stop or Stop()).left(time.monotonic() - begun, trained, len(at) / max(1, left))
                 trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
-                together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known)
+                together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known, copy(fitted.ranking))
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
                 explain_together(fitted, together, everyone, truth, share, len(short))
-            interrupted, out_of_time = flag.interrupted, any(part.trainer.flag.out_of_time for part in parts)
-
             # Whose decisions would change under one standard for all?
+            out_of_time = any(part.trainer.flag.out_of_time for part in parts)
             labels, changed = tuple[TrainingLabel, ...](), list[OneStandard]()
             if several and searches and standards is not None:
                 if standards.draws or fitted.adverse is None:
                     labels = labels_to_review(fitted, standards)
-                if standards.draws and not interrupted and not out_of_time:
-                    trainer = Trainer(engine, fitted.learner, table, everyone.people, flag=parts[0].trainer.flag, **how)
+                if standards.draws and not flag.interrupted and not out_of_time:
+                    until = parts[-1].trainer.flag  # which ends when all time is spent
+                    trainer = Trainer(engine, fitted.learner, table, everyone.people, flag=until, **how)
                     changed = one_standard(standards, FlipTrial(fitted, everyone, truth, trainer))
 
         # What was measured, as a record.
         trainers = [part.trainer for part in parts]
         run = run_of(
-            fitted,
+            replace(fitted, ranking=parts[0].ranking),
             everyone.decisions,
             engine=trainers[0].bound.name,
             retrainings=sum(trainer.trained for trainer in trainers),
             recalled=sum(trainer.recalled for trainer in trainers),
             confirmations=sum(trainer.confirmations for trainer in trainers),
             agreement=Agreement(**plain(trial)) if (trial := parts[0].agreement) else None,
-            interrupted=interrupted,
+            interrupted=flag.interrupted,
             out_of_time=out_of_time,
             groups=fitted.sensitive.combinations_of(everyone.people),
             remarks=tuple(fitted.remarks(everyone.people)),
@@ -194,7 +196,7 @@ def explain_together(
     """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows. `everyone`: all rows given,
     with their labels `truth`; `share`: by how many times all people take longer, if this part announces the time;
     `short`: groups that worlds will be made of."""
-    strategy, ranking, budget, people, psi = fitted.strategy, fitted.ranking, fitted.budget, part.people, part.psi
+    strategy, ranking, budget, people, psi = fitted.strategy, part.ranking, fitted.budget, part.people, part.psi
     trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
     begun, seconds, members = time.monotonic(), flag.limits.seconds, trainer.members
     table, counts = people.table, psi.counts
@@ -281,10 +283,11 @@ def explain_together(
                     person.predicted = np.asarray(predicted[k][person.order], np.float64)
             progress.advance(len(block))
 
-        def rank_again(who: Sequence[Person], flips: Sequence[FlipSet]) -> NDArray[np.floating[Any]]:
-            asked = people.people.iloc[[person.number for person in who]]
-            scores: NDArray[np.floating[Any]] = ranking.score_at(people.model, table, asked, flips)
-            return scores
+        def rank_again(asked: Sequence[tuple[Person, FlipSet]]) -> Iterator[NDArray[np.floating[Any]]]:
+            for first in range(0, len(asked), size):
+                block, flips = zip(*asked[first : first + size], strict=True)
+                who = people.people.iloc[[person.number for person in block]]
+                yield from ranking.score_at(people.model, table, who, flips)
 
         searches |= {person: strategy.search(person) for person in to_rank}
         schedule(searches, strategy, part.known, trainer, psi, rank_again, after_round)
@@ -403,7 +406,7 @@ def _forecast(
     members, strategy, people = trainer.members, fitted.strategy.name, len(ranked)
     finds = FOUND * people + len(part.searched) - people
     sets = float(sum(usual_sets(strategy, person) for person in ranked))
-    again = strategy == "solid" and fitted.budget >= LEAST_FOR_SECOND and fitted.ranking.score_at is not None
+    again = strategy == "solid" and fitted.budget >= LEAST_FOR_SECOND and part.ranking.score_at is not None
     rankings = RANKING_COST * (-(-people // BLOCK) + NEAR * people * again / trainer.n_jobs)
     by_definition = 0.0 if trainer.bound.by_definition else finds / trainer.n_jobs
     search = min((sets + finds) * members, trainer.left) * seconds_each

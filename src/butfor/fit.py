@@ -162,9 +162,14 @@ class Fitted:
         return replace(standards.of_rows(rows.training), validation=steering)
 
     @cached_property
+    def undrawn(self) -> Standards:
+        """The comparison of groups without draws: doubts and raw differences."""
+        return self.compare(draws=0)
+
+    @property
     def doubt(self) -> NDArray[np.float64]:
         """Per training row, the probability of the other label by the standard of the other groups."""
-        return self.compare(draws=0).doubt
+        return self.undrawn.doubt
 
     @cached_property
     def log_odds(self) -> bool:
@@ -308,19 +313,15 @@ def fit(
         if trained["seeded"] and (note := learners.seed_note(model, params.random_state)):
             progress.note(note)
 
-    phi = params.phi
-    if phi is None:  # the published one, with an adverse label only for people who get it
-        phi = stable_under_switch()
-        if side is not None:
-            phi &= reduce(or_, (predicted(names[k]) for k in np.flatnonzero(zeros == (side == 0))))
+    sides = tuple(texts[zeros]), tuple(texts[~zeros])
     return Fitted(
         params=params,
         sensitive=replace(sensitive, values=sensitive.values[kept]),
         label_names=names,
-        sides=(tuple(texts[zeros]), tuple(texts[~zeros])),
+        sides=sides,
         adverse=side,
         budget=budget,
-        phi=as_rule(phi, "phi"),
+        phi=phi_of(params, () if side is None else sides[side]),
         psi=as_rule(params.psi, "psi"),
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
@@ -330,6 +331,13 @@ def fit(
         pool=competing,
         **trained,
     )
+
+
+def phi_of(params: SimpleNamespace, adverse: Sequence[str]) -> Rule:
+    """φ as given, or the published one; with `adverse` labels that only for people who get one of them."""
+    if params.phi is not None or not adverse:
+        return as_rule(stable_under_switch() if params.phi is None else params.phi, "phi")
+    return stable_under_switch() & reduce(or_, map(predicted, adverse))
 
 
 def train_model(
@@ -466,9 +474,9 @@ def with_params(fitted: Fitted, **changed: Any) -> Fitted:
     """The same model with other parameters of the search or run."""
     params = SimpleNamespace(**vars(fitted.params) | changed)
     check(params)
-    phi = fitted.phi if params.phi is None else as_rule(params.phi, "phi")
+    phi, psi = phi_of(params, fitted.adverse_names), as_rule(params.psi, "psi")
     search = choose_search(params, fitted.learner, fitted.model, fitted.members)
-    return replace(fitted, params=params, phi=phi, psi=as_rule(params.psi, "psi"), **search)
+    return replace(fitted, params=params, phi=phi, psi=psi, **search)
 
 
 def with_labels(

@@ -19,7 +19,7 @@ from butfor.models.learner import FlipSet
 from butfor.names import ALTERNATIVES
 from butfor.prove import SLACK, Bracket
 from butfor.provenance import versions
-from butfor.rank.ranking import parameters
+from butfor.rank.ranking import Ranking, parameters
 from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.record import Cell, plain
@@ -48,6 +48,8 @@ class Together:
     """Why φ leaves a person out; None for the others."""
     trainer: Trainer
     known: Known
+    ranking: Ranking
+    """What a trial teaches it holds for these people alone."""
     proven: dict[int, Bracket] = field(default_factory=dict)
     agreement: dict[str, Any] | None = None
     """What a trial of rankings showed."""

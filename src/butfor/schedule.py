@@ -1,7 +1,7 @@
 """Runs everybody's search at once.
 
 In every round the sets that people ask for are trained side by side, equal ones once, and everyone is told of every
-set that ψ allows them. Confirmations and rankings wait until nothing else is asked, or until there are many. Rounds
+set that ψ allows them. Rankings wait until nothing else is asked, confirmations also only until there are many. Rounds
 depend on the searches alone, not on the engine's width or the number of cores.
 
 At a limit or Ctrl-C the searches are closed and each person's smallest set that works is confirmed.
@@ -18,7 +18,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, Stopped, brief
-from butfor.models.learner import FlipSet, Training
+from butfor.models.ensemble import mean_answers
+from butfor.models.learner import FlipSet, Floats, Training
 from butfor.rules import Allowed
 from butfor.search import Confirm, Known, Person, Rank, Search, Strategy, Try, flip_set
 from butfor.train import Trainer
@@ -31,8 +32,8 @@ must be below 0 for "no set changes the decision" to be said without that `fit`.
 CLAIMS_AT_ONCE = 16
 """Sets that wait for confirmation before they are confirmed side by side."""
 
-RankAgain = Callable[[Sequence[Person], Sequence[FlipSet]], NDArray[np.floating[Any]]]
-"""People and their flips → scores after these flips, `[people × rows]`."""
+RankAgain = Callable[[Sequence[tuple[Person, FlipSet]]], Iterable[NDArray[np.floating[Any]]]]
+"""People and their flips → each one's scores after these flips, `[rows]`."""
 
 
 def schedule(
@@ -63,8 +64,10 @@ def schedule(
             if asked is None or asked.flips == person.found:
                 del open_[person]
                 questions.pop(person, None)
-                # Complete, unless a set that works was left unconfirmed.
+                # Complete, unless a set that works was left unconfirmed: after many refusals that is for good.
                 person.complete = person.found is not None or not person.working
+                if not person.complete:
+                    restarted.add(person)
                 return  # else it did not see to the confirmation itself
         questions[person] = _question(person, asked, strategy)
 
@@ -108,7 +111,8 @@ def schedule(
                     if question.members is None and flips in person.gains:
                         person.asked.append((flips, person.gains[flips]))
                     elif question.members and flips and not trainer.missing(flips, question.members):
-                        gain = float(member_gains(person, flips, question.members).mean(dtype=np.float64))
+                        answers = trainer.member_answers(flips)[: question.members]
+                        gain = float(gains_of(person, mean_answers(answers)))
                         person.asked = [(f, g) for f, g in person.asked if f != flips] + [(flips, gain)]
                         if question.members >= trainer.members:
                             person.note(flips, gain)
@@ -116,10 +120,10 @@ def schedule(
         if short:
             raise Stopped(by_hand=False)
 
-    def member_gains(person: Person, flips: FlipSet, members: int) -> NDArray[np.float32]:
-        """The gain of each of the first members."""
-        logits = trainer.table.margins(trainer.member_answers(flips))
-        return logits[:members, person.number] * np.float32(person.away)
+    def gains_of(person: Person, answers: Floats) -> NDArray[np.float32]:
+        """The person's gain by each model. That of an ensemble is by the mean answers: with places or more than two
+        labels, it is not the mean of the members' gains."""
+        return np.asarray(trainer.table.margins(answers)[..., person.number] * np.float32(person.away))
 
     def confirm(claims: Mapping[Person, FlipSet]) -> None:
         progress.phase(CONFIRMATION)
@@ -154,8 +158,8 @@ def schedule(
                         gains: Any = [person.gains[flips] for flips in question.sets]
                         step(person, gains[0] if question.one else gains)
                     else:
-                        own = [member_gains(person, flips, question.members) for flips in question.sets]
-                        step(person, np.array(own, np.float64))
+                        own = [trainer.member_answers(flips)[: question.members] for flips in question.sets]
+                        step(person, np.array([gains_of(person, each) for each in own], np.float64))
                 pending = {flips for q in questions.values() if isinstance(q, Try) for flips in q.sets}
                 # Sets that may still be confirmed, or asked for.
                 trainer.release(keep={flips for sets in known.working for flips in sets}, again=pending | again)
@@ -163,7 +167,7 @@ def schedule(
             rankings = {person: q for person, q in questions.items() if isinstance(q, Rank)}
             claims = {person: q.flips for person, q in questions.items() if isinstance(q, Confirm)}
             if rankings and not tries:
-                scores = rank_again(list(rankings), [ranking.flips for ranking in rankings.values()])
+                scores = rank_again([(person, ranking.flips) for person, ranking in rankings.items()])
                 for (person, ranking), score in zip(rankings.items(), scores, strict=True):
                     others = np.setdiff1d(np.flatnonzero(psi[person.number] & np.isfinite(score)), ranking.flips)
                     step(person, others[np.argsort(-score[others], kind="stable")])
@@ -188,7 +192,8 @@ def schedule(
     # Confirm each person's smallest set that works: as long as it takes after a limit, one by one for a moment after
     # Ctrl-C.
     def unconfirmed() -> dict[Person, FlipSet]:
-        smallest = {person: person.smallest() for person in people if not person.complete}
+        left = [person for person in people if person in open_ or not (person.complete or person.rejected)]
+        smallest = {person: person.smallest() for person in left}
         return {
             person: flips
             for person, flips in smallest.items()

@@ -125,7 +125,7 @@ class Person:
     """What a search knows about one person; the scheduler fills in the result.
 
     `order`: the rows that ψ allows, best first. `flippable`: how many rows ψ allows in all. `start`: the gain of the
-    unchanged data, below 0. `members`: of the ensemble. `predicted`: each row's effect in logits, if the ranking
+    unchanged data, at most 0. `members`: of the ensemble. `predicted`: each row's effect in logits, if the ranking
     predicts it reliably; `gain_limit`: how many times the gain of the best set by these another set may have.
     `random_order`: the ranking is pure chance, so attempts are independent draws."""
 
@@ -302,7 +302,7 @@ def guided(person: Person, tries: int | None = None) -> Search:
     while failed < CLAIMS:
         while not person.working:
             # Who comes nearer to the other decision gets more attempts, up to eight times as many; twice if believed.
-            left = person.known.closest[person.number] / person.start
+            left = float(person.known.closest[person.number]) / (person.start or -1e-9)
             if tried >= tries * np.clip(left, 2 / 5 if believed else 1 / 16, 1) ** -0.75 or flips is None:
                 return None
             gain = yield flips
@@ -550,9 +550,11 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
         person.margin = margin * person.spread
 
     def clearance(flips: FlipSet) -> float:
-        """The mean gain in standard deviations of the members."""
-        mean = float(answers[flips].mean())
-        return mean / person.spread if person.spread else float(np.sign(mean)) * np.inf
+        """The gain of the ensemble, or of the members that screen, in standard deviations of the members."""
+        gain = float(answers[flips].mean())
+        if math.isfinite(gain) and len(answers[flips]) == person.members:
+            gain = person.gains[flips] if flips else person.start
+        return gain / person.spread if person.spread else math.copysign(math.inf, gain)
 
     def shortest(order: NDArray[np.integer[Any]], best: FlipSet) -> Search:
         """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps than bisection."""
@@ -658,9 +660,13 @@ def as_strategy(given: Any) -> Strategy:
     for ours in STRATEGIES.values():
         if ours.search is function:
             return replace(ours, search=given, parameters=parameters)
-    return Strategy(str(getattr(function, "__name__", "own")), given, parameters, shares=True, own=True)
+    name = str(getattr(function, "__name__", "own"))
+    name = f"own {name}" if name in (*STRATEGIES, RECORDED) else name
+    return Strategy(name, given, parameters, shares=True, own=True)
 
 
+RECORDED = "recorded"
+"""The name of a search that retrains recorded sets."""
 FOUND, NEAR = 0.4, 0.4
 """The usual shares of people with a find, and of people who come near the other decision."""
 
@@ -680,7 +686,7 @@ def usual_sets(strategy: str, person: Person) -> float:
 
 def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:
     """A search that retrains, for each position among the people, these sets in turn until one changes the decision."""
-    return Strategy("recorded", lambda person: in_turn(sets.get(person.position, ())))
+    return Strategy(RECORDED, lambda person: in_turn(sets.get(person.position, ())))
 
 
 def budget_in_labels(budget: float, n: int) -> int:

@@ -25,7 +25,7 @@ class Trainer:
     ensemble every flip set is trained once per member, side by side.
 
     Answers are what a model gives about each person, from which the table computes logits and decisions. With a ledger,
-    known answers are read from it and new ones written. Confirmations always retrain with the model's own `fit`."""
+    known answers are read from it and new ones written. Confirmations are trained now, by the model's own `fit`."""
 
     def __init__(
         self,

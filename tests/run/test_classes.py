@@ -13,7 +13,7 @@ import pytest
 from sklearn.base import clone
 from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_wine
-from sklearn.ensemble import HistGradientBoostingClassifier
+from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
@@ -58,6 +58,21 @@ def preprocessed(X: pd.DataFrame, model):
 
 
 # --- what is found ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("threshold", [0.5, "top 30%"])
+def test_an_ensemble_is_searched_by_the_mean_of_its_members_scores(threshold):
+    """With three labels or with places, the mean of the members' margins would be another number."""
+    X, y = wine()
+    y = y if threshold == 0.5 else y.eq("barolo")
+    forest = RandomForestClassifier(n_estimators=3, max_depth=3, random_state=0)
+    audit = butfor.LabelAudit(forest, members=3, budget=8, threshold=threshold, fresh_seeds=0, **ASKED)
+    audit.fit(X[::2], y[::2], sensitive_features="cellar", pool=None if threshold == 0.5 else X[1::2])
+    found = audit.explain_all(X[1::2], cases=range(40)).found
+    assert len(found) > 3
+    for verdict in found:  # confirmed by `fit`, which the engine runs as well
+        assert any(abs(gain - verdict.counterfactual_logit) < 1e-5 for _, gain in verdict.course), verdict.course
+
 
 BOOSTING = HistGradientBoostingClassifier(max_iter=4, max_leaf_nodes=8, random_state=0)
 

@@ -152,6 +152,7 @@ def test_ctrl_c_keeps_the_worlds_that_are_done(audit, population):
     assert f"of {len(one.worlds)} worlds" in one.details()[0]
     assert any(f"Stopped after {len(one.worlds)} of 20 worlds" in line for line in hasty.lines)
     assert len(stopped) == len(PEOPLE)
+    assert stopped.interrupted
 
 
 def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):

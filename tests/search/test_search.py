@@ -142,6 +142,8 @@ def test_guided_spends_the_budget_first_never_repeats_itself_and_takes_a_smaller
     for first, once in ((-0.9, True), (-0.4, False)):  # 2.0 are needed: 1.5 × 1.1 is less
         person = someone(range(60), 10, start=-2.0, predicted=np.linspace(1, 0, 60), gain_limit=1.5)
         assert (len(play(guided, person, lambda flips, gain=first: gain)[0]) == 1) == once
+    for gain in (0.0, -1.0):  # somebody at exactly the line, and whom nothing moves across
+        assert len(play(guided, someone(range(40), 5, start=0.0), lambda flips, gain=gain: gain)[0]) <= 64
 
 
 def test_guided_goes_on_from_what_is_not_confirmed_and_gives_up_in_the_end():
@@ -213,6 +215,10 @@ def test_budgets_as_published_and_strategies_by_name_or_function():
     def mine(person):
         yield person.best(1)
 
+    def solid(person):
+        yield person.best(1)
+
+    assert (as_strategy(solid).name, as_strategy(solid).own) == ("own solid", True)
     assert (as_strategy(mine).name, as_strategy(mine).shares, as_strategy(mine).own) == ("mine", True, True)
     for asked, said in (
         *((partial(budget_in_labels, budget, 600), "budget=") for budget in (0, -1, 601, 2.5, True, "many")),

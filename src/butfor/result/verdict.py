@@ -253,7 +253,12 @@ class Verdict:
         if not self.flippable:
             return f"The rule ψ ({run.psi}) allows no label to be flipped for this {names.one}."
         if not self.complete:
-            return "The search was stopped before it was through."
+            stopped = run.interrupted or run.out_of_time or (run.stop is not None and run.stop.retrainings)
+            return (
+                "The search was stopped before it was through."
+                if stopped
+                else "The search is incomplete: not all sets that may change the decision could be confirmed."
+            )
         failed = self.attempts - len(self.course)
         return (f"{failed} of these trainings failed or diverged. " if failed else "") + NOT_FAIR
 
