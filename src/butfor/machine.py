@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import ctypes
-import gc
 import os
 import signal
 import sys
@@ -79,17 +77,6 @@ def _watch_parent(parent: int) -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
     threading.Thread(target=watch, daemon=True).start()
-
-
-def give_back_memory() -> None:
-    """Hand memory that was freed back to the system: after a large table was read, allocators keep hundreds of MB."""
-    gc.collect()
-    if pyarrow := sys.modules.get("pyarrow"):
-        pyarrow.default_memory_pool().release_unused()
-    if sys.platform == "linux":
-        trim = getattr(ctypes.CDLL(None), "malloc_trim", None)  # of glibc alone
-        if trim is not None:
-            trim(0)
 
 
 def single_threaded() -> ExitStack:

@@ -100,7 +100,6 @@ def standard(table: str, **options: Any) -> int:
     import pandas as pd
 
     from butfor.files import as_csv, check_folder, save
-    from butfor.machine import give_back_memory
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.standard.compare import compare_standards, table_order
@@ -123,7 +122,6 @@ def standard(table: str, **options: Any) -> int:
     del data  # its parts are copies of X
     if len(X) > LARGE:  # text takes ten times the memory of codes
         X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
-    give_back_memory()
     found = compare_standards(
         X.iloc[order],
         y.iloc[order],
@@ -192,10 +190,8 @@ def check_table(
     if json:
         say(shown_json(dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)))
     else:
-        # How common labels are among the training rows: of two the one that is named, of more all.
-        named = adverse_of(data, o) or data.label_names[-1:]
         shares = data.y_train.value_counts(normalize=True)
-        labels = [(k, label) for k, label in enumerate(data.label_names) if len(data.label_names) > 2 or label in named]
+        labels = enumerate(data.label_names)
         common = ", ".join(f"{100 * shares.get(k, 0):.0f} % labelled '{label}'" for k, label in labels)
         say(
             f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test "

@@ -26,14 +26,13 @@ from butfor.machine import (
     check_n_jobs,
     check_random_state,
     check_whole,
-    give_back_memory,
     in_threads,
     single_threaded,
 )
 from butfor.progress import Progress, shown
 from butfor.standard.explain import ColumnMove, Slicing, column_moves, slices_of, strongest
 from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
-from butfor.standard.inputs import LARGE, Floats, Mask, Rows
+from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.model import OwnModel, Records, TwoModels
 from butfor.standard.null import FIRST, LEAST_ROWS, SECOND, CommonStandard, Group, Means, at_once
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
@@ -197,8 +196,6 @@ def compare(
             theirs = theirs / part.taken
         by_row = records.model.predict(learn, group.rows, known, theirs)
         means, by_row = group.means.of_tables(by_row), by_row[0].copy()
-        if len(X) > LARGE:
-            give_back_memory()
         if group.opinion is None:
             return np.vstack([means, np.full(len(tables), np.nan)]), by_row, np.empty(0)
         aipw, outcomes = group.opinion.shares(known, theirs, part)
@@ -241,8 +238,6 @@ def compare(
         common = CommonStandard(records, codes, random_state)
         slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
-        if len(X) > LARGE:
-            give_back_memory()
         warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
         moves = list(in_threads(explain_gap, groups, jobs, progress.advance))
 
