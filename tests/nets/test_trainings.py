@@ -14,7 +14,7 @@ import pytest
 import torch
 
 from benchmarks.work import reference_fits
-from butfor.nets import Fits, Recipe, Rows, compiled, fit_many, onelaunch
+from butfor.nets import Fits, Recipe, Rows, compiled, fit_many, onelaunch, stacks
 from butfor.nets import recipe as recipes
 from butfor.nets.recipe import Job
 
@@ -207,6 +207,17 @@ def test_a_check_that_raises_ends_the_work_and_comes_through(engine):
 def test_what_cannot_be_trained_is_refused(make, words):
     with pytest.raises(ValueError, match=words):
         make(made())
+
+
+def test_a_stack_fits_the_free_memory(monkeypatch):
+    job = Job(Recipe(batch_size=None), made(), [()], [0], made().X_val)
+    sizes = []
+    for free in (4_000_000, 8_000_000, 10_000):
+        monkeypatch.setattr(stacks, "free_memory", lambda device, free=free: free)
+        sizes.append(stacks.stack_size(job, torch.device("cpu")))
+    assert sizes[2] == 1 < sizes[0] < sizes[1] <= stacks.LARGEST_STACK["cpu"]
+    with pytest.raises(RuntimeError, match="one network on 120 rows takes about"):
+        stacks.stack_size(job, torch.device("cuda"))
 
 
 def test_all_that_is_compiled_is_in_one_file():

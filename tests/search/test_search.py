@@ -12,6 +12,7 @@ from butfor.search import (
     CLAIMS,
     STRATEGIES,
     Confirm,
+    Effects,
     Gains,
     Known,
     Person,
@@ -156,6 +157,24 @@ def test_guided_goes_on_from_what_is_not_confirmed_and_gives_up_in_the_end():
     _, claimed, found = play(guided, hopeless, gain, lambda flips: False)
     assert (len(claimed), found) == (CLAIMS, None)
     assert hopeless.working  # so the search counts as incomplete
+
+
+def test_effects_start_at_the_ranking_and_are_learned_through_noise():
+    ranked = Effects([5, 3, 8, 1], 2, -0.5)
+    ranked.observe([(3, 5)], [-0.1])
+    assert list(np.argsort(-ranked.worth())) == [0, 1, 2, 3]
+    assert [ranked.forecast(flips)[0] for flips in ((3, 5), ())] == pytest.approx([-0.1, -0.5], abs=0.02)
+    rng = np.random.default_rng(3)
+    true = np.exp(-np.arange(40) / 30) * 0.05 + rng.normal(0, 0.03, 40)
+    effects = Effects(list(range(40)), 10, -1.0)
+    sets = [tuple(map(int, rng.choice(40, 10, replace=False))) for _ in range(500)]
+    gains = np.array([-1.0 + true[list(flips)].sum() + rng.normal(0, 0.05) for flips in sets])
+    effects.observe(sets[:300], gains[:300])
+    assert np.corrcoef(effects.worth(), true)[0, 1] > 0.9
+    forecasts = np.array([effects.forecast(flips) for flips in sets[300:]])
+    errors = gains[300:] - forecasts[:, 0]
+    assert np.abs(errors).mean() < 0.06
+    assert 0.8 < errors.std() / forecasts[:, 1].mean() < 1.25  # as unsure as it should be
 
 
 # --- solid --------------------------------------------------------------------------------------------
