@@ -62,5 +62,5 @@ def test_a_record_holds_the_names_once_and_every_part_speaks_in_them(tmp_path, c
     assert "\nMen " in capsys.readouterr().out
     assert record.read_text().count('"noun"') == 1
     run = Population.from_json(record).run
-    for said in (run.standard.answer, run.performance.sentence):
+    for said in (run.standard.answer, run.how_accurate):
         assert ("applicants" in said, "people" in said) == (True, False)

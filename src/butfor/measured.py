@@ -16,7 +16,6 @@ from butfor.columns import DATES, date_of
 from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
 from butfor.models.learner import FlipSet
-from butfor.names import ALTERNATIVES
 from butfor.prove import SLACK, Bracket
 from butfor.provenance import versions
 from butfor.rank.ranking import Ranking, parameters
@@ -170,12 +169,12 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
     """How good the model is for these people, whose labels are the classes `truth`, and for each group of them."""
     table, decided = fitted.table, everyone.decisions
     commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
-    positive = "" if table.multiclass and fitted.adverse is None else ALTERNATIVES.join(fitted.sides[1])
+    sided = not table.multiclass or fitted.adverse is not None
     groups = pd.Series(everyone.groups).astype(str).to_numpy()
     label, said, rates = table.sides(truth), table.sides(decided), []
     for group in map(str, in_order(everyone.groups, fitted.sensitive.cuts)):
         ours = groups == group
-        sides = (label[ours], said[ours], said[ours & ~label], ~said[ours & label]) if positive else ((),) * 4
+        sides = (label[ours], said[ours], said[ours & ~label], ~said[ours & label]) if sided else ((),) * 4
         base, selected, false_positive, false_negative, error = (
             float(np.mean(hits)) if len(hits) else None for hits in (*sides, (truth != decided)[ours])
         )
@@ -184,8 +183,6 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
         people=len(truth),
         accuracy=float((truth == decided).mean()),
         majority=float((truth == commonest).mean()),
-        positive=positive,
-        sensitive=fitted.sensitive.name,
         by_group=tuple(rates),
         commonest=fitted.label_names[commonest],
     )

@@ -70,7 +70,7 @@ def test_one_and_many_are_told_apart():
     )
     why = "for 1 the decision is approved; for 1 it changes when race alone is switched."
     assert people.audited == f"Audited: 1 of 3 applicants; {why}"
-    poor = Performance(people=9, accuracy=0.6, majority=0.6, positive="", sensitive="", by_group=(), commonest="no")
+    poor = Performance(people=9, accuracy=0.6, majority=0.6, by_group=(), commonest="no")
     assert "than always predicting approved (60 %)" in replace(NAMED, performance=poor).no_better
     cut = DecisionFacts(cut=True, probability=0.8)
     assert not replace(NAMED, performance=poor, decision=cut).no_better, "at a threshold that may be wanted"

@@ -39,7 +39,7 @@ def impacts(p: Population) -> list[Impact]:
         return []
     if known:
         rates_of = [(g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people]
-        direct = run.favourable == known.positive  # or rates are of the other decision
+        direct = run.favourable_labels == run.sides[1]  # or rates are of the other decision
         rows = [(group, people, rate if direct else 1 - rate) for group, people, rate in rates_of]
     else:
         rows = [(str(g), 1, v.prediction in run.favourable_labels) for g in p.groups for v in p if v.group == g]

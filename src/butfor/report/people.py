@@ -74,8 +74,8 @@ def listed(p: Population) -> list[Listed]:
         people.append(Listed(p.run, anchor, v, worlds.pop(v.case, ())))
     people += [Listed(p.run, f"case-{case}", None, found) for case, found in worlds.items()]
     people.sort(key=lambda one: one.weight)
-    for place, one in enumerate(people):
-        one.listed, one.detailed = place < MOST_LISTED, place < MOST_DETAILED and one.weight[0] < NOT_AUDITED
+    for place, each in enumerate(people):
+        each.listed, each.detailed = place < MOST_LISTED, place < MOST_DETAILED and each.weight[0] < NOT_AUDITED
     return people
 
 
@@ -181,7 +181,7 @@ def plainly(v: Verdict) -> str:
     if v.found:
         change = f"one {learned} was" if count == 1 else f"{count} {learned} were"
         other = label(v.new_label) if v.new_label else "the other way"
-        return f"{decides} If {change} {other}, it would be {label(v.counterfactual_prediction)}."
+        return f"{decides} If {change} {other}, it would be {label(v.counterfactual_prediction or '')}."
     if v.status == "proven_none":
         return f"{decides} Proven: changing up to {run.budget} {learned} cannot change that."
     tried = f"No change of up to {run.budget} {learned} was found that changes it."

@@ -14,7 +14,9 @@ import pandas as pd
 
 from butfor.errors import SettingError
 from butfor.files import save
+from butfor.names import ALTERNATIVES
 from butfor.report.page import render
+from butfor.report.text import short
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, builtins_of
 
@@ -91,9 +93,9 @@ def record(p: Population) -> str:
 def write(p: Population, directory: Path) -> list[str]:
     """Write the record and the page; returns their names."""
     text = record(p)
-    s = json.loads(text)
+    s, yes = json.loads(text), short(ALTERNATIVES.join(p.run.sides[1]), 40)
     save(text, directory / "audit.json")
-    save(render("public.html", s=s, run=s["run"], groups=table(p), few=FEW), directory / "report.html")
+    save(render("public.html", s=s, run=s["run"], groups=table(p), few=FEW, yes=yes), directory / "report.html")
     return ["audit.json", "report.html"]
 
 

@@ -99,10 +99,9 @@ class Population(Sequence[Verdict]):
     @property
     def summary(self) -> list[str]:
         """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
-        performance = self.performance.sentence if self.performance else ""
         groups = self.run.standard.summary() if self.run.standard else []
         worlds = [one.sentence for one in self.one_standard]
-        return [*filter(None, (self.advice, performance)), *groups, *worlds, self.sentence]
+        return [*filter(None, (self.advice, self.run.how_accurate)), *groups, *worlds, self.sentence]
 
     @property
     def advice(self) -> str:

@@ -11,7 +11,7 @@ from scipy.special import expit
 from butfor.data.check import Concern
 from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
 from butfor.machine import LARGEST_SEED
-from butfor.names import ALTERNATIVES, PLAIN, Names, named
+from butfor.names import ALTERNATIVES, Names, named
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import OneStandard
@@ -86,8 +86,8 @@ def figures_of(standards: Standards) -> Compared:
 
 @dataclass(frozen=True)
 class GroupRates:
-    """Of a group's people, the share labelled `positive`, the share decided so, and error rates: of all, of those
-    labelled negative, of those labelled positive. None if there are no such people, or no label is `positive`."""
+    """Of a group's people, the share whose label is on the second of `Run.sides`, the share decided so, and error
+    rates: of all, of those labelled otherwise, of those labelled so. None if there are no such people or sides."""
 
     group: str
     people: int
@@ -106,23 +106,13 @@ class Performance:
     people: int
     accuracy: float
     majority: float
-    positive: str
-    sensitive: str
     by_group: tuple[GroupRates, ...]
-    commonest: str = ""
-    names = PLAIN
+    commonest: str
 
     @property
     def rates(self) -> pd.DataFrame:
         """One row per group."""
-        frame = pd.DataFrame(map(vars, self.by_group)).set_index("group").rename_axis(self.sensitive)
-        return frame.astype(float).astype({"people": int})
-
-    @property
-    def sentence(self) -> str:
-        """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)." """
-        usual = f"always predicting {self.names.label(self.commonest)}: {percent(self.majority)}"
-        return f"Accuracy: {percent(self.accuracy)} on {self.people} test {self.names.noun} ({usual})."
+        return pd.DataFrame(map(vars, self.by_group)).set_index("group").astype(float).astype({"people": int})
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -195,7 +185,7 @@ class Run:
         within(self, members=(1, 2**31), budget=(1, 2**31), **seeds)
         if len(set(self.label_names)) < max(2, len(self.label_names)):
             raise ValueError(".label_names must name at least two labels, each once")
-        for name in ("performance", "standard", "reviewed"):
+        for name in ("standard", "reviewed"):
             object.__setattr__(self, name, named(getattr(self, name), self.names))
         object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in self.one_standard))
 
@@ -287,6 +277,15 @@ class Run:
             best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
             return f"{decided}: {', '.join([best, *where])}.{tied}"
         return f"{decided} {', '.join(where)}{share}."
+
+    @property
+    def how_accurate(self) -> str:
+        """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)."; empty if labels are unknown."""
+        known, names = self.performance, self.names
+        if known is None:
+            return ""
+        usual = f"always predicting {names.label(known.commonest)}: {percent(known.majority)}"
+        return f"Accuracy: {percent(known.accuracy)} on {known.people} test {names.noun} ({usual})."
 
     @property
     def no_better(self) -> str:
