@@ -54,7 +54,8 @@ def test_fresh_seeds_took_no_part_and_single_networks_of_further_seeds_hold_what
     audit, data, population = german
     own = audit.learner_.own_seed
     members = {own if seed is None else seed for seed in member_seeds(audit.learner_)}
-    fresh, further = fresh_seeds(audit.learner_, FRESH), fresh_seeds(audit.learner_, 20, skip=FRESH)
+    seeds = fresh_seeds(audit.learner_, FRESH + 20)
+    fresh, further = seeds[:FRESH], seeds[FRESH:]
     assert len(members | set(fresh) | set(further)) == MEMBERS + FRESH + 20
     assert population.run.seed_ranges == {"members": (0, MEMBERS - 1), "fresh": (10_000, 10_000 + FRESH - 1)}
     assert all(v.fresh.seeds in (30, FRESH) for v in population.found)

@@ -167,6 +167,6 @@ def mean_answers(members: NDArray[np.floating[Any]]) -> Floats:
     return np.asarray(np.mean(members, axis=0, dtype=np.float64), np.float32)
 
 
-def fresh_seeds(learner: Learner, count: int, skip: int = 0) -> list[int]:
-    """`count` seeds that no training of the learner has used, after the first `skip`."""
-    return [learner.own_seed + FRESH_FROM + skip + k for k in range(count)]
+def fresh_seeds(learner: Learner, count: int) -> list[int]:
+    """`count` seeds that no training of the learner has used."""
+    return [learner.own_seed + FRESH_FROM + k for k in range(count)]
