@@ -94,7 +94,8 @@ class LabelAudit(BaseEstimator):
     n_jobs : int, default=-1
         How many models train at a time on the CPU; -1 means one per core.
     ledger : path or None, default=None
-        A file that stores every trained model's answers, so that nothing is trained twice, even after an interruption.
+        A file that stores the answers of the models that a search and its fresh seeds train, so that a run that was
+        interrupted goes on. Confirmations are always trained anew.
     random_state : int, default=0
         Seed of every random choice of the search, and of a model whose own `random_state` is None.
 

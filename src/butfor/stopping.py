@@ -58,8 +58,8 @@ def max_seconds(seconds: float) -> Stop:
     Parameters
     ----------
     seconds : float
-        Two thirds are for the search, which starts with the people closest to the other decision; the rest is for
-        confirmations and fresh seeds.
+        Two thirds are for the search, whose rounds train for the people nearest to the other decision first; the rest
+        is for confirmations and fresh seeds.
     """
     if not 0 < seconds < math.inf:
         raise SettingError(f"max_seconds={seconds:g} must be above 0.")

@@ -281,7 +281,7 @@ class Learner:
         return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
 
     def work(self, table: Table) -> float:
-        """Roughly the microseconds of one fit. It decides whether processes train: of unknown work, eight."""
+        """Roughly the microseconds of one fit, which decide whether trainings go to processes; by default eight do."""
         return UNKNOWN
 
     def pack(self, model: Any) -> Any:
