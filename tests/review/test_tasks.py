@@ -94,7 +94,7 @@ def test_the_likeliest_labels_their_nearest_controls_and_clear_cases_are_chosen(
     swapped = dict(zip(KINDS, KINDS[1:] + KINDS[:1], strict=True))
     other = {"row": "elsewhere", "label": "other", "people": 9, "doubt": 0.1, "wrong": 0.3, "control": 3}
     others = tuple(replace(t, position=t.position + 1, kind=swapped[t.kind], **other) for t in review.tasks)
-    away = replace(review, key=replace(review.key, tasks=others, seed=5, audit_sha256="x"), labels=(), power=0.5)
+    away = replace(review, key=replace(review.key, tasks=others, audit_sha256="x"), labels=(), power=0.5)
     written = [
         {path.name: path.read_bytes() for path in write_review(made, tmp_path / name)[0]}
         for name, made in (("a", review), ("b", away))

@@ -16,7 +16,7 @@ from cloup import command
 from butfor import __version__
 from butfor.cli import options as opt
 from butfor.cli import printing
-from butfor.cli.tables import adverse_of, label_named, load, names_of
+from butfor.cli.tables import adverse_of, load, names_of
 from butfor.errors import OutputError, SettingError, plural
 from butfor.terminal import say, say_wrapped, shown_json
 
@@ -65,6 +65,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
 
     # Read. What takes long to import comes now: a folder that cannot be used is said at once.
     from butfor import DATASETS
+    from butfor.data.labels import label_number
     from butfor.models.learners import default_name
 
     if o.model is None:
@@ -76,7 +77,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         progress.note(line)
     names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
-    o.towards = None if o.towards is None else label_named(data, o.towards, "--set towards")
+    if o.towards is not None:
+        label_number(o.towards, data.label_names, option="towards")  # an unknown one is said before anything is trained
 
     # Make a LabelAudit and train its model.
     labels = label_audit(data, o).fit(

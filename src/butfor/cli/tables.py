@@ -37,15 +37,7 @@ def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
     """The labels that people would rather not have: those given or, of an embedded set, the one it knows."""
     if o.adverse is None:
         return None if data.adverse is None else [data.adverse]
-    labels = [o.adverse] if o.adverse in data.label_names else o.adverse.split(",")
-    return [label_named(data, label.strip(), "--adverse") for label in labels]
-
-
-def label_named(data: Dataset, given: str, option: str) -> str:
-    """A label's full name, from its name or its value."""
-    from butfor.data.labels import label_number
-
-    return data.label_names[label_number(given, data.label_names, option=option)]
+    return [o.adverse] if o.adverse in data.label_names else list(map(str.strip, o.adverse.split(",")))
 
 
 def names_of(data: Dataset, o: SimpleNamespace) -> Names:
@@ -155,7 +147,6 @@ def standard(table: str, **options: Any) -> int:
 @command("check-table")
 @opt.TABLE_NAME
 @opt.TABLE
-@opt.ADVERSE
 @opt.CONFIG
 @opt.SET
 @option("--strict", is_flag=True, help="Exit with code 2 if anything is found.")

@@ -94,7 +94,6 @@ class Key:
     labels are the controls, and the tasks in the order shown."""
 
     audit_sha256: str
-    seed: int
     label_names: tuple[str, ...]
     adverse: tuple[str, ...]
     group: str
@@ -269,7 +268,6 @@ def make_review(
     )
     key = Key(
         audit_sha256=audit,
-        seed=int(random_state),
         label_names=label_names,
         adverse=adverse,
         group=" or ".join(map(called, compared_with)),
