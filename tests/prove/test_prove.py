@@ -184,3 +184,12 @@ def test_a_flip_is_called_needed_only_if_the_models_own_fit_keeps_the_decision_w
             labels = y.mask(y.index.isin(kept), 1 - y)
             needed = RidgeClassifier().fit(X, labels).predict(asked.iloc[[verdict.case]]) == before
             assert needed or not verdict.minimal
+
+
+def test_nothing_is_proven_by_trying_every_label_if_one_leaves_a_single_class_which_the_model_refuses():
+    X, y = pd.DataFrame({"x": np.linspace(-2, 2, 12)}), pd.Series([0] * 11 + [1])
+    for model in (LogisticRegression(), LogisticRegression(solver="liblinear")):
+        audit = butfor.LabelAudit(model, budget=1, **OPEN).fit(X, y, sensitive_features=["a", "b"] * 6)
+        verdict = audit.explain(X[:1], sensitive_features=["a"])
+        assert (verdict.status, verdict.at_least) == ("not_found", None)
+        assert "1 of these trainings failed or diverged" in repr(verdict)

@@ -223,6 +223,7 @@ class _Newton:
                 break
         for k in np.flatnonzero((left > self.small) | (not self.penalty.any())):
             W[:, k] = self._minimum(W[:, k], labels[:, k])
+        W[:, np.ptp(labels, axis=0) == 0] = np.nan  # a single class, which the estimator refuses
         return W
 
     def _minimum(self, w: Array, labels: Array) -> Array:
