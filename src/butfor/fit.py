@@ -19,7 +19,7 @@ from butfor import validate
 from butfor.columns import ASIDE, as_numbers, as_table, clusters_in
 from butfor.data.check import Concern, concerns_of
 from butfor.data.labels import label_names as usual_names
-from butfor.data.labels import label_number
+from butfor.data.labels import label_numbers
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.decide import Decision, DecisionFacts, decides_one, parse_threshold
 from butfor.errors import LearnerError, SettingError, TableError, brief, listed
@@ -278,28 +278,22 @@ def fit(
         learner = learners.as_learner(model, params.encoder, params.random_state)
         table, kept = validate.training_table(learner, X, y, validation, weights, clusters, progress.note)
 
-        # The labels' names: as given, as the data set names them, or their values, which follow the column's name if
-        # they are booleans.
-        known = dict(enumerate(y.attrs.get("label_names", ())))
-        coded = [known[c] for c in table.classes] if set(table.classes) <= set(known) else None
-        column = y.name if table.classes.dtype == bool else None
-        usual = usual_names(table.classes, column)
-        names = tuple(map(str, label_names or coded or usual))
+        # The labels' names: as given, as the data set names them, or their values.
+        values = tuple(map(str, table.classes))
+        usual = usual_names(table.classes, y.name, y.attrs.get("label_names", ()))
+        names = tuple(map(str, label_names or usual))
         if len(names) != len(table.classes):
             raise SettingError(f"label_names has {len(names)} names for {len(table.classes)} labels.")
-        swapped = names != usual and set(names) == set(usual)
+        swapped = any(names != right and set(names) == set(right) for right in (values, usual))
         if isinstance(label_names, (str, Mapping, Set)) or len(set(names)) < len(names) or swapped:
             raise SettingError(
                 f"label_names={brief(label_names)}: list one name for each label, all different, in the sorted order "
-                f"of the labels ({listed(usual)})."
+                f"of the labels ({listed(values)})."
             )
 
         # The two sides: which labels count as 1 (the second of two; of more, those that are not adverse or, if none is
         # named, all but the first), and which side is adverse.
-        listed_ones = list(adverse) if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
-        numbers = [] if adverse is None else sorted({label_number(one, names, table.classes) for one in listed_ones})
-        if len(numbers) == len(names):
-            raise SettingError(f"adverse names all labels ({listed(names)}); leave out the favourable ones.")
+        numbers = [] if adverse is None else label_numbers(adverse, names, table.classes)
         zeros = np.isin(np.arange(len(names)), numbers if numbers and len(names) > 2 else [0])
         side = None if not numbers else numbers[0] if len(names) == 2 else 0
         texts = np.array(names, dtype=object)

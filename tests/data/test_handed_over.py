@@ -20,6 +20,7 @@ AGES, INCOME = RNG.integers(18, 80, 200), RNG.normal(50, 10, 200)
 GOOD = 0.1 * (INCOME - 50) + 0.03 * (AGES - 45) + RNG.normal(0, 1, 200) > 0
 PLAIN = pd.DataFrame({"age": AGES, "income": INCOME, "sex": RNG.choice(["f", "m"], 200), "own": RNG.random(200) < 0.5})
 LABELS = pd.Series(np.where(GOOD, "yes", "no"), name="granted")
+ZERO_ONE = ("granted = 0", "granted = 1")
 THREE = ("under 25", "25 to under 60", "60 and over")
 
 
@@ -62,6 +63,9 @@ def test_rows_of_several_levels_and_labels_that_are_called_after_their_series():
     found = audit.explain_all(X.iloc[:5]).found
     assert len(found[0].to_frame().columns) == 1 + len(found[0].positions)
     assert found[0].prediction.startswith("granted = ")
+    numbers = (LABELS == "yes").astype(int)
+    compared = butfor.compare_standards(PLAIN, numbers, sensitive_features="sex", adverse=0, draws=0)
+    assert fitted(y=numbers).fitted_.label_names == (*compared.sides[0], *compared.sides[1]) == ZERO_ONE
     assert fitted(y=(LABELS == "yes").to_numpy()).explain(PLAIN.iloc[[1]]).prediction in ("True", "False")
     assert fitted(y=[*LABELS[:199], np.nan]).classes_.tolist() == ["no", "yes"], "not the text 'nan'"
 
@@ -94,7 +98,9 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
         ({"X": "loans.csv"}, "a pyarrow Table), not 'loans.csv'"),
         ({"y": pd.Series([0, "0"] * 100, dtype=object)}, "mix types that cannot be compared ('int', 'str')"),
         ({"y": [True, 0] * 100}, "mix types that cannot be compared ('bool', 'int')"),
+        ({"y": LABELS.where(LABELS.index % 2 > 0, LABELS + " ")}, "'no' and 'no ', which differ only in spaces"),
         ({"sensitive": "sexx"}, "X has no column 'sexx'. Did you mean 'sex'?"),
+        ({"sensitive": ["m", "M"] * 100}, "'group' has the values 'm' and 'M', which differ only in spaces"),
         ({"sensitive": [1] * 199}, "or hold one value for each of its 200 rows"),
         ({"sensitive": PLAIN["sex"].str.upper()}, "has the name 'sex' of a column of X but other values"),
         ({"sensitive": PLAIN["sex"].set_axis(range(1, 201)).rename("s")}, "index of the groups does not match"),

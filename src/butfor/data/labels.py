@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError, TableError, listed, nearest
@@ -20,13 +21,15 @@ SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
 def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
     """The label values in sorted order; an error if there are too few or too many."""
     whose = "The labels have" if column is None else f"Label column '{column}' has"
-    kinds = sorted({type(each).__name__.removesuffix("_") for each in y}) if y.dtype == object else []
+    kinds = sorted({kind.__name__.removesuffix("_") for kind in set(map(type, y))}) if y.dtype == object else []
     try:
         if "bool" in kinds and len(kinds) > 1:
             raise TypeError  # Python compares True with 1, scikit-learn does not
-        classes, counts = np.unique(y, return_counts=True)
+        codes, different = pd.factorize(y)
+        order = np.argsort(different)
     except TypeError as error:
         raise TableError(f"The labels mix types that cannot be compared ({listed(kinds)}); use one type.") from error
+    classes, counts = np.asarray(different, y.dtype)[order], np.bincount(codes)[order]
     if len(classes) == 1:
         raise TableError(
             f"{whose} only one class ('{classes[0]}'), so there is nothing to decide. Check that the label column is "
@@ -39,6 +42,7 @@ def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
         raise TableError(
             f"{whose} {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. {remedy}"
         )
+    refuse_alike(classes, f"{whose} the values")
     if len(classes) > 2 and counts.min() == 1:
         raise TableError(
             f"{whose} {len(classes)} values, and '{classes[counts.argmin()]}' occurs in one row only: correct it, or "
@@ -47,12 +51,32 @@ def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
     return classes
 
 
-def label_names(classes: Iterable[Any], column: Any = None) -> tuple[str, ...]:
-    """Names of labels: a text names itself; numbers, booleans and texts such as "yes" follow their column ("approved =
-    yes")."""
+def refuse_alike(values: Iterable[Any], whose: str) -> None:
+    """Raise an error if two texts differ in nothing but spaces around them or capital letters."""
+    seen = dict[str, str]()
+    for text in (value for value in values if isinstance(value, str)):
+        if (other := seen.setdefault(text.strip().lower(), text)) != text:
+            raise TableError(f"{whose} '{other}' and '{text}', which differ only in spaces or capitals: make them one.")
+
+
+def label_names(classes: Iterable[Any], column: Any = None, known: Sequence[str] = ()) -> tuple[str, ...]:
+    """Names of labels: those `known` by number or, of other labels, a text names itself; numbers, booleans and texts
+    such as "yes" follow their column ("approved = yes")."""
     values = list(classes)
+    if known and set(values) <= set(range(len(known))):
+        return tuple(str(known[value]) for value in values)
     alone = all(isinstance(one, str) and one.strip().lower() not in SAYS_NOTHING for one in values)
-    return tuple(map(str, values) if alone or column in (None, "") else (f"{column}{EQUALS}{one}" for one in values))
+    named = isinstance(column, str) and column
+    return tuple(f"{column}{EQUALS}{one}" if named and not alone else str(one) for one in values)
+
+
+def label_numbers(given: Any, names: Sequence[str], classes: Iterable[Any]) -> list[int]:
+    """The numbers of the adverse labels, of which there may be one or several; an error if none is left over."""
+    several = list(given) if isinstance(given, (list, tuple, set, np.ndarray)) else [given]
+    numbers = sorted({label_number(one, names, classes) for one in several})
+    if len(numbers) == len(names):
+        raise SettingError(f"adverse names all labels ({listed(names)}); leave out the favourable ones.")
+    return numbers
 
 
 def label_number(given: Any, names: Sequence[str], classes: Iterable[Any] = (), option: str = "adverse") -> int:

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.columns import date_of, is_numeric, numbers_in, refuse_misaligned
+from butfor.data.labels import refuse_alike
 from butfor.encode import MISSING
 from butfor.errors import SettingError, TableError, brief, listed, nearest
 
@@ -135,6 +136,7 @@ def group_values(values: Any, name: str) -> list[Any]:
             f"'{name}' has {len(found)} different values, too many for a protected attribute: "
             f"group it into at most {MOST_GROUPS} first (for example age into age bands)."
         )
+    refuse_alike(found, f"'{name}' has the values")
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 

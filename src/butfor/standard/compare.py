@@ -19,7 +19,7 @@ import pandas as pd
 
 from butfor.columns import as_numbers, clusters_in
 from butfor.data.check import concerns_of
-from butfor.data.labels import MOST_CLASSES, label_names, label_number, label_values
+from butfor.data.labels import label_names, label_numbers, label_values
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, Stopped, TableError, listed, nearest
 from butfor.machine import (
@@ -114,24 +114,15 @@ def compare_standards(
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
     X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
     check_whole("draws", draws, 0)
-    codes, classes = pd.factorize(y, sort=True)
-    if len(classes) > MOST_CLASSES:
-        label_values(np.asarray(classes))  # raises an error that says what to do
-    known = dict(enumerate(map(str, y.attrs.get("label_names", ()))))
-    coded = bool(known) and set(classes) <= set(known)
-    named = tuple(known[label] for label in classes) if coded else label_names(classes, y.name)
-    given = adverse if isinstance(adverse, (list, tuple, set, np.ndarray)) else [adverse]
-    bad = sorted({label_number(each, named, classes) for each in given})
+    classes = label_values(y.to_numpy(), y.name)
+    named = label_names(classes, y.name, y.attrs.get("label_names", ()))
+    bad = label_numbers(adverse, named, classes)
     good = [number for number in range(len(named)) if number not in bad]
-    if not good:
-        raise TableError(
-            f"All labels are adverse ({listed(named)}): a comparison needs a favourable label too. Check adverse."
-        )
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
     concerns = concerns_of(X, y, sensitive)
     found = compare(
         X,
-        np.isin(codes, good),
+        ~y.isin(classes[bad]).to_numpy(),
         sensitive.each,
         sides=(tuple(named[k] for k in bad), tuple(named[k] for k in good)),
         reference=reference,
