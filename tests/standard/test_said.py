@@ -134,9 +134,9 @@ def test_only_slices_that_say_something_are_shown(plain, capsys):
     quiet = replace(SOUTH, value="north", called=False)
     texts = everywhere(plain, capsys, [group("f", 0.1, 0.001)], parts=(nothing, quiet, SOUTH))
     for place, text in texts.items():
-        assert "Where office = south, the gap of sex = f is 30 points, 26 more than elsewhere; almost all" in text, (
-            place
-        )
+        assert (
+            "Where office = south, the gap of people with sex = f is 30 points, 26 more than elsewhere; almost" in text
+        ), place
         assert not any(unsaid in text for unsaid in ("under 213", "office = north", "missing labels")), place
     usual = replace(SOUTH, difference=0.1, elsewhere=0.1, excess=0.06, share=0.2)
     assert "6 more than the group's own gap would make it; about 20 %" in usual.sentence()
@@ -148,10 +148,14 @@ def test_sentences_are_in_the_readers_words(plain):
     )
     found = replace(plain, comparisons=(group("f", 0.1, 0.001),), parts=(SOUTH,), names=names, draws=99)
     assert found.answer.startswith("Female applicants were approved 10.0 points less often than comparable applicants")
-    assert "Where branch = south, the gap of female is 30 points" in str(found)
-    assert "female: favourable rate 50.0 %, comparable applicants 60.0 %, all in other groups" in str(found)
-    against = replace(group("f", 0.1, 0.001), reference="m").sentence("yes", names)
-    assert "less often than comparable male applicants (" in against
+    assert "Where branch = south, the gap of female applicants is 30 points" in str(found)
+    assert "female: favourable rate 50.0 %, comparable applicants 60.0 %, all applicants in other groups" in str(found)
+    against = replace(group("f", 0.1, 0.001), reference="m", overlap=Overlap(40, 90, 12.3, False))
+    assert "less often than comparable male applicants (" in against.sentence("yes", names)
+    assert "60.0 %, all male applicants 50.0 %." in against.details(names)[0]
+    assert "40 of 300 rows have comparable male applicants. Weighted to resemble the group, the 90 male" in str(
+        against.details(names)
+    )
     several = replace(found, comparisons=(group("f", 0.1, 0.001), group("m", 0.07, 0.001)))
     assert several.answer.startswith(
         "Applicants in 2 groups were approved less often than comparable applicants: female"
@@ -165,11 +169,11 @@ DETAILS = {
     "favoured": ({"raw_gap": -0.07, "explained": -0.02}, "The recorded columns explain 2.0 of the 7.0 points."),
     "wider": ({"raw_gap": 0.02, "explained": -0.03}, "columns, the gap is 3.0 points wider than the raw one."),
     "more than all": ({"raw_gap": 0.02, "explained": 0.05}, "columns explain more than the raw gap of 2.0 points."),
-    "nothing": ({"raw_gap": 0.0, "explained": 0.0}, "comparable people 50.0 %, all in other groups 50.0 %."),
+    "nothing": ({"raw_gap": 0.0, "explained": 0.0}, "comparable people 50.0 %, all people in other groups 50.0 %."),
     "little overlap": (
         {"overlap": Overlap(40, 900, 12.3, True)},
-        "40 of 100 rows have comparable people in other groups. Weighted to resemble the group, those 900 say as much "
-        "as 12 would. That is little.",
+        "40 of 100 rows have comparable people in other groups. Weighted to resemble the group, the 900 people in "
+        "other groups say as much as 12 would. That is little.",
     ),
     "weights": ({"effective_rows": 61.4}, "the group's 100 rows say as much as 61 of equal weight."),
     "a missing column": (

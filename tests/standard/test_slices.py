@@ -49,7 +49,7 @@ def test_the_office_that_refuses_is_found_and_called(in_one_office):
     assert first.rows == ((X["group"] == "b") & (X["office"] == "<b>south</b>")).sum()
     assert first.low < first.difference < first.high
     assert first.difference > first.elsewhere + 0.2
-    assert "Where office = <b>south</b>, the gap of group = b is" in str(found)
+    assert "Where office = <b>south</b>, the gap of people with group = b is" in str(found)
     assert "<b>south" not in found.to_html()
     assert "case" not in set(found.slices["column"])
     assert "No slices by 'case': more than 1000 different values." in found.notes()

@@ -185,7 +185,8 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
         looks["probably changes under one standard"] = "flip", "diamond", 13, False
     for k, group in enumerate(lanes):
         middle = top + row * (k + 0.5) + (8 if narrow else 0)
-        name = without_middle(names.group(run.sensitive, group), 40 if narrow else 26)
+        name, longest = names.group(run.sensitive, group), 40 if narrow else 26
+        name = name if len(name) <= longest else without_middle(names.value(run.sensitive, group), longest)
         drawing.text(2, middle - (25 if narrow else 0), name, size=12.5, bold=True)
         drawing.line([(left, middle), (width - 14, middle)], "line")
         places = [list[Point]() for _ in looks]

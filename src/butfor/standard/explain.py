@@ -130,13 +130,13 @@ class Slice:
         return self.called and round(100 * self.more) >= 1
 
     def sentence(self, names: Names = PLAIN) -> str:
-        """ "Where purpose = education, the gap of sex = f is 21 points, 14 more than elsewhere; over half of …" """
+        """ "Where purpose = education, the gap of people with sex = f is 21 points, 14 more than elsewhere; …" """
         share, gap = self.share or 0, plural(100 * self.difference, "point")
         part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
         than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
             f"Where {names.column(self.column)} = {self.value}, the gap of "
-            f"{names.group(self.attribute, self.group)} is {gap}, "
+            f"{names.people_in(self.attribute, self.group)} is {gap}, "
             f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
         )
 

@@ -194,10 +194,11 @@ class GroupStandard:
     def details(self, names: Names = PLAIN) -> list[str]:
         """One line each: rates and what the columns explain, a missing column, overlap, the second opinion."""
         raw, explained, o, s = self.raw_gap, self.explained, self.overlap, self.second_opinion
-        others = "other groups" if self.reference is None else names.group(self.attribute, self.reference)
+        comparable = names.comparable(self.attribute, self.reference)
+        others = comparable.removeprefix("comparable ")
         rates = (
             f"{names.group(self.attribute, self.group)}: favourable rate {share(self.recorded)}, comparable "
-            f"{names.noun} {share(self.expected)}, all in {others} {share(self.recorded + raw)}."
+            f"{names.noun} {share(self.expected)}, all {others} {share(self.recorded + raw)}."
         )
         if abs(raw) >= NOTHING and explained * raw < 0:
             rates += f" Given the recorded columns, the gap is {points(abs(explained))} wider than the raw one."
@@ -222,8 +223,8 @@ class GroupStandard:
                 lines.append(f"{said}To remove the gap, a missing column would have to {', or '.join(least)}.")
         if o is not None:
             lines.append(
-                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} comparable {names.noun} in {others}. "
-                f"Weighted to resemble the group, those {o.others} say as much as {o.effective_others:.0f} would."
+                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} {comparable}. Weighted to resemble the "
+                f"group, the {o.others} {others} say as much as {o.effective_others:.0f} would."
                 f"{' That is little.' if o.poor else ''}"
             )
         if s is not None:
