@@ -147,6 +147,7 @@ def standard(table: str, **options: Any) -> int:
 @command("check-table")
 @opt.TABLE_NAME
 @opt.TABLE
+@opt.ADVERSE
 @opt.CONFIG
 @opt.SET
 @option("--strict", is_flag=True, help="Exit with code 2 if anything is found.")
@@ -164,11 +165,13 @@ def check_table(
     numbers that stand for "missing" (999999), numbers read as text, and test rows that are also training rows.
     """
     from butfor.data.check import concerns_of
+    from butfor.data.labels import label_number
 
     notes: list[str] = []
     o = SimpleNamespace(**settings | options)
     data = load(table, o, notes.append)
     attribute = protected(data, o)
+    named = {label_number(label, data.label_names) for label in adverse_of(data, o) or data.label_names}
     concerns = concerns_of(data.X_train, data.y_train, attribute, data.X_test)
     if write_names is not None:
         from butfor.files import save
@@ -181,9 +184,8 @@ def check_table(
     if json:
         say(shown_json(dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)))
     else:
-        shares = data.y_train.value_counts(normalize=True)
-        labels = enumerate(data.label_names)
-        common = ", ".join(f"{100 * shares.get(k, 0):.0f} % labelled '{label}'" for k, label in labels)
+        shares = {label: (data.y_train == k).mean() for k, label in enumerate(data.label_names) if k in named}
+        common = ", ".join(f"{100 * share:.0f} % labelled '{label}'" for label, share in shares.items())
         say(
             f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test "
             f"rows, {plural(data.X_train.shape[1], 'column')}; {common}."
