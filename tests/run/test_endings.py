@@ -305,7 +305,7 @@ def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch, al
     monkeypatch.setattr(CommonStandard, "labels", drawn)
     data = butfor.load_dataset("german")
     audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=1, n_jobs=1)
-    audit.fit(data.X_train, data.y_train, sensitive_features="sex", adverse=0)
+    audit.fit(data.X_train[:300], data.y_train[:300], sensitive_features="sex", adverse=0)
     stopped = audit.explain_all(data.X_test, cases=range(3))
     assert stopped.interrupted
     assert stopped.run.standard.draws == len(parts[0])
