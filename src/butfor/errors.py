@@ -97,6 +97,11 @@ def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one
     return f"Did you mean '{names[near[0]]}'?" if near else f"{otherwise} {listed(names.values(), most)}."
 
 
+def first_line(error: BaseException) -> str:
+    """The first line of what it says, or its name."""
+    return (str(error).strip() or type(error).__name__).splitlines()[0]
+
+
 def brief(thing: Any) -> str:
     """A short description of a value, for a message."""
     shape = getattr(thing, "shape", None)

@@ -15,6 +15,7 @@ from butfor._version import __version__
 from butfor.columns import DATES, date_of
 from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
+from butfor.models.ensemble import record_gaps
 from butfor.models.learner import FlipSet
 from butfor.prove import SLACK, Bracket
 from butfor.provenance import versions
@@ -244,6 +245,6 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         random_state=fitted.params.random_state,
         decision=fitted.decision_facts(decisions),
         log_odds=fitted.log_odds,
-        not_rebuildable=(*fitted.learner.record_gaps(), *(what for what, applies in lost.items() if applies)),
+        not_rebuildable=(*record_gaps(fitted.learner), *(what for what, applies in lost.items() if applies)),
         **more,
     )

@@ -46,9 +46,11 @@ class Trainer:
         """Trainings per flip set."""
         self._asked = table.with_pool(people)
         self.bound: Bound = bind(engine, self.single, table, self._asked, n_jobs)
-        self._own_fit = OwnFit(n_jobs, engine.workers)
-        self._by_definition = self.bound if self.bound.by_definition else None
-        self.n_jobs: int = self._own_fit.n_jobs
+        own_fit = OwnFit(n_jobs, engine.workers)
+        self._by_definition = self.bound
+        if not self.bound.by_definition:
+            self._by_definition = own_fit.bind(self.single, table, self._asked)
+        self.n_jobs: int = own_fit.n_jobs
         self._ledger = ledger
         self._page = b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
         self.trained = self.recalled = self.confirmations = 0
@@ -129,8 +131,6 @@ class Trainer:
         if not missing:
             return
         self.flag.check()
-        if self._by_definition is None:
-            self._by_definition = bind(self._own_fit, self.single, self.table, self._asked)
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         by_set = self._by_definition(trainings, self._advance).reshape(len(missing), self.members, -1)
         self.confirmed.update((flips, mean_answers(answers)) for flips, answers in zip(missing, by_set, strict=True))

@@ -41,7 +41,7 @@ from butfor.columns import (
 from butfor.data.labels import label_names, label_values
 from butfor.data.load import DATASETS, SPECS, TEST, TRAIN, VAL, Dataset, Setup, load_dataset, split
 from butfor.encode import OWN, REFUSE
-from butfor.errors import ButforError, SettingError, TableError, listed, nearest, plural
+from butfor.errors import ButforError, SettingError, TableError, first_line, listed, nearest, plural
 
 Note = Callable[[str], None]
 
@@ -315,10 +315,9 @@ def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
     except ButforError:
         raise
     except Exception as error:  # readers of damaged files raise many kinds of exception
-        reason = str(error).strip().splitlines()[0] if str(error).strip() else type(error).__name__
         raise TableError(
-            f"'{name}' cannot be read as a table ({reason}); give a CSV, Parquet, Feather or Excel file whose name "
-            "ends in .csv, .parquet, .feather or .xlsx."
+            f"'{name}' cannot be read as a table ({first_line(error)}); give a CSV, Parquet, Feather or Excel file "
+            "whose name ends in .csv, .parquet, .feather or .xlsx."
         ) from error
 
 
@@ -403,8 +402,8 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
         raise ValueError("it is not a text file")
     if encoding != "utf-8-sig":
         note(f"'{name}' is not UTF-8; it was read as {encoding}.")
-    first_line = text.lstrip().partition("\n")[0]
-    separator = max(",;\t", key=re.sub(r'"[^"]*"', "", first_line).count)
+    header = text.lstrip().partition("\n")[0]
+    separator = max(",;\t", key=re.sub(r'"[^"]*"', "", header).count)
 
     # pandas shifts or fills lines that do not fit the header, so every line is counted first.
     lines = csv.reader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True, strict=True)

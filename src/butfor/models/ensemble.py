@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from butfor.decide import Decision
 from butfor.errors import TableError
+from butfor.models.estimators import missing_parts
 from butfor.models.learner import BIAS, MEMBERS, Floats, Learner, Model, Table
 
 FRESH_FROM = 10_000
@@ -42,9 +43,6 @@ class Ensemble(Learner):
     def reseeded(self, seed: int) -> Ensemble:
         return Ensemble(self.learner.reseeded(seed), self.members)
 
-    def record_gaps(self) -> list[str]:
-        return self.learner.record_gaps()
-
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "members": self.members, "learner": self.learner.record()}
 
@@ -59,10 +57,19 @@ def member_seeds(learner: Learner) -> tuple[int | None, ...]:
     return learner.seeds if isinstance(learner, Ensemble) else (None,)
 
 
+def record_gaps(learner: Learner) -> list[str]:
+    """The parts that its record cannot restore, in words."""
+    single = single_learner(learner)
+    if not single.kind:
+        return [f"model: {single.name} is a learner of the user's own"]
+    record = single.record()
+    return [*missing_parts(record.get("estimator")), *missing_parts(record.get("encoder"), "encoder")]
+
+
 def ledger_gaps(learner: Learner) -> list[str]:
     """The parts that its record does not identify, so that a ledger cannot rely on it. The record of a user's own
     learner is its author's responsibility."""
-    return learner.record_gaps() if single_learner(learner).kind else []
+    return record_gaps(learner) if single_learner(learner).kind else []
 
 
 class EnsembleModel(Model):

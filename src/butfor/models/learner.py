@@ -28,13 +28,11 @@ from butfor.data.labels import label_values
 from butfor.decide import ONE_HALF, Decision, decides_one
 from butfor.encode import EncodedTable
 from butfor.errors import SettingError
+from butfor.nets.recipe import Advance as Advance
+from butfor.nets.recipe import FlipSet as FlipSet
+from butfor.nets.recipe import Floats as Floats
 
-Floats = NDArray[np.float32]
 Numbers = NDArray[np.floating[Any]]
-FlipSet = tuple[int, ...]
-"""Positions of training rows whose labels are flipped, ascending, each once."""
-Advance = Callable[[int], None]
-"""Called with the number of trainings that just finished."""
 PIECE = 64
 """Trainings between two looks at what is done: a stop or a crash loses no more."""
 MEMBERS = 16
@@ -271,10 +269,6 @@ class Learner:
     def record(self) -> dict[str, Any]:
         """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
         raise NotImplementedError
-
-    def record_gaps(self) -> list[str]:
-        """The parts that its record cannot restore, in words."""
-        return [] if self.kind else [f"model: {self.name} is a learner of the user's own"]
 
     def usual_members(self, rows: int, seconds: float) -> int:
         """The default number of members of an ensemble; fewer if a training takes many seconds."""

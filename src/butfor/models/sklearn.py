@@ -27,7 +27,7 @@ from sklearn.utils.validation import has_fit_parameter
 
 from butfor.decide import CLIP, ONE_HALF, Decision, log_odds
 from butfor.encode import EncodedTable, TableEncoder
-from butfor.errors import ButforError, LearnerError, SettingError, brief
+from butfor.errors import ButforError, LearnerError, SettingError, brief, first_line
 from butfor.machine import GENERATOR, single_threaded
 from butfor.models import estimators, linear
 from butfor.models.estimators import joined, steps_of
@@ -161,10 +161,6 @@ class SklearnLearner(Learner):
             "torch_seed": self.torch_seed,
             "margin": "decision_function" if hasattr(self.estimator, "decision_function") else by_logit,
         }
-
-    def record_gaps(self) -> list[str]:
-        record = self.record()
-        return [*estimators.missing_parts(record["estimator"]), *estimators.missing_parts(record["encoder"], "encoder")]
 
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> SklearnLearner:
@@ -388,8 +384,3 @@ def is_lightgbm(final: Any) -> bool:
 
 def _blocks(people: pd.DataFrame) -> list[pd.DataFrame]:
     return [people.iloc[k : k + BLOCK] for k in range(0, len(people), BLOCK)]
-
-
-def first_line(error: BaseException) -> str:
-    lines = [line.strip() for line in str(error).strip().splitlines() if line.strip()]
-    return lines[0] if lines else type(error).__name__

@@ -38,7 +38,7 @@ from numpy.typing import NDArray
 
 from butfor import stopping
 from butfor._version import __version__
-from butfor.errors import ButforError, EngineError, LearnerError, TableError
+from butfor.errors import ButforError, EngineError, LearnerError, TableError, first_line
 from butfor.machine import end_with, single_threaded
 from butfor.models.learner import PIECE, Advance, Bound, Learner, Table, Training
 
@@ -286,7 +286,7 @@ class DaskWorkers(Workers):
                     "start the cluster again and repeat the command with the same ledger."
                 ) from error
             raise EngineError(
-                f"A worker could not train ({type(error).__name__}: {str(error).strip().partition(chr(10))[0]}). It "
+                f"A worker could not train ({type(error).__name__}: {first_line(error)}). It "
                 f"needs butfor {__version__} and the packages that the model imports."
             ) from error
 

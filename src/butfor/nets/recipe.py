@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 Floats = NDArray[np.float32]
 FlipSet = tuple[int, ...]
-"""Positions of training rows whose labels are flipped."""
+"""Positions of training rows whose labels are flipped, ascending, each once."""
 Check = Callable[[], object]
 """Called between pieces of work, by the thread that asked for it; it may raise anything, which ends the work."""
 Advance = Callable[[int], object]
