@@ -12,6 +12,7 @@ from applicants import applicants
 from butfor import check_table
 from butfor.data.check import check_groups
 from butfor.data.sensitive import Sensitive
+from butfor.data.table import load_table
 from butfor.errors import TableError
 from recorded import run
 
@@ -46,7 +47,17 @@ ODD = {
     "constant": [np.full(200, "x", dtype=object), np.full(200, np.nan)],
     "sentinel": [np.where(RARELY, 999999.4, K % 30 + 0.5), np.where(RARELY, 99, K % 7), np.where(RARELY, -1, K % 30)],
     "text numbers": [np.where(RARELY, "?", (K % 30).astype(str)).astype(object)],
+    "written": [
+        np.array([text(k) for k in K], dtype=object)
+        for text in (
+            lambda k: f"{k % 90},5" if k % 9 else f"{k}", lambda k: f"{k},{7 * k % 1000:03},000",
+            lambda k: f"{k / 8} %", lambda k: f"$ {k}.040,50", lambda k: f"{k % 28 + 1}.02.2024",
+            lambda k: f"2/{k % 28 + 1}/2024",
+        )
+    ],
     None: [
+        np.array([f"{k % 70:05}" for k in K], dtype=object),  # codes
+        np.array([f"12.{k % 30}-{k % 3}" for k in K], dtype=object),
         np.where(RARELY, 99, 18 + K % 72),  # an age of 99 beside one of 89
         np.where(RARELY, 99999, K * 300),  # a top code not far from the rest
         K % 40 - 10,  # many are negative
@@ -55,7 +66,7 @@ ODD = {
         GRANTED.astype(int) ^ (K % 8 == 0),  # tells most, not all
         np.where(K == 0, "x", "y").astype(object),  # all but constant
     ],
-}
+}  # fmt: skip
 
 
 @pytest.mark.parametrize("kind", ODD)
@@ -67,6 +78,15 @@ def test_each_oddity_is_named_with_its_column_and_what_is_normal_is_not(kind):
         assert all("'odd'" in str(concern) for concern in check_table(odd, Y))
         shuffled = odd.sample(frac=1, random_state=1)
         assert kinds(shuffled, Y.loc[shuffled.index]) == expected, values
+
+
+def test_a_mark_among_numbers_and_one_among_labels_are_said_once(tmp_path):
+    """Beside many numbers a mark is a concern, beside words a note."""
+    odd = X.assign(code=np.where(RARELY, "?", (K % 30).astype(str)), town=np.where(RARELY, "?", "n"), granted=Y)
+    notes = []
+    odd.assign(granted=Y.where(K > 2, "?")).to_csv(tmp_path / "t.csv", index=False)
+    load_table(tmp_path / "t.csv", label="granted", sensitive="sex", note=notes.append)
+    assert [note.partition(": ")[0] for note in notes] == ["'?' in 3 cells of 'granted'; '?' in 4 cells of 'town'"]
 
 
 def test_people_who_are_training_rows():

@@ -7,6 +7,7 @@ because the columns are coarse, and measurements that are all different, are nor
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
@@ -34,10 +35,16 @@ MEASURED = 50
 """A number with more different values gives the label away by a cut point, others by their values."""
 APART = 3.0
 """A mark for "missing" is this many times larger than any other number of the column."""
-MARKS = [float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)]
+SENTINELS = [float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)]
 """One repeated digit: 99, 999, 999999, 666."""
 TWINS, LEAST_TWINS = 0.01, 2
 """People who are training rows beyond coincidence: the least share and number that is a concern."""
+MANY = 20
+"""So many different texts that are numbers are a number, not codes."""
+WRITTEN = re.compile(
+    r"[-+]?[$€£]? ?(\d+,\d+|\d{1,3}([,.' ]\d{3})+([,.]\d+)?|\d+([,.]\d+)? ?[%$€£])|\d{1,4}([./-])\d{1,2}\5\d{2,4}"
+)
+"""1234,5, 1.234,50, 1,234, 12.5 %, 29.02.2024 or 2/29/2024."""
 MOSTLY_DIFFERENT = 0.95
 MANY_WHOLE = 1000
 """This many whole numbers that all differ are no coincidence."""
@@ -53,6 +60,8 @@ SAID = {
     "to {most}). The model reads it as a number; if it is a mark, leave these cells empty.",
     "text numbers": "{column} holds numbers and {texts}, so every number counts as its own category. Leave those cells "
     "empty to have it read as numbers.",
+    "written": "{column} holds text such as '{text}', so every value counts as its own category. Write numbers as "
+    "1234.5 and dates as 2024-02-29.",
 }
 """What is said of columns, in this order."""
 
@@ -64,8 +73,8 @@ class Concern:
     """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
-    """"copy", "telling", "identifier", "constant", "sentinel", "text numbers", "proxy", "duplicates" or
-    "majority"."""
+    """"copy", "telling", "written", "identifier", "constant", "sentinel", "text numbers", "proxy" or
+    "duplicates"."""
     columns: tuple[str, ...]
     sentence: str
 
@@ -130,10 +139,14 @@ def concerns_of(
         if rarer >= LEAST_RARER and len(different) > 1:
             wrong = _errors(values, codes + 1, numeric and len(different) > MEASURED, labels)
         alone = len(different) == present
+        texts = [] if numeric or len(different) < MANY else [text for text in different if isinstance(text, str)]
+        written = [text for text in texts if WRITTEN.fullmatch(text.strip())]
         if wrong == 0 and len(different) == 2 and present == rows:
             add("copy")
         elif wrong <= TELLING * rarer:
             add("telling", right=f"{100 * (1 - wrong / rows):.1f} %", usual=f"{100 * (1 - rarer / rows):.1f} %")
+        elif len(written) > len(different) / 2:
+            add("written", text=written[0])
         elif present >= LEAST_ROWS and (
             (alone and _counts_rows(values.dropna())) if numeric else len(different) >= MOSTLY_DIFFERENT * present
         ):
@@ -142,7 +155,7 @@ def concerns_of(
 
         if numeric and len(different) >= 3:  # 999 or 666 far beyond all other numbers, or a single −1 or −99
             numbers = np.sort(different.to_numpy(dtype=np.float64))
-            repeated = np.isin(np.trunc(np.abs(numbers)), MARKS)  # 999999.4 is one, too
+            repeated = np.isin(np.trunc(np.abs(numbers)), SENTINELS)  # 999999.4 is one, too
             rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
             far = repeated & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0))) & (len(rest) >= 2)
             lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
@@ -151,11 +164,8 @@ def concerns_of(
                 least, most = (f"{number:.6g}" for number in numbers[numbers != mark][[0, -1]])
                 add("sentinel", mark=f"{mark:.12g}", rows=plural(count, "row"), least=least, most=most)
 
-        if not numeric and len(different) >= 20 and isinstance(different[0], str):
-            strange = pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()
-            cells = np.bincount(codes[codes >= 0], minlength=len(strange))[strange].sum()
-            if 1 <= strange.sum() <= 5 and cells / present <= 0.5:
-                add("text numbers", texts=listed(different[strange]))
+        if strange := strange_among_numbers(values):
+            add("text numbers", texts=listed(strange))
 
     for kind in ("constant", "empty"):  # one sentence for all of them
         if names := [concern.columns[0] for concern in concerns[kind]]:
@@ -163,6 +173,16 @@ def concerns_of(
             concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
     more = [] if X_test is None else check_people(X, X_test)
     return [*chain(*concerns.values()), *more, *([] if sensitive is None else check_groups(X, sensitive))]
+
+
+def strange_among_numbers(values: pd.Series) -> list[str]:
+    """The few texts, such as "?", that make a column of many different numbers text; none in any other column."""
+    different = pd.Index(values.dropna().unique())
+    if is_numeric(values) or len(different) < MANY or not isinstance(different[0], str):
+        return []
+    strange = different[pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()]
+    few = 1 <= len(strange) <= 5 and values.isin(strange).sum() <= values.notna().sum() / 2
+    return list(strange) if few else []
 
 
 def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:

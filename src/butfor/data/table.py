@@ -38,6 +38,7 @@ from butfor.columns import (
     numbers_in,
     refuse_missing,
 )
+from butfor.data.check import strange_among_numbers
 from butfor.data.labels import label_names, label_values
 from butfor.data.load import DATASETS, SPECS, TEST, TRAIN, VAL, Dataset, Setup, load_dataset, split
 from butfor.encode import OWN, REFUSE
@@ -144,8 +145,8 @@ def load_table(
             numbers_in(frame[column])  # raises an error about numbers that no model can take
     marks = [
         f"'{value}' in {plural(count, 'cell')} of '{column}'"
-        for column in read_from
-        if not is_numeric(frame[column])
+        for column in [label, *read_from]
+        if not is_numeric(frame[column]) and not strange_among_numbers(frame[column])  # these are a concern
         for value, count in frame[column].value_counts().items()
         if str(value).strip().lower() in MARKS
     ]
