@@ -51,7 +51,7 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
         outcomes.append(outcome)
         if outcome.found or not outcome.agrees:
             say(outcome.sentence)
-    said = {True: "counterfactual datasets agree", False: "other verdicts agree; no search was repeated"}
+    said = {True: "counterfactual datasets agree", False: "verdicts without a find agree; no search was repeated"}
     for found, what in said.items():
         if agree := [outcome.agrees for outcome in outcomes if outcome.found is found]:
             say(f"{sum(agree)} of {len(agree)} {what}.")

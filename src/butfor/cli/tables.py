@@ -211,4 +211,4 @@ def datasets(json: bool) -> None:
     shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
     shown["here"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
     printing.print_table(shown)
-    say("class 1: share of the label's second value; budget: labels.")
+    say("class 1: rows with the second label; budget: the most labels to flip.")
