@@ -184,6 +184,22 @@ def asked(model=None, X=LOANS[NUMBERS], fit=None, **settings):
     return audit.explain_all(X[:1], sensitive_features=region[:1])
 
 
+class Constant(butfor.Model):
+    def __init__(self, answers):
+        self.answers = answers
+
+    def logits(self, people):
+        return self.answers(len(people))
+
+
+def learner(answers=None, labels=GRANTED, **parts):
+    """Asks about a learner of one's own whose model gives these answers."""
+    model = butfor.Model() if answers is None else Constant(answers)
+    usual = {"name": "mine", "fit": lambda self, table, labels: model, "record": lambda self: {"kind": "mine"}}
+    made = type("Mine", (butfor.Learner,), {name: part for name, part in (usual | parts).items() if part})()
+    return butfor.LabelAudit(made).fit(LOANS, labels, sensitive_features="région")
+
+
 HOLED = LOANS[NUMBERS].where(lambda X: X["# debts"] > 0)
 WEIGHT, NEIGHBOURS = np.ones(ROWS + ASKED), KNeighborsClassifier()
 WRONG = {
@@ -204,6 +220,12 @@ WRONG = {
         (lambda: asked(pytest.importorskip("torch").nn.Linear(2, 1)), r"skorch\.NeuralNetClassifier"),
         (lambda: asked(X=HOLED), "LogisticRegression could not be trained on this table: Input X"),
         (lambda: asked(butfor.MLP((4,), learning_rate=1e30, max_epochs=3)), "Training diverged.*Lower the learning"),
+        (lambda: learner(np.zeros, name=None), "Mine lacks 'name': every learner has name, fit and record"),
+        (lambda: learner(np.zeros, fit=None, record=None), "Mine lacks 'fit', 'record'"),
+        (lambda: learner(), r"With 2 labels the model of mine needs the method logits\(people\)"),
+        (lambda: learner(np.zeros, np.arange(len(LOANS)) % 3), r"With 3 labels .* needs the method scores\(people\)"),
+        (lambda: learner(lambda n: [0.1] * n), "mine gave answers as list of shape .* not an array of a logit"),
+        (lambda: learner(lambda n: np.zeros(3)), r"as ndarray of shape \(3,\) for 185 rows"),
         (lambda: asked(encoder="ordinal"), "into a pipeline with the model"),
         (lambda: asked(NEIGHBOURS, fit={"sample_weight": WEIGHT}), "KNeighborsClassifier takes no sample_weight"),
         (lambda: asked(fit={"sample_weight": -WEIGHT}), "finite numbers, at least 0"),

@@ -117,6 +117,9 @@ def as_learner(model: Any, encoder: Any = None, random_state: int = 0, torch_see
     """A learner from our MLP or any scikit-learn classifier; a user's `Learner` unchanged. Every `random_state` that is
     None is set: see `seed_note`."""
     if isinstance(model, Learner):
+        lacks = [part for part in ("fit", "record") if getattr(type(model), part) is getattr(Learner, part)]
+        if lacks := [*lacks, *([] if hasattr(model, "name") else ["name"])]:
+            raise LearnerError(f"{type(model).__name__} lacks {listed(lacks)}: every learner has name, fit and record.")
         if encoder is not None:
             raise SettingError(f"{model.name} is a learner and does its own encoding; leave out encoder.")
         return model
@@ -210,11 +213,15 @@ def first_model(learner: Learner, table: Table) -> tuple[Model, float, bool]:
             raise LearnerError(
                 f"The fit of {learner.name} returned a {type(model).__name__}; it must return a butfor.Model."
             )
+        asked = "scores" if table.multiclass else "logits"
+        if getattr(getattr(model, asked), "__func__", None) is getattr(Model, asked):
+            labels = f"{len(table.classes)} labels"
+            raise LearnerError(f"With {labels} the model of {learner.name} needs the method {asked}(people).")
         answers = table.answers(model, table.X)
-        if np.shape(answers) != (table.n * table.outputs,):
+        if not isinstance(answers, np.ndarray) or answers.shape != (table.n * table.outputs,):
             wanted = f"{table.outputs} scores for each" if table.multiclass else "a logit for each"
-            shape = np.shape(answers)
-            raise LearnerError(f"{learner.name} gave answers of shape {shape} for {table.n} rows, not {wanted}.")
+            given = f"{type(answers).__name__} of shape {np.shape(answers)}"
+            raise LearnerError(f"{learner.name} gave answers as {given} for {table.n} rows, not an array of {wanted}.")
         if not np.isfinite(answers).all():
             raise LearnerError(f"Training of {learner.name} diverged: its logits are not finite numbers.")
         seconds = time.perf_counter() - started
