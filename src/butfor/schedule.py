@@ -216,7 +216,8 @@ def _question(person: Person, asked: Any, strategy: Strategy) -> Any:
     """What a search yielded, as a question (`Try`, `Confirm` or `Rank`) with sorted sets."""
     said = f"strategy '{strategy.name}' asked for {brief(asked)}, "
     if not isinstance(asked, (Try, Confirm, Rank)):
-        asked = Try([asked], one=True) if isinstance(asked, (tuple, np.ndarray)) else Try(asked)
+        one = isinstance(asked, (tuple, np.ndarray))
+        asked = Try([asked] if one else asked, one=one)
     try:
         sets = [flip_set(flips) for flips in (asked.sets if isinstance(asked, Try) else [asked.flips])]
     except TypeError:
