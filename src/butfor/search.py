@@ -554,7 +554,7 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
         gain = float(answers[flips].mean())
         if math.isfinite(gain) and len(answers[flips]) == person.members:
             gain = person.gains[flips] if flips else person.start
-        return gain / person.spread if person.spread else math.copysign(math.inf, gain)
+        return gain / person.spread if person.spread else math.inf if gain > 0 else -math.inf
 
     def shortest(order: NDArray[np.integer[Any]], best: FlipSet) -> Search:
         """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps than bisection."""

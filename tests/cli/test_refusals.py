@@ -69,6 +69,7 @@ AUDIT = [
     ("good.csv L S --model knn --set rank=gradient", "needs a butfor.MLP"),
     ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
     ("good.csv L S --adverse Flase", "--adverse: there is no label 'Flase'. Did you mean 'False'?"),
+    ("good.csv L S --adverse 1", "--adverse: there is no label '1'. The labels are 'False', 'True'."),
     ("good.csv L S --set towards=maybe", "--set towards: there is no label 'maybe'. The labels are 'False', "),
     ("good.csv L S --bands 25 --bands age=3", "name each column"),
     ("good.csv L S --budget 121", "more than the 120 training labels"),

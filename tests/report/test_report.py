@@ -142,7 +142,9 @@ def test_a_page_about_nobody_says_so(audit, seeded):
     diverged = FreshSeeds(3, 2, 1, 1, 0, ((None,) * 3, (None,) * 3))
     assert "Solid" in changed(word_of(seeded, HOLDS), fresh=diverged).to_html(), "there is no chart, but a page"
     stopped = [changed(v, complete=False) for v in seeded]
-    assert "stopped early" in outline(Population(stopped, replace(seeded.run, interrupted=True)).to_html()).text
+    assert (
+        "did not come to an end" in outline(Population(stopped, replace(seeded.run, interrupted=True)).to_html()).text
+    )
 
 
 def test_text_from_tables_and_names_is_escaped(audit):

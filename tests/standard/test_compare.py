@@ -147,6 +147,9 @@ def test_least_squares_give_the_twofold_decomposition():
         assert c.difference == pytest.approx(design[ours].mean(axis=0) @ (theirs - own))
         by_theirs = design[ours] @ theirs
         np.testing.assert_allclose(found.doubt[ours], np.where(labels[ours] == 1, 1 - by_theirs, by_theirs))
+    models, weight = (LogisticRegression(), make_pipeline(LogisticRegression())), 1 + np.arange(len(X)) % 3
+    alone, inside = (compared(X, y, standard=model, sample_weight=weight).of_group("a") for model in models)
+    assert alone.difference == inside.difference != found.of_group("a").difference
     fewer = compared(X.drop(columns="debts"), y, standard=LeastSquares())
     move = found.columns.loc[("group", "a", "debts"), "move"]
     assert move == pytest.approx(fewer.of_group("a").difference - found.of_group("a").difference)

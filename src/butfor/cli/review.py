@@ -41,8 +41,9 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
     if data is not None:
         if was.label is None:
             raise SettingError(f"The record names no such file; leave out --data {data}.")
-        beside = [name for name in ("test", "validation") if getattr(was, name) is not None]
-        moved: dict[str, Any] = {name: str(Path(data).with_name(Path(getattr(was, name)).name)) for name in beside}
+        files = {name: getattr(was, name) for name in ("test", "validation") if getattr(was, name) is not None}
+        beside = {name: Path(data).with_name(Path(file).name) for name, file in files.items()}
+        moved: dict[str, Any] = {name: str(path) for name, path in beside.items() if path.exists()}
         people = audit.with_run(data=replace(was, table=data, **moved))
     if not people:
         say("This record has no verdicts to retrain; replay the audit.json of the first round.")

@@ -34,10 +34,13 @@ def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: boo
 
 
 def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
-    """The labels that people would rather not have: those given or, of an embedded set, the one it knows."""
+    """The labels that people would rather not have, by name: those given or, of an embedded set, the one it knows."""
+    from butfor.data.labels import label_number
+
     if o.adverse is None:
         return None if data.adverse is None else [data.adverse]
-    return [o.adverse] if o.adverse in data.label_names else list(map(str.strip, o.adverse.split(",")))
+    given = [o.adverse] if o.adverse in data.label_names else list(map(str.strip, o.adverse.split(",")))
+    return [data.label_names[label_number(label, data.label_names)] for label in given]
 
 
 def names_of(data: Dataset, o: SimpleNamespace) -> Names:

@@ -186,8 +186,9 @@ def check_classifier(estimator: Any) -> None:
         raise LearnerError(sentence)
     if isinstance(final := steps_of(estimator)[-1], (FixedThresholdClassifier, TunedThresholdClassifierCV)):
         raise LearnerError(
-            f"{type(final).__name__} is refused: audit the classifier inside it, with threshold=0.8 for a probability "
-            "of 0.8 of the favourable label. Tune a threshold once, and give best_threshold_."
+            f"{type(final).__name__} is refused: audit the classifier inside it with threshold=…, the probability of "
+            "the favourable label from which people get it. That is its threshold (best_threshold_ of a tuned one) or, "
+            "if pos_label is the adverse label, one minus it."
         )
 
 

@@ -52,7 +52,6 @@ class RankingMix(Ranking):
         self.parts, self.leader, self.beside = dict(parts), leader, beside
         self.first: Any
         self.first, *self.others = self.parts.values()
-        self.score_at = None if self.first.score_at is None else self._score_at
         self.trusted = False
         """Whether the leader's predictions can be believed, not only their order."""
         self._scored: tuple[Any, Any, dict[int, Scores]] = None, None, {}
@@ -115,6 +114,10 @@ class RankingMix(Ranking):
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         return self._scores_by(self.leader, model, table, people)
+
+    @property
+    def score_at(self) -> Any:
+        return None if self.first.score_at is None else self._score_at
 
     def _score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Scores:
         """Scores after each person's own flips: the first ranking there, and with a quarter of its weight the others

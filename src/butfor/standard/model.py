@@ -14,6 +14,7 @@ import numpy as np
 import pandas as pd
 from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
+from sklearn.pipeline import Pipeline
 
 from butfor import stopping
 from butfor.encode import TableEncoder
@@ -132,7 +133,8 @@ class OwnModel:
         stopping.check()
         if len(set(labels)) == 1 or not inputs.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
-        weights = {} if (weight == 1).all() else {"sample_weight": weight}  # an estimator need not take any
+        step = f"{self.given.steps[-1][0]}__" if isinstance(self.given, Pipeline) else ""
+        weights = {} if (weight == 1).all() else {f"{step}sample_weight": weight}  # an estimator need not take any
         try:
             fitted = clone(self.given).fit(dense(inputs[learn]), labels > 0.5, **weights)
             found = np.asarray(fitted.predict_proba(dense(inputs[ask]))[:, 1], dtype=np.float64)

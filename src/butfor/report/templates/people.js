@@ -49,7 +49,7 @@
     if (sorted >= 0) heads[sorted].setAttribute("aria-sort", down ? "descending" : "ascending");
     const of = chosen.length === people.length ? "All " + people.length : chosen.length + " of " + people.length;
     const order = sorted < 0 ? "" : ", sorted by " + names[sorted] + (down ? ", largest first" : ", smallest first");
-    count.textContent = of + " people" + order + ".";
+    count.textContent = of + " people listed" + order + ".";
   }
 
   tools.addEventListener("submit", (event) => event.preventDefault());
