@@ -86,7 +86,7 @@ THREE = {"y": pd.Series(np.arange(ROWS) % 3, index=X.index), "adverse": None}
         (RidgeClassifier(), 0.8, {}, "gives no probabilities"),
         (butfor.ThresholdedRegressor(), 0.8, {}, "gives no probabilities"),
         (FixedThresholdClassifier(LOGISTIC, threshold=0.3), 0.5, {}, "audit the classifier inside it"),
-        (make_pipeline(StandardScaler(), TunedThresholdClassifierCV(LOGISTIC)), 0.5, {}, "best_threshold_ of a tuned one"),
+        (make_pipeline(StandardScaler(), TunedThresholdClassifierCV(LOGISTIC)), 0.5, {}, "best_threshold_ of a"),
         (LOGISTIC, "top 20%", {"pool": None}, "people who compete for the places"),
         (LOGISTIC, 0.8, THREE, "with 3 labels"),
     ],
