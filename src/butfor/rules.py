@@ -396,8 +396,9 @@ def flippable(psi: Rule, situation: Situation) -> Allowed:
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:
     mask = rule(situation)
     if mask.shape not in (shape, shape[1:]):
-        wanted = "one entry per person" if name == "phi" else "one entry per training row"
-        raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.")
+        wanted = "one entry per person" if name == "phi" else f"one entry for each of {shape[1]} training rows"
+        apart = "" if name == "phi" else " Rows without a label and rows set aside for validation have none."
+        raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.{apart}")
     return np.broadcast_to(mask, shape)
 
 

@@ -234,6 +234,7 @@ WRONG = {
         (lambda: fitted(GaussianNB()).with_search("gradient"), "'gradient' needs .*, and this is an audit of Gauss"),
         (lambda: asked(KNeighborsClassifier(metric=gap), ledger="l.sqlite"), "ledger"),
         (lambda: asked(phi=butfor.rules.stable_under_switch), r"write stable_under_switch\(\)"),
+        (lambda: asked(psi=[True] * (ROWS + ASKED - 1)), "of 185 training rows.*without a label and rows set aside"),
         *((lambda name=name, value=value: asked(**{name: value}), name) for name in WRONG for value in WRONG[name]),
     ],
 )  # fmt: skip
@@ -423,6 +424,30 @@ def test_a_record_brings_the_learner_back_and_starts_no_code_of_its_own():
     ):
         with pytest.raises(ReplayError, match=said):
             describe.rebuild(record | {"class": path})
+
+
+class Fussy(butfor.Learner):
+    """Its own code fails, or memory runs out, on other labels than the recorded ones."""
+
+    name = "fussy"
+
+    def __init__(self, error):
+        self.error = error
+
+    def fit(self, table, labels):
+        if list(labels) != list(table.y):
+            raise self.error
+        return Constant(lambda n: np.full(n, -1.0, np.float32))
+
+    def record(self):
+        return {"kind": "fussy"}
+
+
+def test_a_learner_of_ones_own_that_fails_on_flipped_labels_counts_as_failed_trainings():
+    verdict = fitted(Fussy(ZeroDivisionError("no")), **OPEN).explain(PEOPLE[:1])
+    assert "of these trainings failed or diverged" in str(verdict)
+    with pytest.raises(MemoryError):
+        fitted(Fussy(MemoryError()), **OPEN).explain(PEOPLE[:1])
 
 
 def test_parameters_are_recorded_and_what_a_record_cannot_bring_back_is_named():

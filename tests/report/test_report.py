@@ -291,6 +291,13 @@ def test_what_is_handed_over_holds_no_raw_value(loans, seeded, tmp_path, capsys,
     counts = [value for row in by_group for value in row.values() if isinstance(value, int)]
     assert min(counts) >= 10
     assert {count % 10 for count in counts} == {0}
+    told = json.loads(public.record(seeded))["performance"]["by_group"]
+    for exact, row in zip(seeded.run.performance.by_group, told, strict=True):
+        labelled = exact.people * exact.base_rate
+        of = {"false_positive_rate": exact.people - labelled, "false_negative_rate": labelled}
+        rates = {name: share for name, share in vars(exact).items() if name.endswith("rate")}
+        few = {name for name, share in rates.items() if share * of.get(name, exact.people) < 9.5}
+        assert {name for name in rates if row[name] is None} == few != set()
     for again in (["replay", str(out / "audit.json")], ["gate", str(out / "audit.json"), "--max-solid", "5%"]):
         assert main(again) == 2
         assert "written with --public" in capsys.readouterr().err

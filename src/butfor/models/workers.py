@@ -149,8 +149,9 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
         try:
             model = (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
             return learner.pack(model) if people is None else np.asarray(table.answers(model, people), np.float32)
-        except (LearnerError, TableError):  # such as one class alone
-            if people is None:
+        except Exception as error:  # such as one class alone; a learner of one's own may raise anything
+            passes = isinstance(error, (ButforError, MemoryError)) and not isinstance(error, (LearnerError, TableError))
+            if people is None or passes:
                 raise
             return np.full(len(people) * table.outputs, np.nan, np.float32)
 

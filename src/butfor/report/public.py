@@ -70,8 +70,13 @@ def record(p: Population) -> str:
     """The text of the public audit.json."""
 
     def rounded(row: dict[str, Any]) -> dict[str, Any]:
-        shares = {name: round(value, 2) for name, value in row.items() if isinstance(value, float)}
-        return row | shares | {"people": tens(row["people"])}
+        """Without shares that stand for fewer than ten people."""
+        labelled = row["people"] * (row.get("base_rate") or 0)
+        of = {"false_positive_rate": row["people"] - labelled, "false_negative_rate": labelled}
+        shares = {name: value for name, value in row.items() if isinstance(value, float)}
+        shown = {name: tens(round(share * of.get(name, row["people"]))) for name, share in shares.items()}
+        rates = {name: round(share, 2) if shown[name] else None for name, share in shares.items()}
+        return row | rates | {"people": tens(row["people"])}
 
     known = asdict(p.performance) if p.performance and p.performance.people >= FEW else None
     if known:
