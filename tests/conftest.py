@@ -1,7 +1,5 @@
 """Shared subjects: small audits that many tests look at, fitted once per test process."""
 
-from __future__ import annotations
-
 import os
 import shutil
 import signal

@@ -1,7 +1,5 @@
 """Ledgers: nothing is trained twice; a damaged, altered or foreign file gets a sentence and changes no verdict."""
 
-from __future__ import annotations
-
 import os
 import sqlite3
 import subprocess

@@ -4,8 +4,6 @@ import json
 import os
 import shlex
 import signal
-import subprocess
-import sys
 from functools import partial
 from importlib import import_module
 from itertools import product
@@ -146,16 +144,3 @@ def test_an_audit_that_was_interrupted_or_refused_is_no_measurement(monkeypatch,
     printed = capsys.readouterr()
     assert (end.value.code, printed.out) == (code, "")
     assert said in printed.err
-
-
-@pytest.mark.system
-def test_a_signal_ends_a_benchmark_at_once_also_while_it_is_still_loading():
-    """As soon as Python says that it has imported this much."""
-    command = [sys.executable, "-X", "importtime", "-m", "benchmarks.models", "--datasets", "german"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as started:
-        assert any(text.split("|")[-1].strip() == "numpy" for text in started.stderr)
-        started.send_signal(signal.SIGINT)
-        out, err = started.communicate(timeout=120)
-    assert (started.returncode, out) == (130, "")
-    assert err.endswith("Stopped.\n")
-    assert "Traceback" not in err

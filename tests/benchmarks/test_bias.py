@@ -14,7 +14,6 @@ from benchmarks import bias, coverage
 from benchmarks.planted import GROUPS, KINDS, MOST_ROWS, Planted
 from benchmarks.rivals import RIVALS
 from butfor.encode import TableEncoder
-from butfor.machine import single_threaded
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -60,20 +59,6 @@ def test_corrected_labels_give_the_clean_model_and_self_confidence_is_that_of_cl
     assert bias.self_confidence(planted, "logistic") == pytest.approx(theirs, abs=1e-6)
 
 
-@pytest.mark.parametrize("name", RIVALS)
-def test_rivals_doubt_planted_labels_more_than_others(name):
-    rng = np.random.default_rng(0)
-    inputs, inside = rng.normal(size=(400, 3)), rng.random(400) < 0.5
-    clean = inputs[:, 0] + 0.3 * rng.normal(size=400) > 0
-    planted = clean & inside & (rng.random(400) < 0.2)
-    labels = clean & ~planted
-    with single_threaded():
-        scores = RIVALS[name](inputs, labels, np.where(inside, "ours", "theirs"))
-    adverse = np.flatnonzero(~labels)
-    first = adverse[np.argsort(-scores[adverse])][: planted.sum()]
-    assert planted[first].mean() > 3 * planted[adverse].mean()
-
-
 def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bias, "Planted", partial(Planted, draws=9))
     asked = ["--datasets", "student", "--kinds", "uniform", "--bases", "drawn", "--seeds", "2", "--models", "logistic"]
@@ -82,7 +67,7 @@ def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypat
     found = json.loads(written)
     ways = {row["of"]: row for row in found["summary"]["which"] if row["by"] == "way"}
     assert ways["wrong"]["quarter"] > ways["chance"]["quarter"]
-    assert set(ways) >= {"FairLabel", "Fair-OBNC", "DeCoLe"}
+    assert all(ways[name]["quarter"] > ways["chance"]["quarter"] for name in RIVALS)
     reviews = {row["way"]: row for row in found["summary"]["reviews"] if row["by"] == "all"}
     assert reviews["wrong"]["restored_whole"] >= reviews["wrong"]["restored_quarter"]
     (whose,) = (row for row in found["measured"] if row["question"] == "whose")

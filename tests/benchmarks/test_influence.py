@@ -1,17 +1,11 @@
 """Influence functions as identities: derivatives against autodiff, predictions against solved problems."""
 
-from importlib.util import find_spec
-
 import numpy as np
 import pytest
 from sklearn.linear_model import LogisticRegression
 
-from benchmarks.dattri_baselines import INSTALL, Dattri
 from benchmarks.network_influence import Influence, gauss_newton, hessian, jacobian
-from butfor.errors import SettingError
 from butfor.nets import Network, Recipe, Rows, train_one
-
-FORMS = ("hessian", "gauss-newton")
 
 
 def subject(hidden=(8, 6), activation="relu", n=120, epochs=15):
@@ -57,7 +51,7 @@ def logistic_regression(X, y):
     return np.append(model.coef_[0], model.intercept_)
 
 
-@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("form", ["hessian", "gauss-newton"])
 def test_at_a_minimum_the_prediction_is_the_retrained_effect(form):
     """One flip of 2000 moves a logistic regression by what the influence function says, to first order."""
     rng = np.random.default_rng(3)
@@ -71,10 +65,3 @@ def test_at_a_minimum_the_prediction_is_the_retrained_effect(form):
         change = logistic_regression(X.astype(np.float64), rows.labels((row,))) - theta
         real = np.where(network.predict(people) == 1, -1, 1) * (people.astype(np.float64) @ change[:4] + change[4])
         assert predicted[:, row] == pytest.approx(real, rel=0.05, abs=2e-5)
-
-
-@pytest.mark.skipif(bool(find_spec("dattri")), reason="dattri is installed")
-def test_without_dattri_the_install_line_is_shown():
-    with pytest.raises(SettingError, match="pip install") as refusal:
-        Dattri("cg").score_network(*subject())
-    assert INSTALL in str(refusal.value)

@@ -2,8 +2,6 @@
 
 import json
 import re
-import subprocess
-import sys
 from dataclasses import replace
 from pathlib import Path
 from unittest.mock import Mock
@@ -58,20 +56,6 @@ def test_salary_reproduces_its_published_row(salary):
         for person in ranking.people:
             assert person.found == (len(person.positions) == 1) == (person.attempt is not None)
             assert not person.found or person.logit * person.counterfactual_logit <= 0
-
-
-@pytest.mark.system
-def test_a_bare_gpu_machine_can_run_everything():
-    """There is torch, numpy, pandas and scikit-learn, and nothing else."""
-    modules = [path.stem for path in Path(evaluation.__file__).parents[1].glob("benchmarks/[a-z]*.py")]
-    blocked = "click cloup rich numba jinja2 msgspec distributed"
-    code = (
-        f"import sys; sys.modules.update(dict.fromkeys('{blocked}'.split()))\n"
-        f"from importlib import import_module; [import_module('benchmarks.' + m) for m in {modules}]\n"
-        "from evaluation.command import main; main(['setup'])"
-    )
-    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
-    assert "27132/9045/9045" in done.stdout, done.stderr
 
 
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"schema_version": 9}', '{"schema_version": 1}'])
@@ -161,10 +145,8 @@ def test_a_sample_is_computed_and_marked(tmp_path, command):
     ("arguments", "said"),
     [
         (["table1", "--datasets", "nosuch"], "There is no data set 'nosuch'"),
-        (["table1", "--datasets", ","], "at least one"),
         (["table1", "--cases", "0"], "at least one person"),
         (["table1", "--seeds", "0", "--datasets", "salary"], "seeds=0"),
-        (["table1", "--results", "nowhere"], "not a directory"),
         (["table1", "--results", "."], "no result in"),
         (["table1", "--results", ".", "--cases", "5"], "shown as they are"),
         (["table1", "--results", ".", "--datasets", "adult"], "There is no 'adult.json'"),

@@ -4,8 +4,6 @@ Whatever it is given, butfor either *refuses*: exit code 2 (3 where disk or memo
 nothing on stdout; or it *works*: exit code 0 and, where a record was asked for, strict JSON.
 """
 
-from __future__ import annotations
-
 import io
 import json
 import re

@@ -1,7 +1,5 @@
 """Records that somebody bent, altered or made up: one sentence that names the field, and no agreement."""
 
-from __future__ import annotations
-
 import copy
 import json
 import math

@@ -1,8 +1,6 @@
 """Engines train what the model's own `fit` trains: boosting to the last bit, linear models to the minimum; and where
 they do not, or where it is little work, that `fit` trains in this process."""
 
-from __future__ import annotations
-
 import os
 import sys
 from dataclasses import replace

@@ -202,16 +202,6 @@ def test_places_do_not_depend_on_who_is_asked_about():
         assert len(alone.flip_set) == len(verdict.flip_set)
 
 
-def test_ties_for_the_last_place_are_counted():
-    pool = pd.DataFrame({"x": range(6)})
-    scores = np.array([[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]])
-    found = [Decision("top 30%", share=0.3, pool=pool).last_place(each) for each in scores]
-    np.testing.assert_array_equal(found, [(3.0, 3), (4.5, 0), (0.0, 6), (np.nan, 0)])
-    lowest = Decision("top 30%", 0, share=0.3, pool=pool)
-    assert list(lowest.margins(np.hstack([[[0.0, 9.0]], -scores[1:2]]))[0] > 0) == [True, True]
-    assert list(lowest.margins(np.hstack([[[-5.0, -4.4]], -scores[1:2]]))[0] > 0) == [False, True]
-
-
 # --- proofs ---------------------------------------------------------------------------------------------
 
 

@@ -1,7 +1,5 @@
 """The definition gives the bits of twenty lines of PyTorch: autograd and torch.optim.Adam."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 from itertools import pairwise
 

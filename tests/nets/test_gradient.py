@@ -1,8 +1,6 @@
 """The derivative of people's logits by the training labels: against autograd, and one way of computing it against
 another."""
 
-from __future__ import annotations
-
 import threading
 from dataclasses import replace
 

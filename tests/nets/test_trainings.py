@@ -1,7 +1,5 @@
 """Every engine trains what the definition trains: the same result reached two ways."""
 
-from __future__ import annotations
-
 import re
 import threading
 from dataclasses import replace

@@ -11,7 +11,7 @@ from butfor.models.learner import Training
 from butfor.models.network import NetworkEngine
 from butfor.nets import train_one
 from butfor.result.population import Population
-from conftest import fitted, odd_table
+from conftest import fitted
 
 
 def found_cases(population: Population) -> set[int]:
@@ -135,22 +135,6 @@ def test_verdicts_tell_the_whole_story_and_populations_add_up(salary, salary_pop
 
 
 # --- tables of one's own ----------------------------------------------------------------------------------
-
-
-def test_a_protected_attribute_of_three_values_and_no_validation_rows():
-    table = odd_table(240)
-    X, y, people = table.drop(columns="granted"), table["granted"], table.drop(columns="granted")[200:]
-    net = butfor.MLP(hidden=(8,), max_epochs=20, batch_size=None)
-    audit = butfor.LabelAudit(net, members=1, fresh_seeds=0, budget=1)
-    audit.fit(X.iloc[:200], y.iloc[:200], sensitive_features="protected group?")
-    assert (audit.model_.rows.n, len(audit.table_.X), len(audit.model_.rows.y_val)) == (150, 150, 50)
-    population = audit.explain_all(people)
-    assert set(population.by_group.index) == {"αλφα", "b & c", "<none>"}
-    before, stable = audit.model_.logits(people) > 0, np.ones(40, dtype=bool)
-    for value in ("αλφα", "b & c", "<none>"):
-        stable &= (audit.model_.logits(people.assign(**{"protected group?": value})) > 0) == before
-    assert [v.status != "not_eligible" for v in population] == list(stable)
-    assert population.verdicts[0].prediction in ("granted = True", "granted = False")
 
 
 DATA = butfor.load_dataset("salary")

@@ -189,7 +189,7 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
 # --- settings ---------------------------------------------------------------------------------------------
 
 
-def test_a_mask_of_ones_own_is_about_everyone_whatever_the_question_and_limits_are_shared_between_questions():
+def test_a_mask_of_ones_own_is_about_everyone_whatever_the_question():
     X, y = wine()
     rows, people = X.iloc[::2], X.iloc[1::45]
     mask = np.random.default_rng(0).random((len(people), len(rows))) < 0.5
@@ -200,9 +200,6 @@ def test_a_mask_of_ones_own_is_about_everyone_whatever_the_question_and_limits_a
     for v, mine in zip(population, mask, strict=True):
         assert mine[list(v.positions)].all()
         assert v.flippable == (mine & (y.iloc[::2].to_numpy() != v.new_label)).sum()
-    stopped = audit.with_search("chance", "attempts").explain_all(people, stop=butfor.max_retrainings(20))
-    assert stopped.run.retrainings <= 20
-    assert any(not v.complete for v in stopped)
 
 
 @pytest.mark.parametrize(

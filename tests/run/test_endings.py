@@ -1,7 +1,5 @@
 """Ctrl-C and limits: while an audit is at work, while verdicts are drawn up and files written, and between the two."""
 
-from __future__ import annotations
-
 import importlib
 import os
 import signal

@@ -12,7 +12,6 @@ from butfor import worlds
 from butfor.errors import SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
-from butfor.names import Names, named
 from butfor.report.page import person_page, population_page
 from butfor.result.population import Population
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
@@ -165,7 +164,7 @@ def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):
     assert "of 5 worlds" in few.details()[0]
 
 
-def test_who_gains_who_loses_and_what_is_said_of_them():
+def test_who_gains_who_loses_and_how_many_are_counted_from_the_worlds():
     rates = [World(seed, 0.1, 5, turned, {"b": 0.5 + turned / 10}, 0.8) for seed, turned in enumerate((0, 1, 2, 3))]
     people = [PersonInWorlds(7, "r7", "b", True, 4), PersonInWorlds(1, "r1", "b", True, 2)]
     people += [PersonInWorlds(3, "r3", "a", True, 4), PersonInWorlds(0, "r0", "a", False, 3)]
@@ -177,53 +176,31 @@ def test_who_gains_who_loses_and_what_is_said_of_them():
     assert one.probability.tolist() == pytest.approx([np.nan, 0.5, np.nan, 1, np.nan, 0, np.nan, 1], nan_ok=True)
     assert (one.expected, one.interval) == (1.5, (0, 3))
     assert [person.case for person in one.losing] == [0]
-    assert "about 2 of 4 people with race = b (in 9 of 10 simulated worlds: 0 to 3)" in one.sentence
-    assert one.details()[0].endswith("people with race = b are adverse; 1 of them changes in most worlds.")
     assert one.about(7).endswith("this decision would change in 4 of 4 worlds.")
     assert one.about(5) == one.about(None) == ""
-    details = " ".join(one.details())
-    assert "1 adverse decision about people of other groups" in details
+    assert "1 adverse decision about people of other groups" in " ".join(one.details())
     rare = replace(one, changed=(*people[:2], replace(people[2], worlds=3)))  # fewer than one, on average
     assert "other groups" not in " ".join(rare.details())
-    assert "1 person is accepted now and refused in most worlds." in details
-    in_words = " ".join(named(one, Names({"noun": "applicants"}, {"race": {"b": "Black"}})).details())
-    assert "3 of 4 decisions about Black applicants are adverse" in in_words
-    assert "1 applicant is accepted now" in in_words
-    assert "Accuracy: 85.0 % now, 80.0 % in the worlds" in details
     nobody = replace(one, refused=0, worlds=(), changed=())
     assert "None of the 4 decisions" in nobody.sentence
     assert (nobody.details(), nobody.expected) == ([], 0.0)
-    limited = replace(one, limited=True)
-    assert limited.displaced == (3 + 2) / 4
-    assert limited.sentence.endswith("Places are limited: about 1 of 8 people would lose theirs.")
-    assert "Places" not in one.sentence
-    assert replace(limited, changed=one.gaining).sentence.endswith("nobody would lose theirs.")
+    limited = replace(one, limited=True, changed=one.gaining)
+    assert limited.sentence.endswith("nobody would lose theirs.")
     twenty = replace(one, worlds=tuple(World(k, 0.1, 5, n, {"b": n / 10}) for k, n in enumerate((0, *range(18), 40))))
     assert twenty.interval == (0, 17), "the 5th and 95th percentile"
     assert twenty.rates_in_worlds["b"] == pytest.approx((0.965, 0, 1.7))
 
 
-def test_the_record_carries_it_and_the_page_shows_it_first(population, tmp_path):
+def test_the_record_carries_it_and_whoever_is_named_has_an_entry_on_the_page(population, tmp_path):
     (one,) = population.one_standard
     population.to_json(tmp_path / "audit.json")
-    record = Population.from_json(tmp_path / "audit.json")
-    assert record.run.one_standard == (one,)
-    assert [group.name for group in population.standards] == ["group = a", "group = b"]
-    page = population_page(population).replace("\N{NO-BREAK SPACE}", " ").replace("<span>", "").replace("</span>", "")
-    assert page.index("People with group = b were labelled") < page.index('<section id="groups">')
-    assert one.sentence in page
-    assert one.gaining
-    for person in one.gaining:
-        assert f'<a href="#case-{person.case}">{person.row}</a>' in page
-        assert one.about(person.case) in page[page.index(f'id="case-{person.case}"') :]
-    assert one.about(person.case) in person_page(population.about(person.case))
+    assert Population.from_json(tmp_path / "audit.json").run.one_standard == (one,)
     some = replace(population.run, one_standard=(replace(one, changed=(PersonInWorlds(999, "x", "b", True, 20),)),))
     unknown = population_page(Population(population.verdicts, some))
     assert '<a href="#case-999">x</a>' in unknown
     own = unknown[unknown.index('<article id="case-999"') :].split("</article>")[0]
-    assert "change in 20 of 20 worlds" in own, "whoever is named has an entry"
+    assert "change in 20 of 20 worlds" in own
     assert "Not among the people examined" in own
-    assert "--psi doubted" in page
 
 
 def test_every_flip_carries_its_doubt_and_replays(audit, population):

@@ -7,7 +7,7 @@ from butfor.errors import SettingError, Stopped
 from butfor.models.learner import Bound, Engine, Learner
 from butfor.rules import Allowed
 from butfor.schedule import schedule
-from butfor.search import CLAIMS, Confirm, Known, Rank, Try, as_strategy
+from butfor.search import Confirm, Known, Rank, Try, as_strategy
 from butfor.stopping import StopFlag, max_retrainings
 from butfor.train import Trainer
 from search.test_search import someone
@@ -143,12 +143,6 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
 
 
 # --- stops --------------------------------------------------------------------------------------------
-
-
-def test_somebody_whose_sets_are_refused_is_given_up_after_a_few_and_the_search_is_not_called_complete():
-    refuses = lambda trainer, flips: trainer.confirmed.update({each: [-1.0, -1.0] for each in flips})  # noqa: E731
-    people, _, _ = audit([-0.03, -0.03], "guided", confirm=refuses)
-    assert all(1 < len(person.rejected) <= CLAIMS and not person.complete for person in people)
 
 
 def test_a_limit_of_trainings_is_kept_and_finding_comes_before_shrinking():
