@@ -166,9 +166,6 @@ if first:
     assert ledger._db.execute(f"SELECT count(*) FROM {TABLE}").fetchone() == (90,)
 
 
-# --- audits ----------------------------------------------------------------------------------------------
-
-
 def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_an_altered_one(tmp_path):
     """Two seeds of a model whose own `fit` trains, also fresh seeds."""
     rng = np.random.default_rng(0)

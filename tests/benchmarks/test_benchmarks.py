@@ -9,7 +9,6 @@ from importlib import import_module
 from itertools import product
 
 import numpy as np
-import pandas as pd
 import pytest
 
 import butfor
@@ -22,15 +21,6 @@ TINY = engines.Sizes(
     exhaustive="salary", sample=2, scaling_rows=(6, 12), scaling_networks=(1, 2), scaling_hidden=(2, 4),
     scaling_epochs=2, scaling_rounds=1, gpu_networks=4,
 )  # fmt: skip
-
-
-def hmda(rows=240):
-    """A table as small as the one of HMDA is large."""
-    rng = np.random.default_rng(0)
-    people = pd.DataFrame({"ratio": rng.normal(size=rows), "single": rng.choice(["yes", "no"], rows)})
-    people["afam"] = rng.choice(["yes", "no"], rows)
-    odds = 1 - 1.5 * people["ratio"] - 0.5 * (people["afam"] == "yes") + rng.logistic(size=rows)
-    return people.assign(deny=np.where(odds > 0, "no", "yes"))
 
 
 def searches_find_no_more_than_there_is(rows):
@@ -63,7 +53,7 @@ BENCHMARKS = {
         solid_is_found,
     ),
     "threshold": (
-        "--datasets HMDA --tables {folder} --models logistic --people 1 --budget 1% --n-jobs 1",
+        "--datasets german --models logistic --people 1 --budget 1% --n-jobs 1",
         lambda rows: abs(rows[1]["accepted"] / rows[1]["test_people"] - rows[1]["recorded"]) < 0.01,
     ),
     "wide": ("--rows 200 --epochs 1", lambda rows: [row["inputs"] for row in rows] == [360, 360, 41]),
@@ -91,7 +81,6 @@ def test_benchmarks_print_rows_that_hang_together(name, capsys, monkeypatch, tmp
     network = lambda setup, seed=0: butfor.MLP(setup.hidden, max_epochs=40, random_state=seed)  # noqa: E731
     for module in (cluster, solid):
         monkeypatch.setattr(module, "network", network)
-    hmda().to_csv(tmp_path / "HMDA.csv", index=False)
     asked, holds = BENCHMARKS[name]
     which, *option = name.split()
     benchmark = import_module(f"benchmarks.{which}")
@@ -125,9 +114,6 @@ def test_agreement_counts_what_differs():
 def test_the_list_names_every_benchmark(capsys):
     list_benchmarks()
     assert {"accuracy", "cluster", "engines", "influence", "models"} <= set(capsys.readouterr().out.split())
-
-
-# --- what is no measurement prints no figure ----------------------------------------------------------
 
 
 @pytest.mark.parametrize(("people", "code", "said"), [("1", 130, "Stopped."), ("0", 2, "people=0 must be at least 1")])

@@ -120,9 +120,6 @@ def test_the_rarest_values_are_grouped_as_scikit_learn_does():
     assert TableEncoder(max_categories=150).fit(towns).n_features_out_ == 150
 
 
-# --- refusals --------------------------------------------------------------------------------------------
-
-
 @pytest.mark.parametrize(
     ("settings", "change", "said"),
     [

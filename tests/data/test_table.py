@@ -68,9 +68,6 @@ def test_rows_of_one_cluster_stay_together_and_rows_without_a_label_or_with_hole
 
 
 def test_labels_have_names(tmp_path):
-    assert label_names(("bad", "good"), "credit") == ("bad", "good")
-    assert label_names(("no", "yes"), "approved") == ("approved = no", "approved = yes")
-    assert label_names(np.array([0, 1])) == label_names([0, 1], "") == ("0", "1")
     names = label_names(np.array([False, True]), "approved")
     assert [label_number(given, names) for given in ("approved = True", "True", True, np.True_)] == [1] * 4
     assert label_number(7, ("bad credit", "good credit"), [3, 7]) == 1

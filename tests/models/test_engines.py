@@ -2,9 +2,7 @@
 they do not, or where it is little work, that `fit` trains in this process."""
 
 import os
-import sys
 from dataclasses import replace
-from pathlib import Path
 
 import joblib
 import numpy as np
@@ -180,22 +178,3 @@ def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, 
     bound = OwnFit(2).bind(Timed(micros), TABLE, TABLE.X[:1])
     in_this = [set(bound([Training((), None)] * size).ravel()) == {os.getpid() % 2**20} for size in calls]
     assert in_this == here
-
-
-class Mapped(Timed):
-    """Answers whether the table lies in a file of joblib's."""
-
-    def fit(self, table, labels):
-        self.address = table.X.to_numpy().ctypes.data
-        return self
-
-    def logits(self, people):
-        lines = [line for line in Path("/proc/self/maps").read_text().splitlines() if "joblib" in line]
-        ends = [[int(each, 16) for each in line.split()[0].split("-")] for line in lines]
-        return np.full(len(people), any(start <= self.address < end for start, end in ends), np.float32)
-
-
-@pytest.mark.skipif(sys.platform != "linux", reason="reads /proc")
-def test_processes_share_the_memory_of_a_large_table():
-    table = Table(pd.DataFrame(np.ones((70_000, 2))).add_prefix("x"), pd.Series(np.arange(70_000) % 2))
-    assert OwnFit(2).bind(Mapped(1e8), table, table.X[:1])([Training(())] * 3).ravel().tolist() == [1, 1, 1]

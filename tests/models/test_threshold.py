@@ -190,9 +190,6 @@ def test_answers_are_on_the_side_that_a_comparison_says(at, label, shares):
     assert ((cut.margins(exactly) > 0) == (label == 1)).tolist() == [False, True, True]
 
 
-# --- places ---------------------------------------------------------------------------------------------
-
-
 def test_places_do_not_depend_on_who_is_asked_about():
     audit = audited(LOGISTIC, "top 20%")
     nearest = nearest_to_the_cut(audit, 2)
@@ -202,7 +199,14 @@ def test_places_do_not_depend_on_who_is_asked_about():
         assert len(alone.flip_set) == len(verdict.flip_set)
 
 
-# --- proofs ---------------------------------------------------------------------------------------------
+def test_ties_for_the_last_place_are_counted():
+    pool = pd.DataFrame({"x": range(6)})
+    scores = np.array([[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]])
+    found = [Decision("top 30%", share=0.3, pool=pool).last_place(each) for each in scores]
+    np.testing.assert_array_equal(found, [(3.0, 3), (4.5, 0), (0.0, 6), (np.nan, 0)])
+    lowest = Decision("top 30%", 0, share=0.3, pool=pool)
+    assert list(lowest.margins(np.hstack([[[0.0, 9.0]], -scores[1:2]]))[0] > 0) == [True, True]
+    assert list(lowest.margins(np.hstack([[[-5.0, -4.4]], -scores[1:2]]))[0] > 0) == [False, True]
 
 
 @settings(max_examples=3, deadline=None)
@@ -233,9 +237,6 @@ def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, 
         assert verdict.at_least <= (fewest or 9)
         assert (verdict.status == "found") == (fewest is not None) or not verdict.exact
         assert not verdict.found or len(verdict.flip_set) >= fewest
-
-
-# --- networks and ensembles -----------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("threshold", [0.7, "top 20%"])

@@ -155,10 +155,3 @@ def test_a_training_that_diverges_depends_on_no_label_and_a_check_that_raises_en
     with pytest.raises(KeyError):
         list(label_gradient(endless, rows, SWEEPS, PEOPLE, threads=2, check=enough))
     assert threading.active_count() == before
-
-
-def test_what_cannot_be_differentiated_is_refused():
-    with pytest.raises(ValueError, match="epochs=0"):
-        list(label_gradient(RECIPE, made(), SWEEPS, PEOPLE, epochs=0))
-    with pytest.raises(ValueError, match="0 to 119"):
-        list(label_gradient(RECIPE, made(), [Sweep(0, (120,), np.arange(2))], PEOPLE))

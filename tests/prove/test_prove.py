@@ -15,7 +15,7 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
-from butfor.errors import LearnerError, SettingError, TableError
+from butfor.errors import LearnerError, SettingError, TableError, plural
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Training
 from butfor.models.robust import PartitionEnsemble
@@ -119,7 +119,7 @@ def test_certificates_hold_are_told_and_checked_again_from_the_record_alone(mode
     assert verdict.sentence.startswith("Proven: flipping up to 6 of the ")
     assert "it takes at least" in verdict.to_html() or "no larger set would" in verdict.to_html()
     none = sum(v.status == "proven_none" for v in population)
-    assert f"for {none} people no set within the budget works" in population.proven in population.to_html()
+    assert f"for {plural(none, 'person')} no set within the budget works" in population.proven in population.to_html()
 
 
 def test_votes_certify_and_parts_do_not_depend_on_labels():

@@ -1,5 +1,6 @@
 """What verdicts, populations, runs and worlds say, with a reader's names and without."""
 
+import math
 from dataclasses import replace
 
 import pytest
@@ -77,6 +78,19 @@ def test_one_and_many_are_told_apart():
 
 FIXED = {"given": 0.8, "cut": True, "probability": 0.8}
 SEEN = {"people": 476, "favoured": 295, "recorded": 0.88}
+
+
+def test_scores_are_probabilities_of_the_favourable_label_and_margins_stay_margins():
+    assert (RUN.measured(0.5), RUN.measured(0.0)) == ("0.38", "0.50")
+    assert verdict(replace(RUN, log_odds=False), **FOUND).course_in_words == "margin +0.50 → −0.20"
+    adverse_first = replace(RUN, label_names=("deny = yes", "deny = no"))
+    assert (RUN.score_of(800), adverse_first.score_of(800)) == (0, 1)
+    for probability in (0.001, 0.26, 0.999):
+        for cut in (0.05, 0.5, 0.8):
+            p, c = (math.log(share / (1 - share)) for share in (probability, cut))
+            decision = DecisionFacts(given=cut, cut=True, probability=cut)
+            assert replace(RUN, decision=decision).score_of(c - p) == pytest.approx(probability)
+            assert replace(adverse_first, decision=decision).score_of(p - c) == pytest.approx(probability)
 
 
 def test_numbers_have_the_decimals_that_tell_them_apart():

@@ -72,9 +72,6 @@ def test_our_network_takes_weights_for_the_comparison_alone():
     assert butfor.replay(audit.explain(TABLE.iloc[[0]]))
 
 
-# --- references -------------------------------------------------------------------------------------------
-
-
 def test_references_of_attributes_that_share_values_are_given_by_attribute():
     rng = np.random.default_rng(0)
     X = TABLE.assign(black=rng.choice(["no", "yes"], 400), married=rng.choice(["no", "yes"], 400))
@@ -89,9 +86,6 @@ def test_references_of_attributes_that_share_values_are_given_by_attribute():
     beside = {"sensitive_features": X[["black", "married"]].add_suffix("!")}  # the model does not see them
     audit = fitted(reference={"black!": "no", "married!": "yes"}, **beside)
     assert audit.fitted_.reference == {f"{' × '.join(f'{n}!' for n in k.split(' × '))}": v for k, v in wanted.items()}
-
-
-# --- other rows -------------------------------------------------------------------------------------------
 
 
 def test_labels_of_other_rows_that_training_does_not_know_are_refused():
@@ -164,8 +158,6 @@ def test_dates_are_days_for_the_model_and_dates_for_people():
     own = make_pipeline(FunctionTransformer(months), StandardScaler(), LogisticRegression())
     assert fitted(TABLE.assign(on=days), model=own).predict(TABLE.assign(on=days)).shape == (400,)
 
-
-# --- what is no label, and no group -----------------------------------------------------------------------
 
 CHANCE = np.random.default_rng(0).random(400)
 

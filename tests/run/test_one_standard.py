@@ -83,18 +83,6 @@ def test_decisions_about_other_groups_are_counted_apart():
     assert one.expected == pytest.approx(one.probability[ours].sum())
 
 
-def test_worlds_flip_validation_labels_too_and_else_stay_the_same(audit):
-    whole, rows = audit.standards(), np.arange(300, 400)
-    validation = whole.of_rows(rows)
-    for seed in range(5):
-        alone, both = (draw_world(each, "b", seed, 2, True) for each in (whole, replace(whole, validation=validation)))
-        assert (alone.flips, alone.trainings, alone.validation_flips) == (both.flips, both.trainings, ())
-        flips = rows[list(both.validation_flips)]
-        assert len(flips) == pytest.approx(validation.wrong_at("b", both.shortfall).sum(), abs=5)
-        assert (TABLE["group"].to_numpy()[flips] == "b").all()
-        assert (LABELS.to_numpy()[flips] == "no").all()
-
-
 def test_people_who_are_hurt_are_found(audit):
     (one,) = audit.one_standard(PEOPLE)
     before = (LABELS == "yes") | PLANTED  # before group b was wronged

@@ -145,13 +145,7 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
 # --- stops --------------------------------------------------------------------------------------------
 
 
-def test_a_limit_of_trainings_is_kept_and_finding_comes_before_shrinking():
-    for most in (1, 3, 11):
-        people, engine, trainer = audit([-0.12, -0.14, -3.0, -4.0], "guided", stop=max_retrainings(most))
-        assert trainer.trained == len(engine.sets) == most
-        assert people[0].found is not None  # everybody's first set is the same
-        assert not people[0].complete
-        assert not any(person.complete for person in people if person.found is None)
+def test_under_a_limit_of_trainings_finding_comes_before_shrinking():
     effects = np.array([EFFECTS, EFFECTS[::-1]])  # the second person's ranking is wrong
     people, engine, _ = audit([-0.12, -0.5], "guided", effects, stop=max_retrainings(5))
     assert all(len(flips) == 4 for flips in engine.sets)

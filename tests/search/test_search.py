@@ -221,9 +221,6 @@ def test_solid_keeps_the_clearest_set_that_is_confirmed_ranks_again_and_asks_few
     assert (asked, found) == ([((), 16), (tuple(range(6)), 4)], None)
 
 
-# --- names, budgets -----------------------------------------------------------------------------------
-
-
 def test_budgets_as_published_and_strategies_by_name_or_function():
     for n, labels in ((600, 1), (3702, 4), (18000, 18), (18292, 19), (27132, 28)):
         assert budget_in_labels(0.001, n) == labels
