@@ -11,7 +11,7 @@ import pytest
 
 import evaluation
 from butfor.errors import ButforError, ReplayError, SettingError
-from evaluation import gather, page, runs, sweep, tables
+from evaluation import gather, page, runs, tables
 from evaluation.command import main
 from evaluation.published import PUBLISHED
 from evaluation.results import Result, read_result
@@ -89,24 +89,6 @@ def test_the_page_is_complete_in_itself(salary):
     assert "not &lt;here&gt;" in html
     assert "Salary reproduces its published counts" in html
     assert "⚠ Sample" not in html
-
-
-def test_a_sweep_survives_its_file(salary, tmp_path):
-    base = runs.published_setting("salary")
-    chosen = sweep.Outcome(base, 10, (8, 9), 3)
-    beside = sweep.Outcome(replace(base, batch_size=None), 10, (7, 9), 2)
-    one = sweep.Sweep("salary", [beside, chosen], chosen, [beside])
-    ridge = one.around()[["dataset"]].assign(ridge=1.0, found=3, one_shot=3)
-    kept = sweep.SweepTables(one.around(), ridge, {"salary": 3}, {"salary": base}, one.to_frame())
-    kept.joined(kept).write(tmp_path)
-    again = sweep.SweepTables.read(tmp_path)
-    assert again is not None
-    assert again.chosen == {"salary": base}
-    assert len(again.around) == 4
-    assert "chosen: batch size 8" in page.evaluation_page([salary], sweep=again)
-    (tmp_path / "sweep.json").write_text("[]")
-    with pytest.raises(ReplayError, match="sweep"):
-        sweep.SweepTables.read(tmp_path)
 
 
 def test_what_a_file_has_is_shown_and_not_run_again(folder, monkeypatch, command):

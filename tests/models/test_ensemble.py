@@ -9,9 +9,8 @@ from sklearn.neighbors import KNeighborsClassifier
 import butfor
 from butfor.errors import SettingError
 from butfor.models.ensemble import fresh_seeds, member_seeds, single_learner
-from butfor.models.learner import Training, flip_direction
+from butfor.models.learner import Training
 from butfor.models.network import MLPLearner, NetworkEngine
-from butfor.rank import as_ranking, checked_scores
 from butfor.search import MARGIN
 from conftest import fitted
 
@@ -72,21 +71,6 @@ def test_the_margin_is_kept_within_the_budget(german):
     assert audit.fitted_.strategy.name == "solid"
     assert any(v.clearance >= MARGIN and len(v.positions) < v.run.budget for v in population.found)
     assert all(len(v.positions) <= v.run.budget for v in population.found)
-
-
-def test_scores_count_away_from_the_ensembles_decision(german):
-    audit, data, _ = german
-    model, table = audit.model_, audit.table_
-    decided = np.array([member.logits(data.X_test) > 0 for member in model.members])
-    people = data.X_test[(decided != decided[0]).any(axis=0)][:4]  # on whom members differ
-    gradient, signed = map(as_ranking, ("gradient", "surrogate-signed"))
-    out = flip_direction(model.logits(people))
-    turns = [(flip_direction(member.logits(people)) * out)[:, None] for member in model.members]
-    some = list(zip(model.members, turns, strict=True))
-    turned = [gradient.score(member, table, people) * turn for member, turn in some[:4]]  # as many as a CPU averages
-    assert checked_scores(gradient, model, table, people) == pytest.approx(np.median(turned, axis=0), abs=1e-4)
-    turned = [signed.score(member, table, people) * turn for member, turn in some]
-    assert checked_scores(signed, model, table, people) == pytest.approx(np.mean(turned, axis=0))
 
 
 def test_members_are_as_many_as_make_sense():

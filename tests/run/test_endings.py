@@ -6,9 +6,11 @@ import signal
 import threading
 import time
 
+import numpy as np
 import pandas as pd
 import pytest
 from joblib import Parallel, delayed
+from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 import butfor
@@ -217,6 +219,17 @@ def test_ctrl_c_after_the_search_keeps_the_finds_and_the_forecast_comes_before_i
     assert limited.run.retrainings == 8
     assert {v.collateral.others for v in limited.found} == {10}
     assert "side effects" not in heard.heard
+
+
+def test_trainings_that_failed_prove_nothing():
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"a": np.r_[rng.normal(2, 1, 5), rng.normal(0, 1, 35)], "sex": np.tile([0, 1], 20)})
+    y = pd.Series([1] * 5 + [0] * 35)  # as many of class 1 as there are folds: with any of them flipped, fit raises
+    audit = butfor.LabelAudit(CalibratedClassifierCV(LogisticRegression(C=100), cv=5), budget=1)
+    audit.fit(X, y, sensitive_features="sex")
+    verdict = audit.explain_all(pd.DataFrame({"a": [3.5], "sex": [0]}))[0]
+    assert "2 of these trainings failed" in verdict.reason
+    assert (verdict.status, verdict.at_least, verdict.proof) == ("not_found", None, None)
 
 
 # --- its files --------------------------------------------------------------------------------------------
