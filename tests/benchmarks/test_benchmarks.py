@@ -13,7 +13,6 @@ import pytest
 
 import butfor
 from benchmarks import agreement, cluster, engines, models, scale, solid
-from benchmarks.__main__ import main as list_benchmarks
 from benchmarks.rows import line, run
 
 TINY = engines.Sizes(
@@ -109,11 +108,6 @@ def test_agreement_counts_what_differs():
     found = agreement.difference(expected, agreement.Answers(np.array([[1.5, 0.25], [2.0, 7.0]]), np.array([5, 9])))
     assert (found["max"], found["max_same_epoch"]) == (4, 0.5)
     assert (found["differ"], found["largest_logit"], found["other_epoch"]) == (1, 0.25, 1)
-
-
-def test_the_list_names_every_benchmark(capsys):
-    list_benchmarks()
-    assert {"accuracy", "cluster", "engines", "influence", "models"} <= set(capsys.readouterr().out.split())
 
 
 @pytest.mark.parametrize(("people", "code", "said"), [("1", 130, "Stopped."), ("0", 2, "people=0 must be at least 1")])

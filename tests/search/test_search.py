@@ -81,15 +81,8 @@ def sets_of(name, flippable, budget, **more):
 def test_published_searches_try_what_the_paper_says_and_end_with_the_first_set_that_is_confirmed():
     assert len(sets_of("algorithm1", 2, 5)) == 2
     assert sets_of("singles", 5, 1) == [(1000,)]
-    draws = {flips for seed in range(20) for flips in sets_of("singles", 40, 1, random_order=True, seed=seed)}
-    assert len(draws) > 20  # by chance any flippable row can come, not only the top ones
     assert [len(flips) for flips in sets_of("attempts", 2, 5)] == [1] * 10 + [2] * 10
     assert sets_of("singles", 0, 1) == sets_of("algorithm1", 0, 3) == []
-    attempts = sets_of("attempts", 500, 3)
-    for k, reach in ((1, 11), (2, 6), (3, 6)):  # the smallest a·k with more than ten choices of k rows
-        own = attempts[10 * (k - 1) : 10 * k]
-        assert own[0] == tuple(range(1001 - k, 1001))
-        assert all(len(flips) == k and min(flips) > 1000 - reach for flips in own)
     for name, budget in (("algorithm1", 4), ("singles", 4), ("attempts", 4), ("exhaustive", 1)):
         search = STRATEGIES[name].search
         works = [flips for flips in play(search, someone(range(90), budget))[0] if max(flips) >= 2]
