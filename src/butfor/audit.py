@@ -68,7 +68,8 @@ class LabelAudit(BaseEstimator):
         makes a `TableEncoder`. "passthrough" gives the estimator the raw table.
     members : int or None, default=None
         The audited model is an ensemble of this many trainings under different seeds, whose mean logit decides. 1 is a
-        single model, as in the paper. None chooses 16, fewer if a training is slow, and 1 if seeds change nothing.
+        single model, as in the paper. None chooses 16, or 8 for models
+        and tables that train slowly, by kind and size; and 1 if seeds change nothing.
     threshold : float or str, default=0.5
         The decision is favourable from this probability of the favourable label on (without an adverse label: of the
         second label). "top 20%" accepts the best fifth of a pool of people, for every model that is trained.

@@ -347,7 +347,7 @@ def train_model(
             "same model; leave members out."
         )
     # A model with proofs gets one member, since the proofs do not hold for a mean.
-    usual = 1 if not seeded or provable(model) else learner.usual_members(table.n, seconds)
+    usual = 1 if not seeded or provable(model) else learner.usual_members(table)
     members = usual if params.members is None else int(params.members)
     if members > 1:
         learner, started = ensemble.Ensemble(learner, members), time.perf_counter()

@@ -232,7 +232,7 @@ ENGINES = (
 MODEL = option_group(
     "Model",
     option("--model", help=MODELS),
-    option("--members", type=int, help="Number of models whose mean decides. Default: 16; fewer if training is slow."),
+    option("--members", type=int, help="Number of models whose mean decides. Default: 16; 8 if training is slow."),
     option("--engine", default="auto", help=ENGINES),
     option("--random-state", type=SEED, default=0, help="Seed of the model and the search."),
 )

@@ -37,8 +37,8 @@ PIECE = 64
 """Trainings between two looks at what is done: a stop or a crash loses no more."""
 MEMBERS = 16
 """The default number of members of an ensemble."""
-UNKNOWN = 1.5e6
-"""Microseconds of a fit of which nothing is known."""
+SHORT, UNKNOWN = 1e5, 1.5e6
+"""Microseconds of a fit that an ensemble repeats for all its members, and of one of which nothing is known."""
 BIAS = "(bias)"
 
 
@@ -270,9 +270,9 @@ class Learner:
         """The settings as JSON: the key of a ledger, and what a replay rebuilds the learner from."""
         raise NotImplementedError
 
-    def usual_members(self, rows: int, seconds: float) -> int:
-        """The default number of members of an ensemble; fewer if a training takes many seconds."""
-        return MEMBERS if seconds <= 0.1 else MEMBERS // 2 if seconds <= 1.0 else MEMBERS // 4
+    def usual_members(self, table: Table) -> int:
+        """The default number of members of an ensemble, the same on every machine."""
+        return MEMBERS if self.work(table) <= SHORT else MEMBERS // 2
 
     def work(self, table: Table) -> float:
         """Roughly the microseconds of one fit, which decide whether trainings go to processes; by default eight do."""

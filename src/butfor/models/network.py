@@ -235,8 +235,8 @@ class MLPLearner(Learner):
     def unpack(self, packed: Network, table: Table) -> NetworkModel:
         return NetworkModel(packed, self.rows(table), self.encoded(table))
 
-    def usual_members(self, rows: int, seconds: float) -> int:
-        return MEMBERS if rows <= LARGE else MEMBERS // 2
+    def usual_members(self, table: Table) -> int:
+        return MEMBERS if table.n <= LARGE else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
         other = copy(self)
