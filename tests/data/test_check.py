@@ -58,6 +58,9 @@ ODD = {
     None: [
         np.array([f"{k % 70:05}" for k in K], dtype=object),  # codes
         np.array([f"12.{k % 30}-{k % 3}" for k in K], dtype=object),
+        np.array([f"2024-0{k % 9 + 1}-1{k % 10}" for k in K], dtype=object),
+        np.array([f"1.0.{k % 40 + 10}" for k in K], dtype=object),  # versions
+        np.array([f"0{k % 30 + 10} 000" for k in K], dtype=object),
         np.where(RARELY, 99, 18 + K % 72),  # an age of 99 beside one of 89
         np.where(RARELY, 99999, K * 300),  # a top code not far from the rest
         K % 40 - 10,  # many are negative

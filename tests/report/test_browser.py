@@ -22,6 +22,7 @@ def listed(browser):
 
 
 def test_pages_fit_every_screen_in_both_schemes(browser, audit, seeded, tmp_path):
+    browser.get_log("browser")  # of other pages
     audit.to_html(tmp_path / "report.html")
     next(v for v in seeded if v.fresh and v.fresh.logits).to_html(tmp_path / "person.html")
     for width, scheme in ((390, "light"), (800, "dark"), (1280, "light"), (390, "dark")):
@@ -35,9 +36,7 @@ def test_pages_fit_every_screen_in_both_schemes(browser, audit, seeded, tmp_path
             ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
             assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
             assert width > 390 or browser.execute_script(CHART_TEXT) >= 11
-    long = (
-        "were given what they had asked for, without any condition"  # leaves the charts of the first table their room
-    )
+    long = "were given what they had asked for, without any condition"  # the charts keep their room
     audit.with_run(names=replace(audit.run.names, labels={"yes": long})).to_html(tmp_path / "long.html")
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size | {"width": 1280})
     browser.get((tmp_path / "long.html").as_uri())

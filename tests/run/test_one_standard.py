@@ -115,6 +115,13 @@ def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
     pd.testing.assert_series_equal(coded.probability, plain.probability)
 
 
+def test_a_world_without_a_shortfall_changes_nothing(audit):
+    found = audit.standards()
+    better = [replace(c, difference=-0.2, error=0.0) for c in found.comparisons]
+    drawn = [draw_world(replace(found, comparisons=tuple(better)), "b", seed) for seed in range(3)]
+    assert [(world.shortfall, world.flips) for world in drawn] == [(-0.2, ())] * 3
+
+
 class Hasty(Notes):
     """Presses Ctrl-C in the third world."""
 

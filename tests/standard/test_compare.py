@@ -14,6 +14,7 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import recorded
+from butfor.data import load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.nets.threads import Cancelled
@@ -152,6 +153,18 @@ def test_least_squares_give_the_twofold_decomposition():
     fewer = compared(X.drop(columns="debts"), y, standard=LeastSquares())
     move = found.columns.loc[("group", "a", "debts"), "move"]
     assert move == pytest.approx(fewer.of_group("a").difference - found.of_group("a").difference)
+
+
+def test_what_a_comparison_can_use_is_not_refused():
+    X, y, _ = loans()
+    third = compared(X, y.where(np.arange(len(X)) > 0, "withdrawn"))
+    assert third.of_group("a").rows == compared(X, y).of_group("a").rows
+    group = X["group"].where(np.arange(len(X)) % 5 > 0).replace("b", "Missing")  # and some are missing
+    assert {c.group for c in compared(X.assign(group=group), y).comparisons} == {"a", "Missing", "missing"}
+    data = load_dataset("german")
+    for labels in (data.y_train.astype(float), data.y_train == 1):
+        found = compared(data.X_train, labels, sensitive_features="sex", adverse="bad credit")
+        assert found.sides == (("bad credit",), ("good credit",))
 
 
 def test_the_centre_is_subtracted_and_the_rest_adds_up(fair):

@@ -18,8 +18,9 @@ SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
 """Values that nobody understands without their column."""
 
 
-def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
-    """The label values in sorted order; an error if there are too few or too many."""
+def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDArray[Any]:
+    """The label values in sorted order; an error if there are too few or too many. `twice`: of three and more, each
+    must occur in two rows, for a model to learn it."""
     whose = "The labels have" if column is None else f"Label column '{column}' has"
     kinds = sorted({kind.__name__.removesuffix("_") for kind in set(map(type, y))}) if y.dtype == object else []
     try:
@@ -43,7 +44,7 @@ def label_values(y: NDArray[Any], column: Any = None) -> NDArray[Any]:
             f"{whose} {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are possible. {remedy}"
         )
     refuse_alike(classes, f"{whose} the values")
-    if len(classes) > 2 and counts.min() == 1:
+    if twice and len(classes) > 2 and counts.min() == 1:
         raise TableError(
             f"{whose} {len(classes)} values, and '{classes[counts.argmin()]}' occurs in one row only: correct it, or "
             "drop the row."
@@ -64,7 +65,7 @@ def label_names(classes: Iterable[Any], column: Any = None, known: Sequence[str]
     such as "yes" follow their column ("approved = yes")."""
     values = list(classes)
     if known and set(values) <= set(range(len(known))):
-        return tuple(str(known[value]) for value in values)
+        return tuple(str(known[int(value)]) for value in values)
     alone = all(isinstance(one, str) and one.strip().lower() not in SAYS_NOTHING for one in values)
     named = isinstance(column, str) and column
     return tuple(f"{column}{EQUALS}{one}" if named and not alone else str(one) for one in values)

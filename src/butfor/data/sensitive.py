@@ -136,7 +136,7 @@ def group_values(values: Any, name: str) -> list[Any]:
             f"'{name}' has {len(found)} different values, too many for a protected attribute: "
             f"group it into at most {MOST_GROUPS} first (for example age into age bands)."
         )
-    refuse_alike(found, f"'{name}' has the values")
+    refuse_alike([value for value in found if value != MISSING], f"'{name}' has the values")
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 

@@ -117,7 +117,9 @@ def as_learner(model: Any, encoder: Any = None, random_state: int = 0, torch_see
     """A learner from our MLP or any scikit-learn classifier; a user's `Learner` unchanged. Every `random_state` that is
     None is set: see `seed_note`."""
     if isinstance(model, Learner):
-        lacks = [part for part in ("fit", "record") if getattr(type(model), part) is getattr(Learner, part)]
+        lacks = [
+            part for part in ("fit", "record") if getattr(getattr(model, part), "__func__", 0) is getattr(Learner, part)
+        ]
         if lacks := [*lacks, *([] if hasattr(model, "name") else ["name"])]:
             raise LearnerError(f"{type(model).__name__} lacks {listed(lacks)}: every learner has name, fit and record.")
         if encoder is not None:

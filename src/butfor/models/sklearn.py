@@ -188,7 +188,7 @@ def check_classifier(estimator: Any) -> None:
         raise LearnerError(
             f"{type(final).__name__} is refused: audit the classifier inside it with threshold=…, the probability of "
             "the favourable label from which people get it. That is its threshold (best_threshold_ of a tuned one) or, "
-            "if pos_label is the adverse label, one minus it."
+            "if pos_label (by default the second label) is the adverse one, one minus it."
         )
 
 

@@ -114,7 +114,7 @@ def compare_standards(
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
     X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
     check_whole("draws", draws, 0)
-    classes = label_values(y.to_numpy())
+    classes = label_values(y.to_numpy(), twice=False)
     named = label_names(classes, y.name, y.attrs.get("label_names", ()))
     bad = label_numbers(adverse, named, classes)
     good = [number for number in range(len(named)) if number not in bad]
