@@ -46,9 +46,9 @@ def interval_in_words(interval: Interval, turned: bool = False) -> str:
 
 
 def p_in_words(p: float, draws: int, explained: bool = True) -> str:
-    """ "= 0.03", or that it is the smallest that these draws can show: beyond it only the normal tail speaks."""
+    """ "= 0.03", or that it is below the smallest that these draws can show: beyond it only the normal tail speaks."""
     least = 1 / (1 + draws)
-    if draws and p <= least:
+    if draws and p < least:
         return f"≤ {least:.2g}" + (f", the smallest that {draws} draws can show" if explained else "")
     return f"= {p:.2g}" if p >= 0.01 else "< 0.01"
 

@@ -40,6 +40,12 @@ def test_blank_lines_quotes_and_a_first_column_without_a_name_are_no_trouble(tmp
     notes = []
     table.to_csv(tmp_path / "t.csv")
     assert read_file(tmp_path / "t.csv", notes.append).columns[0] == "Unnamed: 0"
+    table.rename(columns="{}  ".format).to_csv(tmp_path / "t.csv", index=False)
+    pd.testing.assert_frame_equal(read_file(tmp_path / "t.csv"), table)
+    for separator in ";,\t":  # as Excel may begin a file
+        (tmp_path / "t.csv").write_text(f"sep={separator}\n{table.to_csv(index=False, sep=separator)}")
+        with pytest.raises(TableError, match="its first line names only 'sep='"):
+            read_file(tmp_path / "t.csv")
     assert "1 column without a name, called 'Unnamed: 0'" in notes[0]
 
 

@@ -117,6 +117,13 @@ def test_every_place_says_the_verdict_and_one_sentence_per_group_that_matters(pl
             assert sentence.lower() not in text.lower(), place
 
 
+def test_a_gap_that_may_be_chance_has_no_p_below_the_line():
+    edge = replace(group("f", 0.1, 0.05), draws=19).sentence("yes")
+    assert "adjusted p = 0.05). That may be chance." in edge
+    below = replace(group("f", 0.1, 0.049), draws=19).sentence("yes")
+    assert below.endswith("adjusted p ≤ 0.05, the smallest that 19 draws can show).")
+
+
 SHARES = {"rows": 90, "recorded": 0.4, "expected": 0.7, "low": 0.0, "high": 0.4, "share": 0.95, "called": True}
 SOUTH = Slice("sex", "f", "office", "south", **SHARES, difference=0.3, elsewhere=0.04, excess=0.2, z=5.0)
 

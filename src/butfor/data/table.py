@@ -308,7 +308,8 @@ def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
     refuse_absent(path)
     name, ending = title(path), Path(path).suffix.lower()
     try:
-        return _read_binary(Path(path), ending, note) if ending in FILES else _read_text(path, note)
+        frame = _read_binary(Path(path), ending, note) if ending in FILES else _read_text(path, note)
+        return frame.rename(columns=lambda column: column.strip() or column)
     except ImportError as error:
         raise TableError(
             f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{FILES[ending]}]\"."
