@@ -4,7 +4,7 @@ import pytest
 
 from butfor import Population, errors
 from butfor.cli import main
-from butfor.names import Names
+from butfor.names import Names, template
 from recorded import audited
 
 NAMES = Names.of(
@@ -50,6 +50,10 @@ def test_a_template_is_written_once_and_names_come_from_python_too(tmp_path):
     assert main(["check-table", "german", "--write-names", str(file)]) == 2
     file.write_text(file.read_text().replace('# "female"', '"female"').replace("# noun", "noun"))
     assert Names.read(file).people_in("sex", "female") == "female applicants"
+    odd = 'a "b" \\ [c]\t\x7f#'
+    file.write_text(template({odd: [odd]}, [odd], [odd]).replace("# ", ""), encoding="utf-8")
+    file.write_text(file.read_text().replace("Take away", "# Take away").replace("As in", "# As in"))
+    assert Names.read(file).columns == {odd: odd}
     with pytest.raises(errors.SettingError, match="Did you mean 'columns'"):
         Names.of({"colums": {}})
 

@@ -177,7 +177,7 @@ def template(groups: Mapping[str, Iterable[object]], labels: Iterable[str], colu
 
 
 def _quoted(text: object) -> str:
-    return json.dumps(str(text), ensure_ascii=False)
+    return json.dumps(str(text), ensure_ascii=False).replace("\x7f", r"\u007f")  # TOML refuses it as it is
 
 
 def _parts(attribute: str, value: Any) -> list[tuple[str, str]]:
