@@ -73,7 +73,7 @@ def key_with(labels: Sequence[str], names: tuple[str, ...], **about: object) -> 
     columns = {"kind": ["label"] * len(labels)} | about
     rows = [{name: values[k] for name, values in columns.items()} for k in range(len(labels))]
     tasks = tuple(Task(f"K-{k}", k, k, label, **row) for k, (label, row) in enumerate(zip(labels, rows, strict=True)))
-    return Key("sha256:0", 0, names, names[:1], "sex = f", "other groups", None, tasks)
+    return Key("sha256:0", names, names[:1], "sex = f", "other groups", None, tasks)
 
 
 def changed(path: Path, to: Path, change) -> Path:

@@ -77,8 +77,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         progress.note(line)
     names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
-    if o.towards is not None:
-        label_number(o.towards, data.label_names, option="towards")  # an unknown one is said before anything is trained
+    if o.towards is not None:  # an unknown one is said before anything is trained
+        o.towards = data.label_names[label_number(o.towards, data.label_names, option="towards")]
 
     # Make a LabelAudit and train its model.
     labels = label_audit(data, o).fit(
