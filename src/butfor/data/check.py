@@ -178,7 +178,9 @@ def concerns_of(
 
 def strange_among_numbers(values: pd.Series) -> list[str]:
     """The few texts, such as "?", that make a column of many different numbers text; none in any other column."""
-    different = pd.Index([] if is_numeric(values) else values.dropna().unique())
+    if is_numeric(values):
+        return []
+    different = pd.Index(values.dropna().unique())
     if len(different) < MANY or not isinstance(different[0], str):
         return []
     strange = different[pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()]
