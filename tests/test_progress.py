@@ -5,7 +5,7 @@ import sys
 from types import SimpleNamespace
 
 import butfor
-from butfor.progress import ConsoleProgress, Progress, announcement, shown
+from butfor.progress import ConsoleProgress, Progress, shown
 from cli.conftest import terminal
 from recorded import LABELS, TABLE
 
@@ -57,10 +57,3 @@ def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkey
     monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
     assert isinstance(shown(None), ConsoleProgress)
     assert type(shown(False)) is Progress
-
-
-def test_what_it_will_cost_is_said_in_the_unit_a_person_would_say():
-    units = {1: "a second", 89: "89 seconds", 600: "10 minutes", 7200: "2.0 hours"}
-    for seconds, words in units.items():
-        assert announcement(2, seconds) == f"2 people, about {words}; Ctrl-C keeps what is done."
-    assert announcement(1, 0) == "1 person, nothing to train."

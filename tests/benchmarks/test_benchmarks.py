@@ -8,11 +8,10 @@ from functools import partial
 from importlib import import_module
 from itertools import product
 
-import numpy as np
 import pytest
 
 import butfor
-from benchmarks import agreement, cluster, engines, models, scale, solid
+from benchmarks import cluster, engines, models, scale, solid
 from benchmarks.rows import line, run
 
 TINY = engines.Sizes(
@@ -101,13 +100,6 @@ def test_engines_are_measured_in_all_parts():
     shown = engines.table(json.loads(json.dumps(record)) | {"memory": memory})
     for word in ("batch 8", "full batch", "% of the core's peak", "extrapolated", "ps / flop", "77 MiB", "a second"):
         assert word in shown
-
-
-def test_agreement_counts_what_differs():
-    expected = agreement.Answers(np.array([[1.0, -0.25], [2.0, 3.0]]), np.array([5, 6]))
-    found = agreement.difference(expected, agreement.Answers(np.array([[1.5, 0.25], [2.0, 7.0]]), np.array([5, 9])))
-    assert (found["max"], found["max_same_epoch"]) == (4, 0.5)
-    assert (found["differ"], found["largest_logit"], found["other_epoch"]) == (1, 0.25, 1)
 
 
 @pytest.mark.parametrize(("people", "code", "said"), [("1", 130, "Stopped."), ("0", 2, "people=0 must be at least 1")])
