@@ -22,7 +22,7 @@ from butfor.columns import as_table
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
-from butfor.fit import DRAWS, NO_ADVERSE, Fitted, fit, with_params
+from butfor.fit import NO_ADVERSE, Fitted, fit, with_params
 from butfor.labels import labels_frame, labels_to_review
 from butfor.machine import single_threaded
 from butfor.measured import run_of
@@ -180,6 +180,7 @@ class LabelAudit(BaseEstimator):
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
         reference: Any = None,
+        draws: int | None = None,
         also_labelled: Sequence[Any] = (),
         pool: Any = None,
         label_names: Sequence[str] | None = None,
@@ -213,6 +214,9 @@ class LabelAudit(BaseEstimator):
         reference : group, list of groups or dict, optional
             Compare every group with this one, and not with all others; of several attributes, one group each:
             {"black": "no", "married": "yes"}.
+        draws : int, optional
+            Tables drawn under one standard for everybody when groups are compared, for intervals and p-values. None
+            draws 99 and goes on, up to 999, while an adjusted p is close to 0.05; 0 compares no groups.
         also_labelled : (X, y) or (X, y, sensitive_features, cluster, sample_weight), optional
             More labelled rows, such as test rows. Only the comparison of groups uses them. What stands beside the
             training rows is needed here too; None for what does not.
@@ -235,6 +239,7 @@ class LabelAudit(BaseEstimator):
             validation=validation,
             adverse=adverse,
             reference=reference,
+            draws=draws,
             also_labelled=also_labelled,
             pool=pool,
             label_names=label_names,
@@ -579,7 +584,7 @@ class LabelAudit(BaseEstimator):
         comparison that Ctrl-C cut short will do."""
         fitted = self._require_fit()
         if self._standards is None or (self._standards.interrupted and not interrupted):
-            self._standards = fitted.compare(0 if fitted.adverse is None else DRAWS, progress=shown(progress))
+            self._standards = fitted.compare(0 if fitted.adverse is None else fitted.draws, progress=shown(progress))
         return self._standards
 
     def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:

@@ -25,7 +25,7 @@ from butfor.data.check import check_people
 from butfor.data.labels import label_number
 from butfor.decide import Decision
 from butfor.errors import SettingError, Stopped, TableError, listed
-from butfor.fit import DRAWS, Fitted
+from butfor.fit import Fitted
 from butfor.labels import labels_to_review
 from butfor.ledger import Ledger
 from butfor.machine import single_threaded
@@ -102,7 +102,7 @@ def explain_all(
             seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
             try:
                 drawn = several and fitted.adverse is not None
-                standards = fitted.compare(DRAWS, seconds, progress) if drawn else fitted.undrawn
+                standards = fitted.compare(fitted.draws, seconds, progress) if drawn else fitted.undrawn
             except (TableError, SettingError) as error:
                 if fitted.adverse is not None:
                     progress.note(f"Note: groups are not compared. {error}")

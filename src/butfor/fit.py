@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import validate
-from butfor.columns import ASIDE, as_numbers, as_table, clusters_in
+from butfor.columns import ASIDE, as_numbers, as_table
 from butfor.data.check import Concern, concerns_of
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_numbers
@@ -36,10 +36,9 @@ from butfor.rank.mix import RankingMix
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.rules import Mask, Rule, Situation, as_rule, predicted, stable_under_switch
 from butfor.search import Strategy, as_strategy, budget_in_labels
-from butfor.standard.compare import compare, references_of, table_order
+from butfor.standard.compare import check_draws, compare, references_of
 from butfor.standard.groups import Standards
 
-DRAWS = 99
 LOOKED_AT = 20
 """Training rows by which it is told whether logits are log-odds."""
 PUBLISHED = ("combined", "influence", "leaves", "surrogate-signed")
@@ -68,7 +67,8 @@ class Fitted:
 
     `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names the labels of
     both. The model is an ensemble of `members`; `seeded` says whether a seed changes it. `reference`: by attribute the
-    group that others are compared with; without one, with all others. `pool`: the rows that compete for places under a
+    group that others are compared with; without one, with all others. `draws`: tables drawn for that comparison, None as
+    many as it takes. `pool`: the rows that compete for places under a
     "top" threshold. `answered` and `corrected` are positions of labels that were reviewed and corrected."""
 
     params: SimpleNamespace
@@ -94,6 +94,7 @@ class Fitted:
     origin: dict[str, Any]
     data_hash: str
     reference: dict[str, str] = field(default_factory=dict)
+    draws: int | None = None
     pool: pd.DataFrame | None = None
     answered: frozenset[int] = frozenset()
     corrected: tuple[int, ...] = ()
@@ -132,11 +133,11 @@ class Fitted:
         )
         return people, truth
 
-    def compare(self, draws: int = DRAWS, seconds: float | None = None, progress: Progress | None = None) -> Standards:
+    def compare(self, draws: int | None, seconds: float | None = None, progress: Progress | None = None) -> Standards:
         """Compare each group with comparable people in other groups, on all labelled rows; doubts are those
         of the training rows and, if they took part, of the validation rows. Without an adverse label the first counts
         as adverse, which does not change the doubts. Without draws, only doubts and raw differences."""
-        if self.adverse is None and (draws or self.table.multiclass):
+        if self.adverse is None and (draws != 0 or self.table.multiclass):
             raise SettingError(NO_ADVERSE)
         rows, adverse = self.labelled, self.adverse or 0
         favourable = self.table.sides(np.arange(len(self.table.classes))) != bool(adverse)
@@ -148,9 +149,9 @@ class Fitted:
             favourable[codes],
             replace(self.sensitive, values=rows.groups, combinations=combinations).each,
             draws=draws,
-            cluster=None if rows.cluster is None else clusters_in(rows.cluster),
+            cluster=rows.cluster,
             weight=rows.weight,
-            explain=bool(draws),
+            explain=draws != 0,
             sides=(self.sides[adverse], self.sides[1 - adverse]),
             reference=self.reference,
             n_jobs=self.params.n_jobs,
@@ -243,6 +244,7 @@ def fit(
     validation: tuple[Any, Any] | None,
     adverse: Any,
     reference: Any,
+    draws: int | None,
     also_labelled: Sequence[Any],
     pool: Any,
     label_names: Sequence[str] | None,
@@ -250,6 +252,7 @@ def fit(
 ) -> Fitted:
     """Check the table, train the model, choose the search."""
     check(params)
+    check_draws(draws)
     if not isinstance(also_labelled, (tuple, list)) or len(also_labelled) not in (0, 2, 3, 4, 5):
         raise SettingError(
             f"also_labelled={brief(also_labelled)}: give (X, y) or (X, y, sensitive_features, cluster, sample_weight)."
@@ -321,6 +324,7 @@ def fit(
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(trained["table"]),
         reference=references,
+        draws=draws,
         labelled=labelled_rows(table, sensitive, kept, also_labelled, progress.note),
         pool=competing,
         **trained,
@@ -450,17 +454,15 @@ def labelled_rows(
             steering = table.n + np.arange(len(X))
     tables, codes_of, groups_of, clusters, weights = zip(*parts, strict=True)
     X = pd.concat(tables)
-    order = table_order(X) if len(parts) > 1 else np.arange(table.n)
-    X, place = X.iloc[order], np.argsort(order)
     X.attrs = table.X.attrs
     return Labelled(
         X,
-        np.concatenate(codes_of)[order],
-        np.concatenate(groups_of)[order],
-        None if table.cluster is None else np.concatenate(clusters)[order],
-        None if table.weight is None else np.concatenate(weights)[order],
-        training=place[: table.n],
-        steering=place[steering],
+        np.concatenate(codes_of),
+        np.concatenate(groups_of),
+        None if table.cluster is None else np.concatenate(clusters),
+        None if table.weight is None else np.concatenate(weights),
+        training=np.arange(table.n),
+        steering=steering,
     )
 
 

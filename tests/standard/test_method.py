@@ -183,6 +183,7 @@ def figures(gap, seed=0, second=0.0, tables=200):
     group = Group("sex", "f", EVERYONE, EVERYONE)
     group.opinion = "AIPW"
     group.draws, group.error, group.difference = draws, WIDER * draws.std(axis=1), np.array([gap, second])
+    group.recorded = np.array([0.5, 0.5])
     group.ends = np.array([group.difference - 2 * group.error, group.difference + 2 * group.error])
     group.null, group.label_draws = WIDER * (draws[0] - draws[0].mean()), np.zeros((tables, 1))
     return group
@@ -190,23 +191,25 @@ def figures(gap, seed=0, second=0.0, tables=200):
 
 def test_p_values_count_draws_and_go_on_by_the_normal_tail():
     near = figures(0.01)
-    ((p, adjusted, _),) = at_once([near])
-    assert p == adjusted == (1 + (np.abs(near.null) >= 0.01).sum()) / 201
-    (p, adjusted, _), (other, *_) = at_once([figures(0.2), figures(0.0, seed=1)])
-    assert p < 1e-6 < 0.01 < other
-    assert p <= adjusted <= 2.1 * p
-    assert at_once([figures(0.1, tables=1)]) == [(None, None, None)]
+    (verdict,) = at_once([near])
+    assert verdict.p == verdict.p_adjusted == (1 + (np.abs(near.null) >= 0.01).sum()) / 201
+    large, none = at_once([figures(0.2), figures(0.0, seed=1)])
+    assert large.p < 1e-6 < 0.01 < none.p
+    assert large.p <= large.p_adjusted <= 2.1 * large.p
+    (undrawn,) = at_once([figures(0.1, tables=1)])
+    assert undrawn.p is undrawn.p_adjusted is undrawn.bounds is None
 
 
 def test_p_values_and_bounds_are_adjusted_by_the_largest_of_all_groups_draw_by_draw():
     groups = [figures(0.015, seed) for seed in range(5)]
     largest = np.max([np.abs(f.null) / f.null.std(ddof=1) for f in groups], axis=0)
-    for f, (p, adjusted, bounds) in zip(groups, at_once(groups), strict=True):
-        assert adjusted == pytest.approx(max(p, (1 + (largest >= 0.015 / f.null.std(ddof=1)).sum()) / 201))
+    for f, verdict in zip(groups, at_once(groups), strict=True):
+        bounds = verdict.bounds
+        assert verdict.p_adjusted == pytest.approx(max(verdict.p, (1 + (largest >= 0.015 / f.null.std(ddof=1)).sum()) / 201))
         low, high = f.interval(0)
         assert bounds[0] < low < high < bounds[1]
     same = [figures(0.02)] * 3  # one test thrice is one test
-    assert all(p == adjusted for p, adjusted, _ in at_once(same))
+    assert all(verdict.p == verdict.p_adjusted for verdict in at_once(same))
 
 
 def test_opinions_disagree_by_the_spread_of_their_difference():

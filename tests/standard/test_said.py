@@ -82,7 +82,7 @@ CASES = {
         "People with sex = f were labelled 'yes' 10.0 points less often",
         [
             "Not compared: sex = z (27 rows); at least 30 are needed.",
-            "adjusted p = 0.052). That may be chance. If it is real, about 21 of the group's 300 labels are wrong",
+            "adjusted p = 0.052 ± 0.007: close to the line). That may be chance. If it is real, about 21 of the group's 300 labels are wrong",
             "May be chance: sex = y (1.0 points less often, adjusted p = 0.6; if real, about 3 of 300 labels are",
         ],
         ["No group"],
@@ -119,7 +119,7 @@ def test_every_place_says_the_verdict_and_one_sentence_per_group_that_matters(pl
 
 def test_a_gap_that_may_be_chance_has_no_p_below_the_line():
     edge = replace(group("f", 0.1, 0.05), draws=19).sentence("yes")
-    assert "adjusted p = 0.05). That may be chance." in edge
+    assert "adjusted p = 0.05 ± 0.05: close to the line). That may be chance." in edge
     below = replace(group("f", 0.1, 0.049), draws=19).sentence("yes")
     assert below.endswith("adjusted p ≤ 0.05, the smallest that 19 draws can show).")
 

@@ -91,6 +91,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
         adverse=adverse_of(data, o),
         reference=opt.references_in(o.reference, data.sensitive),
+        draws=o.draws,
         also_labelled=data.rows_of("val", "test"),
         pool=data.X_test,
         progress=progress,

@@ -221,6 +221,12 @@ TEST = option("--test", type=ROWS, help="A file with the people to audit. Defaul
 TABLE = option_group("Table", *COLUMNS, TEST)
 ADVERSE = option("--adverse", help="The unfavourable label, or several (a,b).")
 REFERENCE = several("--reference", "The group to compare with: white, or race=white,sex=m. Default: all other groups.")
+DRAWS = option(
+    "--draws",
+    type=int,
+    help="Tables to draw under one standard for all, for intervals and p. Default: 99, and up to 999 while a p is close "
+    "to 0.05.",
+)
 MODELS = (
     "mlp, logistic, ridge, linear, kernel-ridge, knn, forest, boosting, steady, lightgbm, xgboost; or your own, "
     "package.module:name. Default: mlp; for your own file without PyTorch, boosting."
@@ -250,6 +256,7 @@ QUESTION = option_group(
     option("--budget", help="Most labels to flip: a share (0.1%) or a count (3). Default: 1%; 0.1% with --members 1."),
     ADVERSE,
     REFERENCE,
+    DRAWS,
     option("--threshold", default="0.5", help="Probability from which people are accepted, or 'top 20%'."),
     option("--phi", help=PHI),
     option("--psi", default="published", help=PSI),

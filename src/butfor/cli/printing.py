@@ -82,7 +82,7 @@ def print_standards(standards: Standards) -> None:
     """The answer, a table of the groups, the rest of the summary, and what to keep in mind."""
     import pandas as pd
 
-    from butfor.words import p_in_words, share
+    from butfor.words import share
 
     say_wrapped(standards.answer)
     rows = []
@@ -90,7 +90,7 @@ def print_standards(standards: Standards) -> None:
         row = {"Group": standards.name_of(c), "People": c.rows, "Favourable": share(c.recorded)}
         row["Gap to comparable people"] = gap_of(c)
         if c.p_adjusted is not None:
-            row["Adjusted p"] = p_in_words(c.p_adjusted, c.draws, explained=False).removeprefix("= ")
+            row["Adjusted p"] = c.p_in_words(explained=False).removeprefix("= ")
         rows.append(row)
     print_table(pd.DataFrame(rows))
     for line in standards.lines[1:]:

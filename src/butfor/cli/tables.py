@@ -72,7 +72,7 @@ def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
     "Question",
     opt.ADVERSE,
     opt.REFERENCE,
-    option("--draws", type=int, default=99, help="Tables to draw under one standard for all, for intervals and p."),
+    opt.DRAWS,
     option("--model", help="Your own classifier as the standard, package.module:name. Default: the mean of two."),
     option("--n-jobs", type=int, help="Threads. Default: one per core."),
     option("--random-state", type=opt.SEED, default=0, help="Seed of the draws."),
@@ -97,7 +97,7 @@ def standard(table: str, **options: Any) -> int:
     from butfor.files import as_csv, check_folder, save
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress, Progress
-    from butfor.standard.compare import compare_standards, table_order
+    from butfor.standard.compare import compare_standards
     from butfor.standard.inputs import LARGE
     from butfor.standard.wrong import WRONG
 
@@ -112,14 +112,13 @@ def standard(table: str, **options: Any) -> int:
     # All rows in the file's order, with their labels by name; what an audit splits is one table here.
     X, y, *beside = data.rows_of("train", "val", "test")
     y = y.map(dict(enumerate(data.label_names)))
-    order = table_order(X)
-    groups, cluster, weight = (None if each is None else each.iloc[order] for each in beside)
+    groups, cluster, weight = beside
     del data  # its parts are copies of X
     if len(X) > LARGE:  # text takes ten times the memory of codes
         X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
     found = compare_standards(
-        X.iloc[order],
-        y.iloc[order],
+        X,
+        y,
         sensitive_features=sensitive if groups is None else groups,
         sensitive_bands=opt.bands_in(o.bands),
         adverse=adverse,
@@ -140,7 +139,7 @@ def standard(table: str, **options: Any) -> int:
     else:
         printing.print_standards(found)
         if found.interrupted:
-            say(f"Stopped after {found.draws} of {plural(o.draws, 'draw')}.", err=True)
+            say(f"Stopped after {plural(found.draws, 'draw')}.", err=True)
         if o.out is not None and not o.quiet:
             say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
             say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)

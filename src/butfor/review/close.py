@@ -49,13 +49,16 @@ def after_review(
 
     def compared(audit: Fitted) -> Standards | None:
         try:
-            return audit.compare() if audit.adverse is not None else None
+            return audit.compare(draws) if audit.adverse is not None else None
         except TableError:  # a group became too small, or never was large enough
             return None
 
+    draws = fitted.draws
     if before is None:
         known = compared(fitted)
         before = known.comparisons if known else ()
+    if before:  # the same tables are drawn after the review, so that what differs is the labels
+        draws = before[0].draws
     labels = dict(sorted((task.position, fitted.label_names.index(label)) for task, label in outcome.corrections))
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)

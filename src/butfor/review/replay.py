@@ -293,6 +293,7 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
         validation=None if training.whole else training.validation,
         adverse=run.adverse or None,
         reference=run.reference,
+        draws=None if run.standard is None else run.standard.draws,
         also_labelled=data.rows_of("val", "test") if labelled else (),
         pool=None if run.threshold is None else data.X_test,
         label_names=run.label_names,

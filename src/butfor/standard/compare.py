@@ -34,7 +34,19 @@ from butfor.standard.explain import ColumnMove, Slicing, column_moves, slices_of
 from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
 from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.model import OwnModel, Records, TwoModels
-from butfor.standard.null import FIRST, LEAST_ROWS, SECOND, CommonStandard, Group, Means, at_once
+from butfor.standard.null import (
+    FIRST,
+    LEAST_ROWS,
+    SECOND,
+    CommonStandard,
+    DrawnTables,
+    Group,
+    Means,
+    at_once,
+    effective_rows_of,
+    is_close,
+)
+from butfor.standard.order import OwnOrder, columns_by_name
 from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
 from butfor.standard.wrong import suspects
 from butfor.stopping import Stop, listen
@@ -42,6 +54,8 @@ from butfor.validate import as_clusters, as_weights, labelled
 
 LEAST_CLUSTERS = 10
 """With fewer, nobody can say how far clusters differ by chance."""
+FIRST_DRAWS, MORE_DRAWS, MOST_DRAWS = 99, 100, 999
+"""Drawn tables at first, how many more each time a p is close to the line, and the most."""
 AT_ONCE = (5, 25)
 """At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
 depend on it."""
@@ -58,7 +72,7 @@ def compare_standards(
     reference: Any = None,
     cluster: Any = None,
     standard: Any = None,
-    draws: int = 99,
+    draws: int | None = None,
     sample_weight: Any = None,
     n_jobs: int | None = -1,
     random_state: int = 0,
@@ -86,8 +100,9 @@ def compare_standards(
     standard : classifier, optional
         Any with `predict_proba`; it gets numbers, with text one-hot. None: the mean of a logistic regression and a
         gradient boosting.
-    draws : int, default=99
-        Tables drawn under one standard for everybody, for intervals and p-values.
+    draws : int, optional
+        Tables drawn under one standard for everybody, for intervals and p-values. None draws 99 and goes on, up to 999,
+        while an adjusted p is so close to 0.05 that other draws may put it on the other side.
     sample_weight : array, optional
         One weight per row.
     progress : Progress or bool, optional
@@ -112,8 +127,8 @@ def compare_standards(
     check_random_state(random_state)
     progress, beside = shown(progress), (sensitive_features, cluster, sample_weight)
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
-    X, cluster = as_clusters(as_numbers(X, X.columns, progress.note), cluster)
-    check_whole("draws", draws, 0)
+    X, cluster = as_clusters(X, cluster)
+    check_draws(draws)
     classes = label_values(y.to_numpy(), twice=False)
     named = label_names(classes, y.name, y.attrs.get("label_names", ()))
     bad = label_numbers(adverse, named, classes)
@@ -126,15 +141,21 @@ def compare_standards(
         sensitive.each,
         sides=(tuple(named[k] for k in bad), tuple(named[k] for k in good)),
         reference=reference,
-        cluster=None if cluster is None else clusters_in(cluster),
+        cluster=cluster,
         standard=standard,
-        draws=int(draws),
+        draws=draws,
         weight=as_weights(X, sample_weight, sensitive),
         n_jobs=n_jobs,
         random_state=random_state,
         progress=progress,
     )
     return replace(found, proxies=tuple(map(str, concerns)))
+
+
+def check_draws(draws: Any) -> None:
+    """Raise an error unless draws are None or a whole number of tables."""
+    if draws is not None:
+        check_whole("draws", draws, 0)
 
 
 def compare(
@@ -144,9 +165,9 @@ def compare(
     *,
     sides: tuple[tuple[str, ...], tuple[str, ...]],
     reference: Any = None,
-    cluster: Rows | None = None,
+    cluster: Any = None,
     standard: Any = None,
-    draws: int = 99,
+    draws: int | None = None,
     weight: Floats | None = None,
     n_jobs: int | None = -1,
     random_state: int = 0,
@@ -155,18 +176,67 @@ def compare(
     explain: bool = True,
 ) -> Standards:
     """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
-    after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion."""
-    progress, jobs = progress or Progress(), check_n_jobs(n_jobs)
-    if weight is not None:  # only ratios matter: penalties would count for less where weights are large
-        weight = weight / weight.mean()
-    weights = np.ones(len(X)) if weight is None else weight
-    whole, labels = attributes[-1], favourable.astype(np.float64)
-    inputs = X.drop(columns=list({column: None for attribute in attributes for column in attribute.columns}))
+    after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion.
+
+    The comparison puts the rows in an order of its own, so that its figures do not hang on the table's."""
+    progress, whole = progress or Progress(), attributes[-1]
+    protected = {column for attribute in attributes for column in attribute.columns}
+    inputs = columns_by_name(X[[column for column in X.columns if column not in protected]])
     if not inputs.shape[1]:
         raise TableError(
             "The table has only protected columns: there is nothing to learn a standard from. Add columns."
         )
-    groups, left_out = groups_of(attributes, favourable, reference)
+    inputs = as_numbers(inputs, inputs.columns, progress.note)
+    weights = np.ones(len(X)) if weight is None else weight
+    order = OwnOrder.of(inputs, whole.values, cluster, weights, favourable)
+    rows, dates = order.rows, inputs.attrs
+    inputs = inputs.iloc[rows].reset_index(drop=True)
+    inputs.attrs = dates
+    found = _compare_in_order(
+        inputs,
+        favourable[rows],
+        [replace(attribute, values=attribute.values[rows]) for attribute in attributes],
+        sides=sides,
+        reference=reference,
+        cluster=None if cluster is None else clusters_in(np.asarray(cluster, object)[rows]),
+        standard=standard,
+        draws=draws,
+        weight=None if weight is None else weight[rows] / weight[rows].mean(),
+        jobs=check_n_jobs(n_jobs),
+        random_state=random_state,
+        seconds=seconds,
+        progress=progress,
+        explain=explain,
+    )
+    doubt, suspect = (order.shared(values)[order.places] for values in (found.doubt, found.suspect))
+    by_row = {"doubt": doubt, "suspect": suspect, "groups": whole.values, "is_favourable": favourable, "index": X.index}
+    for name in ("cluster", "weight"):
+        values = getattr(found, name)
+        by_row[name] = None if values is None else values[order.places]
+    return replace(found, places=order.places, **by_row)
+
+
+def _compare_in_order(
+    inputs: pd.DataFrame,
+    favourable: Mask,
+    attributes: Sequence[Sensitive],
+    *,
+    sides: tuple[tuple[str, ...], tuple[str, ...]],
+    reference: Any,
+    cluster: Rows | None,
+    standard: Any,
+    draws: int | None,
+    weight: Floats | None,
+    jobs: int,
+    random_state: int,
+    seconds: float | None,
+    progress: Progress,
+    explain: bool,
+) -> Standards:
+    """The comparison of rows that stand in its own order."""
+    weights = np.ones(len(inputs)) if weight is None else weight  # 1 on average: only ratios matter
+    whole, labels = attributes[-1], favourable.astype(np.float64)
+    groups, left_out = groups_of(attributes, favourable, weight, reference)
     for group in groups:
         if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
             raise TableError(
@@ -196,7 +266,7 @@ def compare(
         """The group's labels beside the others' standard and the second opinion."""
         if explain:
             group.opinion = Opinion(records, group.rows, group.others)
-            if draws and standard is None:
+            if draws != 0 and standard is None:
                 group.part = group.opinion.part()
         group.means = Means(slicing.names, slicing.places[group.rows], weights[group.rows])
         # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
@@ -214,15 +284,20 @@ def compare(
             group.suspect = suspects(group, records)
         return column_moves(group, records) if explain else []
 
-    def draw(tables: range) -> list[Floats]:
-        """Each group's shares on tables whose labels are drawn by one standard."""
+    def draw(tables: range) -> list[DrawnTables]:
+        """What tables whose labels are drawn by one standard say about each group."""
         with single_threaded():
-            drawn = common.labels(tables)
-            return [shares(group, drawn, group.part)[0] + group.apart for group in groups]
+            uniforms = np.array([common.uniforms(table) for table in tables])
+            labels = uniforms < common.everybody
+            found = []
+            for number, group in enumerate(groups):
+                expected = shares(group, labels, group.part)[0] + group.apart
+                found.append(group.drawn(tables, expected, uniforms[:, group.rows], common, number))
+            return found
 
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
-        encoded, folds = TwoModels.of(inputs), folds_of(len(X), cluster, random_state)
+        encoded, folds = TwoModels.of(inputs), folds_of(len(inputs), cluster, random_state)
         model = encoded if standard is None else OwnModel(standard, encoded.inputs)
         records = Records(encoded, model, labels, weights, cluster, folds)
         codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
@@ -236,28 +311,39 @@ def compare(
         learned = max(len(group.others[group.part.rows]) for group in groups)
         predicted = max(len(group.rows) for group in groups)
         size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
-        progress.phase("tables drawn by one standard", draws, "tables")
-        done = in_threads(draw, [range(k, min(k + size, draws)) for k in range(0, draws, size)], jobs)
-        drawn = [[np.empty((len(group.by_others), 0)) for group in groups]]
-        with listen(Stop(seconds)) as flag, closing(done), suppress(Stopped):
-            for some in done:
-                drawn.append(some)
-                progress.advance(some[0].shape[1])
-                flag.check()
-        for place, (group, *parts) in enumerate(zip(groups, *drawn, strict=True)):
-            group.measure(np.concatenate(parts, axis=1), common, place)
+        drawn = [[_no_tables(group, common)] for group in groups]
+        begin = 0
+        with listen(Stop(seconds)) as flag, suppress(Stopped):
+            for end in block_ends(draws):
+                progress.phase("tables drawn by one standard", end - begin, "tables")
+                runs = [range(k, min(k + size, end)) for k in range(begin, end, size)]
+                with closing(in_threads(draw, runs, jobs)) as done:
+                    for tables, some in zip(runs, done, strict=True):
+                        for parts, part in zip(drawn, some, strict=True):
+                            parts.append(part)
+                        progress.advance(len(tables))
+                        flag.check()
+                begin = end
+                if draws is None:
+                    for group, parts in zip(groups, drawn, strict=True):
+                        group.measure(DrawnTables.joined(parts), common)
+                    adjusted = [verdict.p_adjusted for verdict in at_once(groups)]
+                    if not any(p is not None and is_close(p, end) for p in adjusted):
+                        break
+        for group, parts in zip(groups, drawn, strict=True):
+            group.measure(DrawnTables.joined(parts), common)
         slices = slices_of(groups, common)
 
-    doubt, suspect = np.full(len(X), np.nan), np.full(len(X), np.nan)
+    doubt, suspect = np.full(len(inputs), np.nan), np.full(len(inputs), np.nan)
     comparisons = []
-    for group, own_moves, (p, p_adjusted, bounds) in zip(groups, moves, at_once(groups), strict=True):
+    for group, own_moves, verdict in zip(groups, moves, at_once(groups), strict=True):
         own, opinion, favoured = weights[group.rows], group.opinion, favourable[group.rows]
         recorded, difference = float(group.recorded[FIRST]), float(group.difference[FIRST])
         raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
         doubts = np.where(favoured, 1 - group.probabilities, group.probabilities)
         if group.attribute == whole.name:
             doubt[group.rows], suspect[group.rows] = doubts, group.suspect
-        interval, overlap, second, robustness = group.interval(FIRST), None, None, None
+        interval, bounds, overlap, second, robustness = verdict.interval, verdict.bounds, None, None, None
         if opinion is not None:
             robustness = opinion.robustness_value(difference, group.outcomes, common.own)
             second = SecondOpinion(float(group.difference[SECOND]), group.interval(SECOND), group.disagrees)
@@ -278,12 +364,12 @@ def compare(
                 interval=interval,
                 bounds=bounds,
                 error=float(group.error[FIRST]) if interval else None,
-                p=p,
-                p_adjusted=p_adjusted,
+                p=verdict.p,
+                p_adjusted=verdict.p_adjusted,
                 raw_gap=raw_gap,
                 explained=raw_gap - difference,
                 reference=group.reference,
-                effective_rows=None if weight is None else float(own.sum() ** 2 / (own**2).sum()),
+                effective_rows=None if weight is None else effective_rows_of(own),
                 overlap=overlap,
                 second_opinion=second,
                 robustness_value=robustness,
@@ -303,7 +389,7 @@ def compare(
         is_favourable=favourable,
         doubt=doubt,
         suspect=suspect,
-        index=X.index,
+        index=inputs.index,
         draws=comparisons[0].draws,
         moves=tuple(itertools.chain(*moves)),
         parts=slices,
@@ -316,10 +402,26 @@ def compare(
     )
 
 
+def block_ends(draws: int | None) -> list[int]:
+    """How many tables are drawn after each block of them, as many blocks as `draws` (or, if None, the most) asks for.
+    Blocks end at the same numbers whatever was asked, so that a comparison that went on until 299 and one that was told
+    to draw 299 are equal: tables are fitted side by side, and figures depend on which."""
+    most = MOST_DRAWS if draws is None else draws
+    return [*range(FIRST_DRAWS, most, MORE_DRAWS), most] if most else []
+
+
+def _no_tables(group: Group, common: CommonStandard) -> DrawnTables:
+    """What is drawn before anything is drawn, so that a comparison without tables has figures too."""
+    nothing = np.empty((len(group.by_others), 0))
+    return DrawnTables(nothing, nothing[0], np.empty((len(nothing), 0, group.redraws(common))))
+
+
 # --- who is compared with whom ------------------------------------------------------------------------
 
 
-def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any) -> tuple[list[Group], list[LeftOut]]:
+def groups_of(
+    attributes: Sequence[Sensitive], favourable: Mask, weight: Floats | None, reference: Any
+) -> tuple[list[Group], list[LeftOut]]:
     """The groups that can be compared, and those that cannot."""
     references = references_of(reference, attributes)
     groups, left_out = list[Group](), list[LeftOut]()
@@ -336,10 +438,11 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
             rows = np.flatnonzero(values == value)
             others = np.flatnonzero(values != value if compared_with is None else values == compared_with)
             why = None
-            if len(rows) < LEAST_ROWS:
-                why = LeftOut(name, value, "rows", len(rows))
-            elif len(others) < LEAST_ROWS:
-                why = LeftOut(name, value, "others", len(others))
+            own, theirs = (None if weight is None else effective_rows_of(weight[some]) for some in (rows, others))
+            if (len(rows) if own is None else own) < LEAST_ROWS:
+                why = LeftOut(name, value, "rows", len(rows), own)
+            elif (len(others) if theirs is None else theirs) < LEAST_ROWS:
+                why = LeftOut(name, value, "others", len(others), theirs)
             elif len(set(favourable[others])) == 1:
                 why = LeftOut(name, value, "alike", len(others))
             if value == compared_with:  # it is its own others here
@@ -389,9 +492,3 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
         joint = Sensitive.JOINT.join(found[name] for name in single)
         found |= {whole: joint} if joint in known[whole] else {}
     return found
-
-
-def table_order(X: pd.DataFrame) -> Rows:
-    """The order of a table whose rows are numbered, however it was split; draws go by it."""
-    numbered = X.index.is_unique and X.index.inferred_type == "integer"
-    return np.asarray(X.index.argsort() if numbered else np.arange(len(X)), np.int64)

@@ -21,7 +21,7 @@ from butfor.files import pages, save
 from butfor.names import ALTERNATIVES, PLAIN, Names
 from butfor.standard.explain import MOST_KEPT, MOST_VALUES, ColumnMove, Slice
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
-from butfor.standard.null import LEAST_ROWS
+from butfor.standard.null import LEAST_ROWS, SIGNIFICANT, error_of_p, is_close
 from butfor.standard.wrong import with_sum
 from butfor.words import NOTHING, Interval, interval_in_words, number, often, p_in_words, points, share
 
@@ -36,8 +36,8 @@ ON_COLUMNS = (
 )
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
-SIGNIFICANT, NEAR = 0.05, 0.1
-"""Adjusted p of a group that is called, and of one that is not but gets a sentence of its own."""
+NEAR = 0.1
+"""Adjusted p of a group that is not called but gets a sentence of its own."""
 OWN_ERROR, SMALLEST = 0.004, 0.008
 """How far the method itself is off, as a standard deviation, however many rows there are, and the smallest gap that can
 be told from that (`python -m benchmarks.coverage --rows 50000 --share 0.03`)."""
@@ -48,12 +48,14 @@ MOST_NAMED = 4
 @dataclass(frozen=True)
 class LeftOut:
     """A group that is not compared. `reason`: "rows", it has too few; "others", those it would be compared with have
-    too few; "alike", those all have one label. `rows`: how many there are, of the group or of the others."""
+    too few; "alike", those all have one label. `rows`: how many there are, of the group or of the others, and
+    `effective_rows`, how many rows of equal weight say as much."""
 
     attribute: str
     group: str
     reason: Literal["rows", "others", "alike"]
     rows: int
+    effective_rows: float | None = None
 
     @property
     def sentence(self) -> str:
@@ -65,7 +67,10 @@ class LeftOut:
         whose = "" if self.reason == "rows" else others
         if self.reason == "alike":
             return f"{whose}the same label everywhere"
-        return f"{whose}{self.rows} rows" + (f", and a comparison needs {LEAST_ROWS}" if needs else "")
+        rows = f"{self.rows} rows"
+        if self.effective_rows is not None and self.rows >= LEAST_ROWS:
+            rows += f" that say as much as {self.effective_rows:.0f} of equal weight"
+        return whose + rows + (f", and a comparison needs {LEAST_ROWS}" if needs else "")
 
 
 @dataclass(frozen=True)
@@ -147,6 +152,13 @@ class GroupStandard:
         """Whether p, adjusted for all groups shown, is below 0.05."""
         return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT
 
+    def p_in_words(self, explained: bool = True) -> str:
+        """ "= 0.03", "= 0.047 ± 0.007: close to the line"; "–" without draws."""
+        p = self.p_adjusted
+        if p is None:
+            return "–"
+        return p_in_words(p, self.draws, explained, error_of_p(p, self.draws) if is_close(p, self.draws) else None)
+
     @property
     def differs(self) -> bool:
         """Whether the group is called: the gap is more than chance, and the second opinion supports it. It does unless
@@ -175,7 +187,7 @@ class GroupStandard:
         if s is not None and s.disagrees and self.differs:
             details.append(f"second opinion {number(abs(s.difference))}")
         if self.p_adjusted is not None:
-            details.append(f"adjusted p {p_in_words(self.p_adjusted, self.draws)}")
+            details.append(f"adjusted p {self.p_in_words()}")
         than = "as" if abs(self.difference) < NOTHING else "than"
         said = (
             f"{who[:1].upper()}{who[1:]} {names.were(favourable)} {often(self.difference)} {than} "
@@ -326,7 +338,7 @@ class Compared:
     def may_be_chance(self) -> str:
         """The other groups that lack labels, whose gaps are not more than chance: a review may find some there."""
         gaps = [
-            f"{self.name_of(c)} ({often(c.difference)}, adjusted p {p_in_words(c.p_adjusted, c.draws)}; if real, "
+            f"{self.name_of(c)} ({often(c.difference)}, adjusted p {c.p_in_words()}; if real, "
             f"about {plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
             for c in sorted(self.comparisons, key=lambda c: c.p_adjusted or 0)
             if c.p_adjusted is not None and c.missing and not c.beyond_chance
@@ -371,6 +383,8 @@ class Standards(Compared):
     doubt: Floats
     suspect: Floats
     index: pd.Index
+    places: NDArray[np.int64] | None = None
+    """Each row's place in the comparison's own order, which no order of the table changes."""
     not_sliced: tuple[str, ...] = ()
     """Columns with too many values for slices."""
     proxies: tuple[str, ...] = ()
@@ -426,7 +440,7 @@ class Standards(Compared):
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        names = ("groups", "is_favourable", "doubt", "suspect", "index", "cluster", "weight")
+        names = ("groups", "is_favourable", "doubt", "suspect", "index", "places", "cluster", "weight")
         return replace(self, **{name: each[rows] for name in names if (each := getattr(self, name)) is not None})
 
     @cached_property
@@ -475,7 +489,8 @@ class Standards(Compared):
             )
         else:
             said.append(
-                f"The rows form {self.clusters} clusters; labels of one cluster may be alike, which widens intervals."
+                f"The rows form {self.clusters} clusters. Intervals say how far the gap would differ in other clusters "
+                "of this kind, such as other households or other adverts."
             )
         if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
             said.append(

@@ -8,8 +8,10 @@ method's own error.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from functools import cached_property
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -20,7 +22,7 @@ from scipy.special import ndtr, ndtri
 
 from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Mask, Rows, beside, thin
 from butfor.standard.model import Records
-from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
+from butfor.standard.second_opinion import EVERYBODY, ClusteredError, Opinion, Part, folds_of
 from butfor.words import Interval
 
 MEMBERSHIP = 2.0
@@ -44,6 +46,12 @@ FIRST, SECOND = 0, -1
 """Of a group's shares: by the others' standard, and by AIPW; slices are between."""
 APART = 2.58
 """Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
+SIGNIFICANT = 0.05
+"""Adjusted p below which a gap is more than chance."""
+CLOSE_ERRORS = 3.0
+"""A p that is fewer of its own standard errors away from that is close to the line: other draws may decide otherwise."""
+SHORT_OF_ZERO = 0.0005
+"""Where a gap is more than chance, its interval and bounds end this far from 0 at least, or at half the gap."""
 
 
 class CommonStandard:
@@ -91,10 +99,6 @@ class CommonStandard:
         for begin in range(0, tables, size):
             yield np.array([self.uniforms(table)[rows] for table in range(begin, min(begin + size, tables))])
 
-    def labels(self, tables: Iterable[int]) -> Mask:
-        """Of drawn tables `[tables × rows]`."""
-        return np.array([self.uniforms(table) < self.everybody for table in tables])
-
 
 def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> float:
     """The correlation of latent normal scores within clusters under which labels agree as often as the recorded ones
@@ -123,6 +127,22 @@ def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> flo
     return MOST_CORRELATED if excess(MOST_CORRELATED) < 0 else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
 
 
+def effective_rows(sums: Any, squares: Any) -> Any:
+    """How many rows of equal weight say as much, from the sums of weights and of their squares (Kish 1965)."""
+    return sums**2 / np.maximum(squares, 1e-300)
+
+
+def effective_rows_of(weight: Floats) -> float:
+    """The same, from the weights."""
+    return float(effective_rows(weight.sum(), (weight**2).sum()))
+
+
+def _sums_by_slice(slices: NDArray[np.int32], values: Floats, count: int) -> Floats:
+    """Of values `[rows]`, the sum in each slice; `slices [rows × columns]`, `count` for none."""
+    by_row = np.repeat(values, slices.shape[1])
+    return np.bincount(slices.ravel(), by_row, minlength=count + 1)[:-1]
+
+
 class Means:
     """Means over a group's rows: all of them, and those of each slice that has enough of them and leaves out enough.
     `names`: column and value of these slices."""
@@ -130,8 +150,10 @@ class Means:
     def __init__(self, names: list[tuple[str, str]], slices: NDArray[np.int32], weight: Floats) -> None:
         """`slices [rows × columns]`: by number, `len(names)` for none."""
         rows = len(slices)
-        count = np.bincount(slices.ravel(), minlength=len(names) + 1)[:-1]
-        stay = (count >= LEAST_ROWS) & (rows - count >= LEAST_ROWS)
+        sums, squares = (_sums_by_slice(slices, values, len(names)) for values in (weight, weight**2))
+        inside = effective_rows(sums, squares)
+        outside = effective_rows(weight.sum() - sums, (weight**2).sum() - squares)
+        stay = (inside >= LEAST_ROWS) & (outside >= LEAST_ROWS)
         self.names, self.weight = [names[k] for k in np.flatnonzero(stay)], weight
         nowhere = 1 + len(self.names)
         to = np.append(np.where(stay, np.cumsum(stay), nowhere), nowhere)
@@ -158,6 +180,28 @@ class Means:
         """Sums of values `[rows]` or `[tables × rows]`: `[means]` or `[tables × means]`."""
         found: Floats = (self.inside.T @ values.T).T
         return found
+
+
+@dataclass(frozen=True, eq=False)
+class DrawnTables:
+    """What tables drawn by one standard say about a group."""
+
+    expected: Floats
+    """Its shares by the others' standard `[shares × tables]`."""
+    recorded: Floats
+    """The share of all its rows, by the drawn labels `[tables]`."""
+    again: Floats
+    """Its shares were its labels drawn again by the probabilities of its own labels: with the tables' own random
+    numbers, or several times each `[shares × tables × times]`."""
+
+    @classmethod
+    def joined(cls, parts: Sequence[DrawnTables]) -> DrawnTables:
+        """Those of several runs of tables, as one."""
+        return cls(
+            np.concatenate([part.expected for part in parts], axis=1),
+            np.concatenate([part.recorded for part in parts]),
+            np.concatenate([part.again for part in parts], axis=1),
+        )
 
 
 class Group:
@@ -191,52 +235,90 @@ class Group:
     """Its standard error; no number without draws."""
     ends: Floats
     """Of its interval, low and high `[2 × shares]`; no number without draws."""
+    by_clusters: ClusteredError | None = None
+    """Its standard error were other clusters recorded, where that is the larger one."""
     null: Floats
     """Differences of all rows in drawn tables, as far as they are from their centre `[tables]`."""
     label_draws: Floats
-    """Deviations of all rows' recorded share, were labels drawn again: with the tables' own random numbers, or several
-    times each `[tables × times]`."""
+    """Deviations of all rows' recorded share, were labels drawn again `[tables × times]`."""
 
     def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
         self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
 
-    def measure(self, draws: Floats, common: CommonStandard, place: int) -> None:
-        """The figures, when tables are drawn; `place` is the group's, for random numbers."""
-        rows, means, tables = self.rows, self.means, draws.shape[1]
-        of_share = np.append(np.arange(1 + len(means.names)), 0)  # AIPW is about all of the group's rows
-        everybody, own = common.everybody[rows], common.own[rows]
-        recorded, one_standard, again = means.of_tables(np.array([common.records.labels[rows], everybody, own])).T
-        few = min(len(rows) * float(again[0]), len(rows) - len(rows) * float(again[0])) < FEW
-        clustered = bool(common.correlation)
-        times = REDRAWS if few and not clustered else 1
-        drawn, redrawn = [np.empty((len(recorded), 0))], [np.empty((len(recorded), 0))]
-        for uniforms in common.uniforms_of(rows, tables):
-            drawn.append(means.of_tables((uniforms < everybody).astype(float)))
-            if times == 1:
-                redrawn.append(means.of_tables((uniforms < own).astype(float)))
+    @property
+    def of_share(self) -> Rows:
+        """Which of the group's means each share is of: AIPW is about all of its rows."""
+        return np.append(np.arange(1 + len(self.means.names)), 0)
+
+    def redraws(self, common: CommonStandard) -> int:
+        """How many times labels are drawn again for each drawn table: once, or many times where so few labels are
+        expected of one kind that intervals are quantiles."""
+        if common.correlation:
+            return 1
+        favourable = len(self.rows) * float(self.means.of_tables(common.own[self.rows])[0])
+        return REDRAWS if min(favourable, len(self.rows) - favourable) < FEW else 1
+
+    def drawn(
+        self, tables: range, expected: Floats, uniforms: Floats, common: CommonStandard, number: int
+    ) -> DrawnTables:
+        """These tables' shares. `expected [shares × tables]`, `uniforms [tables × rows of the group]`; `number` is the
+        group's, for random numbers of its own."""
+        everybody, own = common.everybody[self.rows], common.own[self.rows]
+        recorded = self.means.of_tables((uniforms < everybody).astype(float))[0]
+        times = self.redraws(common)
         if times > 1:
-            uniforms = np.random.default_rng([common.random_state, 7, place]).random((tables * times, len(rows)))
-            redrawn.append(means.of_tables((uniforms < own).astype(float)))
-        label_draws = (np.concatenate(redrawn, axis=1) - again[:, None]).reshape(len(recorded), tables, times)[of_share]
-        self.draws, self.label_draws, self.recorded = draws, label_draws[0], recorded[of_share]
-        self.centre = draws.mean(axis=1) - one_standard[of_share] if tables else np.zeros(len(of_share))
-        self.difference = self.by_others - self.recorded - self.centre
+            seeds = [[common.random_state, 7, number, table] for table in tables]
+            size = times, len(self.rows)
+            uniforms = np.concatenate([np.random.default_rng(seed).random(size) for seed in seeds])
+        again = self.means.of_tables((uniforms < own).astype(float))[self.of_share]
+        return DrawnTables(expected, recorded, again.reshape(len(again), len(tables), times))
+
+    def measure(self, drawn: DrawnTables, common: CommonStandard) -> None:
+        """The figures, when tables are drawn."""
+        rows, means, of_share, tables = self.rows, self.means, self.of_share, drawn.expected.shape[1]
+        known = np.array([common.records.labels[rows], common.everybody[rows], common.own[rows]])
+        recorded, one_standard, own_share = means.of_tables(known)[of_share].T
+        self.draws, self.recorded = drawn.expected, recorded
+        deviations = drawn.again - own_share[:, None, None]
+        self.label_draws = deviations[0]
+        self.centre = self.draws.mean(axis=1) - one_standard if tables else np.zeros(len(of_share))
+        self.difference = np.clip(self.by_others - self.centre, 0, 1) - recorded
         self.error, self.ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
-        self.null = WIDER * (draws[0] - np.concatenate(drawn, axis=1)[0] - self.centre[0])
+        self.null = WIDER * (self.draws[0] - drawn.recorded - self.centre[0])
         if tables < 2:
             return
-        if clustered:
-            self.error = WIDER * np.std(draws - label_draws[:, :, 0], axis=1, ddof=1)
+        times = deviations.shape[2]
+        if common.correlation:
+            self.error = WIDER * np.std(self.draws - deviations[:, :, 0], axis=1, ddof=1)
         else:
+            own = common.own[rows]
             label_variance = means.of_tables(own * (1 - own), power=2)[of_share]
-            self.error = WIDER * np.sqrt(draws.var(axis=1, ddof=1) + label_variance)
-        if few:
-            off = WIDER * ((draws - draws.mean(axis=1, keepdims=True))[:, :, None] - label_draws)
+            self.error = WIDER * np.sqrt(self.draws.var(axis=1, ddof=1) + label_variance)
+        if times > 1:
+            off = WIDER * ((self.draws - self.draws.mean(axis=1, keepdims=True))[:, :, None] - deviations)
             low, high = np.quantile(off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
         else:
             high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * self.error
             low = -high
-        self.ends = np.array([self.difference - high, self.difference - low])
+        factors = self._widening((high - low) / 2, common)
+        self.error = self.error * factors
+        ends = np.array([self.difference - factors * high, self.difference - factors * low])
+        self.ends = np.clip(ends, -recorded, 1 - recorded)  # no share is below 0 or above 1
+
+    def _widening(self, half_widths: Floats, common: CommonStandard) -> Floats:
+        """How many times as wide intervals become so that they say how far other clusters of this kind would differ
+        `[shares]`: as wide as AIPW's clustered error makes them, slices as many times as their group."""
+        factors = np.ones(len(half_widths))
+        self.by_clusters = None
+        if self.opinion is None or common.records.clusters is None:
+            return factors
+        clustered = self.opinion.clustered_error(self.outcomes)
+        of_group, of_second = (max(1.0, clustered.half_width / half_widths[share]) for share in (FIRST, SECOND))
+        if of_group > 1:
+            self.by_clusters = clustered
+        factors[:SECOND] = of_group
+        factors[SECOND] = of_second
+        return factors
 
     def interval(self, share: int) -> Interval | None:
         low, high = self.ends[:, share].tolist()
@@ -251,30 +333,77 @@ class Group:
         return bool(abs(self.difference[FIRST] - self.difference[SECOND]) > APART * max(spread, 1e-12))
 
 
-def at_once(groups: Sequence[Group]) -> Sequence[tuple[float, float, Interval] | tuple[None, None, None]]:
-    """What all groups together say about each: p, how often tables drawn by one standard show a difference of its own
-    as large, in either direction; p adjusted, how often any group of theirs shows one as large in standard deviations;
-    and bounds that hold for all groups at once in 95 of 100 tables."""
+@dataclass(frozen=True)
+class Verdict:
+    """What all groups together say about one: p, how often tables drawn by one standard show a difference of its own as
+    large, in either direction; p adjusted, how often any group of theirs shows one as large in standard deviations; and
+    bounds that hold for all groups at once in 95 of 100 tables. All are None with fewer than two drawn tables."""
+
+    p: float | None = None
+    p_adjusted: float | None = None
+    interval: Interval | None = None
+    bounds: Interval | None = None
+
+
+def at_once(groups: Sequence[Group]) -> list[Verdict]:
+    """The verdict on each group. Interval and bounds follow it at 0: where adjusted p is below 0.05 neither includes 0,
+    where it is not the bounds do."""
     if groups[0].draws.shape[1] < 2:
-        return [(None, None, None)] * len(groups)
+        return [Verdict(interval=group.interval(FIRST)) for group in groups]
     spread = np.array([max(float(group.null.std(ddof=1)), 1e-12) for group in groups])
-    drawn = np.abs(np.array([group.null for group in groups])) / spread[:, None]
-    seen = np.array([abs(group.difference[0]) for group in groups]) / spread
-    largest = drawn.max(axis=0)
-    # Bounds are as many standard errors away from the difference as the group furthest off is where labels are drawn
-    # again, and no group's own interval is wider.
-    off = [(group.draws[0] - group.draws[0].mean())[:, None] - group.label_draws for group in groups]
-    apart = np.broadcast_arrays(*(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off))
-    multiplier = float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
-    least, found = 1 / (1 + len(largest)), []
-    for group, own, z in zip(groups, drawn, seen, strict=True):
+    null = np.abs(np.array([group.null for group in groups])) / spread[:, None]
+    largest = null.max(axis=0)
+    multiplier = _multiplier(groups)
+    verdicts = []
+    for group, own, scale in zip(groups, null, spread, strict=True):
+        difference = float(group.difference[FIRST])
+        z, at_least = abs(difference) / scale, 0.0
+        if group.by_clusters is not None:  # as unlikely as the clustered error makes it, if that is more likely
+            at_least = group.by_clusters.tail(difference)
+            z = min(z, float(stats.norm.isf(at_least / 2)))
         tail = float(2 * stats.norm.sf(z))
-        # By the draws or, below the smallest that they can show, by the normal tail.
-        p, adjusted = (
-            float((1 + as_large.sum()) * least) if as_large.any() else min(least, tail)
-            for as_large, tail in ((own >= z, tail), (largest >= z, 1 - (1 - tail) ** len(groups)))
-        )
-        (low, high), margin = group.ends[:, 0].tolist(), multiplier * float(group.error[0])
-        difference = float(group.difference[0])
-        found.append((p, max(p, adjusted), (min(low, difference - margin), max(high, difference + margin))))
-    return found
+        p = max(_p_of(own, z, tail), at_least)
+        adjusted = max(_p_of(largest, z, 1 - (1 - tail) ** len(groups)), p)
+        (low, high), margin = group.ends[:, FIRST].tolist(), multiplier * float(group.error[FIRST])
+        bounds = min(low, difference - margin), max(high, difference + margin)
+        recorded = float(group.recorded[FIRST])
+        bounds = max(bounds[0], -recorded), min(bounds[1], 1 - recorded)
+        interval = low, high
+        if adjusted < SIGNIFICANT:
+            interval, bounds = (short_of_zero(each, difference) for each in (interval, bounds))
+        else:
+            bounds = min(bounds[0], 0.0), max(bounds[1], 0.0)
+        verdicts.append(Verdict(p, adjusted, interval, bounds))
+    return verdicts
+
+
+def _multiplier(groups: Sequence[Group]) -> float:
+    """How many standard errors away bounds are from differences: as many as the group furthest off is where labels are
+    drawn again, in 95 of 100 tables."""
+    off = [(group.draws[FIRST] - group.draws[FIRST].mean())[:, None] - group.label_draws for group in groups]
+    apart = np.broadcast_arrays(*(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off))
+    return float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
+
+
+def _p_of(drawn: Floats, z: float, tail: float) -> float:
+    """How often drawn tables are at least so far off or, below the smallest p that they can show, the normal tail."""
+    least = 1 / (1 + len(drawn))
+    as_large = int((drawn >= z).sum())
+    return (1 + as_large) * least if as_large else min(least, tail)
+
+
+def short_of_zero(interval: Interval, difference: float) -> Interval:
+    """The interval of a difference that is more than chance, with the end nearer to 0 on the difference's side of it."""
+    low, high = interval
+    least = min(SHORT_OF_ZERO, abs(difference) / 2)
+    return (max(low, least), high) if difference > 0 else (low, min(high, -least))
+
+
+def error_of_p(p: float, draws: int) -> float:
+    """The Monte Carlo standard error of a p by so many drawn tables."""
+    return float(np.sqrt(p * (1 - p) / draws))
+
+
+def is_close(p: float, draws: int) -> bool:
+    """Whether other draws may put this p on the other side of 0.05."""
+    return draws > 0 and bool(abs(p - SIGNIFICANT) < CLOSE_ERRORS * error_of_p(p, draws))

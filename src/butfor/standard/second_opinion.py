@@ -7,9 +7,11 @@ Overlap and the robustness value come from the same quantities.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import NamedTuple
 
 import numpy as np
+from scipy import stats
 from scipy.optimize import brentq
 
 from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, thin
@@ -43,6 +45,23 @@ class Part(NamedTuple):
 
 
 EVERYBODY = Part(slice(None), None)
+
+
+@dataclass(frozen=True)
+class ClusteredError:
+    """A standard error over clusters, and its degrees of freedom: one fewer than there are clusters."""
+
+    error: float
+    degrees: int
+
+    @property
+    def half_width(self) -> float:
+        """Of the 95 % interval."""
+        return float(stats.t.ppf(0.975, self.degrees)) * self.error
+
+    def tail(self, difference: float) -> float:
+        """How likely a difference at least as large is by chance, in either direction."""
+        return float(2 * stats.t.sf(abs(difference) / max(self.error, 1e-12), self.degrees))
 
 
 class Opinion:
@@ -101,6 +120,23 @@ class Opinion:
         own = self.weights[:size]
         residual = (labels - outcomes[:, size:]) @ (odds if part.taken is None else odds / part.taken)
         return (outcomes[:, :size] @ own + residual) / own.sum(), outcomes
+
+    def clustered_error(self, outcomes: Floats) -> ClusteredError:
+        """The standard error of AIPW's difference if other clusters of this kind had been recorded: its influence
+        function, summed by cluster. `outcomes [rows of group and others]` are cross-fitted by cluster."""
+        size = len(self.group)
+        assert self.records.clusters is not None
+        clusters = self.records.clusters[np.append(self.group, self.others)]
+        labels = self.records.labels[np.append(self.group, self.others)]
+        own = self.weights[:size]
+        total = own.sum()
+        off = outcomes - labels
+        influence = np.append(own, -self.odds * (total / self.odds.sum())) * off / total
+        influence[:size] -= own / total * influence.sum()  # the difference itself, so that all sum to 0
+        _, numbers = np.unique(clusters, return_inverse=True)
+        by_cluster = np.bincount(numbers, influence)
+        count = len(by_cluster)
+        return ClusteredError(float(np.sqrt(count / (count - 1) * (by_cluster**2).sum())), count - 1)
 
     def robustness_value(self, difference: float, outcomes: Floats, own: Floats) -> float:
         """The share of the remaining variation of label and of group membership that a missing column would have to
