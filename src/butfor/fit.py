@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from butfor import validate
 from butfor.columns import ASIDE, as_numbers, as_table
-from butfor.data.check import Concern, concerns_of
+from butfor.data.check import Concern, concerns_of, weight_concerns
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_numbers
 from butfor.data.sensitive import Cuts, Sensitive
@@ -67,8 +67,8 @@ class Fitted:
 
     `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names the labels of
     both. The model is an ensemble of `members`; `seeded` says whether a seed changes it. `reference`: by attribute the
-    group that others are compared with; without one, with all others. `draws`: tables drawn for that comparison, None as
-    many as it takes. `pool`: the rows that compete for places under a
+    group that others are compared with; without one, with all others. `draws`: tables drawn for that comparison, as
+    many as it takes if None. `pool`: the rows that compete for places under a
     "top" threshold. `answered` and `corrected` are positions of labels that were reviewed and corrected."""
 
     params: SimpleNamespace
@@ -272,10 +272,13 @@ def fit(
         raise TableError(f"Column {listed(taken)} has a name that results use themselves; rename it.")
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
     references = references_of(reference, sensitive.each)
-    weights = validate.as_weights(X, sample_weight, sensitive)
+    given_weights = validate.as_weights(X, sample_weight, sensitive)
+    mean_weight = 1.0 if given_weights is None else float(given_weights.mean())
+    # Only ratios matter, and a model's penalties mean what they say where the mean is 1.
+    weights = None if given_weights is None else given_weights / mean_weight
     with progress:
         progress.phase("checking the table")
-        concerns = concerns_of(X, y, sensitive)
+        concerns = [*concerns_of(X, y, sensitive), *weight_concerns(given_weights, sensitive)]
         for line in (*notes, *(f"Note: {concern}" for concern in concerns)):
             progress.note(line)
         learner = learners.as_learner(model, params.encoder, params.random_state)
@@ -325,7 +328,7 @@ def fit(
         data_hash=data_hash(trained["table"]),
         reference=references,
         draws=draws,
-        labelled=labelled_rows(table, sensitive, kept, also_labelled, progress.note),
+        labelled=labelled_rows(table, sensitive, kept, also_labelled, mean_weight, progress.note),
         pool=competing,
         **trained,
     )
@@ -411,11 +414,13 @@ def labelled_rows(
     sensitive: Sensitive,
     kept: NDArray[np.int64],
     given: Sequence[Any],
+    mean_weight: float,
     note: Callable[[str], None],
 ) -> Labelled:
     """The training rows, which are `kept` of the rows in `sensitive`; those set aside; those `given` as (X, y,
     protected attribute, clusters, weights), of which the last three may be left out; and the validation rows, unless
-    they are among these or something about them stands beside the table."""
+    they are among these or something about them stands beside the table. Weights are divided by `mean_weight`, as
+    those of the training rows were."""
     parts: list[tuple[Any, ...]] = [(table.X, table.codes, sensitive.values[kept], table.cluster, table.weight)]
     steering = np.empty(0, np.int64)
     if table.whole is not None:
@@ -437,7 +442,9 @@ def labelled_rows(
                     "cluster, sample_weight), with None for what there is not."
                 )
         X, codes = validate.like_training(X, table.X), validate.numbered(table, y, "also_labelled")
-        parts.append((X, codes, sensitive.of_people(X, groups), cluster, validate.as_weights(X, weight)))
+        weights = validate.as_weights(X, weight)
+        weights = None if weights is None else weights / mean_weight
+        parts.append((X, codes, sensitive.of_people(X, groups), cluster, weights))
     if table.validation is not None and table.whole is None:
         X, codes = table.validation[0], table.validation_codes
         places = list[NDArray[np.int64]]()
@@ -452,7 +459,7 @@ def labelled_rows(
         elif not sensitive.blind and table.weight is None and table.cluster is None:
             parts.insert(1, (X, codes, sensitive.of_people(X, None), None, None))
             steering = table.n + np.arange(len(X))
-    tables, codes_of, groups_of, clusters, weights = zip(*parts, strict=True)
+    tables, codes_of, groups_of, clusters, weights_of = zip(*parts, strict=True)
     X = pd.concat(tables)
     X.attrs = table.X.attrs
     return Labelled(
@@ -460,7 +467,7 @@ def labelled_rows(
         np.concatenate(codes_of),
         np.concatenate(groups_of),
         None if table.cluster is None else np.concatenate(clusters),
-        None if table.weight is None else np.concatenate(weights),
+        None if table.weight is None else np.concatenate(weights_of),
         training=np.arange(table.n),
         steering=steering,
     )

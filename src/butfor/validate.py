@@ -26,7 +26,7 @@ from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, brief, listed, nearest, plural
 from butfor.models.learner import Learner, Table, set_rows_aside
 
-LARGEST_WEIGHT = 1e100
+LARGEST_WEIGHT, WIDEST_WEIGHTS = 1e100, 1e12
 """Sums of the squares of larger ones are infinite."""
 
 
@@ -75,7 +75,8 @@ def numbered(table: Table, y: pd.Series, whose: str) -> NDArray[np.int64]:
 
 
 def as_weights(X: pd.DataFrame, weight: Any, sensitive: Sensitive | None = None) -> NDArray[np.float64] | None:
-    """One weight per row, finite and at least 0, and in every group one above 0."""
+    """One weight per row, finite and at least 0, none 10^12 times smaller than their mean unless it is 0, and in every
+    group one above 0."""
     if weight is None:
         return None
     series = as_labels(X, weight, "weights")
@@ -85,6 +86,12 @@ def as_weights(X: pd.DataFrame, weight: Any, sensitive: Sensitive | None = None)
         raise TableError(
             f"sample_weight must be finite numbers, at least 0 and at most {LARGEST_WEIGHT:g}; that of row "
             f"{series.index[bad][0]} is {series[bad].iloc[0]}. Correct it, or drop the row."
+        )
+    small = (numbers > 0) & (numbers < numbers.mean() / WIDEST_WEIGHTS)
+    if small.any():
+        raise TableError(
+            f"sample_weight of row {series.index[small][0]} is {numbers[small][0]:g}, more than 10^12 times smaller "
+            f"than the mean of {numbers.mean():g}: no model can compute with both. Correct it, or give the row the weight 0."
         )
     for part in sensitive.each if sensitive else ():
         for group in np.unique(part.values.astype(str)):

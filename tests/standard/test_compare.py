@@ -8,6 +8,7 @@ import numpy as np
 import pandas as pd
 import pytest
 from msgspec import convert
+from scipy import stats
 from sklearn.base import BaseEstimator, ClassifierMixin
 from sklearn.exceptions import ConvergenceWarning
 from sklearn.linear_model import LogisticRegression
@@ -507,3 +508,66 @@ def test_bounds_and_intervals_follow_the_verdict_at_zero():
                 assert low <= 0 <= high
     edge = replace(GroupStandard("sex", "f", 100, 0.4, 0.5, 0.1), interval=(0.0005, 0.2), p_adjusted=0.04)
     assert "95 % interval 0.1 to 20" in edge.sentence("yes")
+
+
+def test_a_group_counts_for_as_many_rows_as_its_weights_say():
+    X, y, _ = loans(300)
+    weight = np.ones(300)
+    weight[np.flatnonzero(X["group"] == "b")[-1]] = 999999
+    with pytest.raises(TableError, match=r"No group can be compared.*rows that say as much as 1 of equal weight"):
+        compared(X, y, sample_weight=weight)
+    X.loc[:150, "group"] = "c"
+    found = compared(X, y, sample_weight=weight, draws=3, reference="a")
+    (b,) = (each for each in found.left_out if each.group == "b")
+    assert (b.reason, b.effective_rows < 30 < b.rows) == ("rows", True)
+    assert "say as much as 1 of equal weight, and a comparison needs 30" in b.sentence
+    assert any("999999 looks like a mark for an unknown weight" in line for line in found.proxies)
+    some = np.where(X["town"] == "north", 1e-3, 1.0)
+    some[np.flatnonzero((X["town"] == "north") & (X["group"] == "c"))[0]] = 5
+    slices = compared(X, y, sample_weight=some, draws=3).slices
+    assert set(slices.loc[slices["group"] == "c", "value"]).isdisjoint({"north", "south"}), "too few effective rows"
+
+
+@pytest.mark.parametrize("heaviest", [100, 1000, 10_000])
+def test_one_heavy_row_makes_no_gap_out_of_nothing(heaviest):
+    called = 0
+    for seed in range(4):
+        X, y, _ = loans(300, seed=seed)
+        weight = np.ones(300)
+        weight[0] = heaviest
+        try:
+            found = compared(X, y, sample_weight=weight, draws=20)
+        except TableError:  # neither group can be compared
+            continue
+        called += sum(c.differs for c in found.comparisons)
+        for c in found.comparisons:
+            ends = [*c.interval, *c.bounds, *c.second_opinion.interval, c.second_opinion.difference]
+            assert all(-1e-12 <= c.recorded + end <= 1 + 1e-12 for end in ends)
+            assert 0 <= c.expected <= 1
+            assert c.difference == pytest.approx(c.expected - c.recorded)
+            assert c.explained + c.difference == pytest.approx(c.raw_gap)
+    assert called == 0
+
+
+def matched(adverts=30, letters=12, seed=0, gap=0.0):
+    """Every advert got several letters of each of two groups; its gap differs from other adverts'."""
+    rng = np.random.default_rng(seed)
+    advert = np.repeat(np.arange(adverts), 2 * letters)
+    group = np.tile(["a", "b"], adverts * letters)
+    quality = rng.normal(size=len(advert))
+    level, own_gap = rng.normal(0, 0.3, adverts)[advert], rng.normal(gap, 4, adverts)[advert]
+    p = 1 / (1 + np.exp(-(0.5 * quality + level - own_gap * (group == "b"))))
+    return pd.DataFrame({"group": group, "quality": quality}), rng.random(len(advert)) < p, advert
+
+
+def test_intervals_and_p_are_about_other_clusters_where_gaps_differ_between_them():
+    X, y, advert = matched(gap=0.7)
+    c = compared(X, y, cluster=advert, draws=30).of_group("b")
+    by_advert = pd.Series(y).groupby([advert, X["group"]]).mean().unstack()
+    error = (by_advert["a"] - by_advert["b"]).std() / np.sqrt(len(by_advert))
+    assert width(c) / 2 > 1.8 * error, "at least as wide as the gaps of adverts say"
+    assert c.p > 0.5 * 2 * stats.norm.sf(abs(c.difference) / error)
+    opinion = c.second_opinion
+    assert opinion.interval[1] - opinion.interval[0] > 3.6 * error
+    assert c.bounds[0] <= c.interval[0] < c.difference < c.interval[1] <= c.bounds[1]
+    assert "other clusters of this kind" in str(compared(X, y, cluster=advert))

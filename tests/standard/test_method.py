@@ -205,7 +205,9 @@ def test_p_values_and_bounds_are_adjusted_by_the_largest_of_all_groups_draw_by_d
     largest = np.max([np.abs(f.null) / f.null.std(ddof=1) for f in groups], axis=0)
     for f, verdict in zip(groups, at_once(groups), strict=True):
         bounds = verdict.bounds
-        assert verdict.p_adjusted == pytest.approx(max(verdict.p, (1 + (largest >= 0.015 / f.null.std(ddof=1)).sum()) / 201))
+        assert verdict.p_adjusted == pytest.approx(
+            max(verdict.p, (1 + (largest >= 0.015 / f.null.std(ddof=1)).sum()) / 201)
+        )
         low, high = f.interval(0)
         assert bounds[0] < low < high < bounds[1]
     same = [figures(0.02)] * 3  # one test thrice is one test

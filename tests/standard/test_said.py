@@ -82,7 +82,8 @@ CASES = {
         "People with sex = f were labelled 'yes' 10.0 points less often",
         [
             "Not compared: sex = z (27 rows); at least 30 are needed.",
-            "adjusted p = 0.052 ± 0.007: close to the line). That may be chance. If it is real, about 21 of the group's 300 labels are wrong",
+            "adjusted p = 0.052 ± 0.007: close to the line). That may be chance. If it is real, about 21 of the "
+            "group's 300 labels are wrong",
             "May be chance: sex = y (1.0 points less often, adjusted p = 0.6; if real, about 3 of 300 labels are",
         ],
         ["No group"],

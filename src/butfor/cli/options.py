@@ -224,8 +224,8 @@ REFERENCE = several("--reference", "The group to compare with: white, or race=wh
 DRAWS = option(
     "--draws",
     type=int,
-    help="Tables to draw under one standard for all, for intervals and p. Default: 99, and up to 999 while a p is close "
-    "to 0.05.",
+    help="Tables to draw under one standard for all, for intervals and p. Default: 99, up to 999 while a p is close to "
+    "0.05.",
 )
 MODELS = (
     "mlp, logistic, ridge, linear, kernel-ridge, knn, forest, boosting, steady, lightgbm, xgboost; or your own, "

@@ -39,6 +39,8 @@ SENTINELS = [float(digit * length) for digit in "6789" for length in range(2 if 
 """One repeated digit: 99, 999, 999999, 666."""
 TWINS, LEAST_TWINS = 0.01, 2
 """People who are training rows beyond coincidence: the least share and number that is a concern."""
+MOST_OF_WEIGHT = 0.1
+"""A row with more of its group's weight is a concern."""
 MANY = 20
 """So many different texts that are numbers are a number, not codes."""
 WRITTEN = re.compile(
@@ -74,8 +76,8 @@ class Concern:
     """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
-    """"copy", "telling", "written", "identifier", "constant", "sentinel", "text numbers", "proxy" or
-    "duplicates"."""
+    """"copy", "telling", "written", "identifier", "constant", "sentinel", "text numbers", "proxy",
+    "duplicates" or "weight"."""
     columns: tuple[str, ...]
     sentence: str
 
@@ -174,6 +176,26 @@ def concerns_of(
             concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
     more = [] if X_test is None else check_people(X, X_test)
     return [*chain(*concerns.values()), *more, *([] if sensitive is None else check_groups(X, sensitive))]
+
+
+def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) -> list[Concern]:
+    """Rows that are more than a tenth of their group's weight: a comparison of the group hangs on such a row."""
+    concerns = list[Concern]()
+    for part in sensitive.each if weight is not None else ():
+        groups = part.values.astype(str)
+        for group in np.unique(groups):
+            own = weight[groups == group]
+            largest = own.max()
+            if len(own) < LEAST_ROWS or largest <= MOST_OF_WEIGHT * own.sum():
+                continue
+            sentence = (
+                f"One row has {100 * largest / own.sum():.0f} % of the weight of {part.name} = {group}, so the group's "
+                "figures hang on it."
+            )
+            if largest in SENTINELS:
+                sentence += f" {largest:.12g} looks like a mark for an unknown weight: give the row its own or drop it."
+            concerns.append(Concern("weight", (part.name,), sentence))
+    return concerns
 
 
 def strange_among_numbers(values: pd.Series) -> list[str]:

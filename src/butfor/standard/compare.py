@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.columns import as_numbers, clusters_in
-from butfor.data.check import concerns_of
+from butfor.data.check import concerns_of, weight_concerns
 from butfor.data.labels import label_names, label_numbers, label_values
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, Stopped, TableError, listed, nearest
@@ -134,7 +134,8 @@ def compare_standards(
     bad = label_numbers(adverse, named, classes)
     good = [number for number in range(len(named)) if number not in bad]
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-    concerns = concerns_of(X, y, sensitive)
+    weight = as_weights(X, sample_weight, sensitive)
+    concerns = [*concerns_of(X, y, sensitive), *weight_concerns(weight, sensitive)]
     found = compare(
         X,
         ~y.isin(classes[bad]).to_numpy(),
@@ -144,7 +145,7 @@ def compare_standards(
         cluster=cluster,
         standard=standard,
         draws=draws,
-        weight=as_weights(X, sample_weight, sensitive),
+        weight=weight,
         n_jobs=n_jobs,
         random_state=random_state,
         progress=progress,
@@ -208,12 +209,17 @@ def compare(
         progress=progress,
         explain=explain,
     )
-    doubt, suspect = (order.shared(values)[order.places] for values in (found.doubt, found.suspect))
-    by_row = {"doubt": doubt, "suspect": suspect, "groups": whole.values, "is_favourable": favourable, "index": X.index}
-    for name in ("cluster", "weight"):
-        values = getattr(found, name)
-        by_row[name] = None if values is None else values[order.places]
-    return replace(found, places=order.places, **by_row)
+    return replace(
+        found,
+        doubt=order.shared(found.doubt)[order.places],
+        suspect=order.shared(found.suspect)[order.places],
+        groups=whole.values,
+        is_favourable=favourable,
+        index=X.index,
+        places=order.places,
+        cluster=None if found.cluster is None else found.cluster[order.places],
+        weight=None if found.weight is None else found.weight[order.places],
+    )
 
 
 def _compare_in_order(

@@ -20,7 +20,7 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Mask, Rows, beside, thin
+from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Rows, beside, thin
 from butfor.standard.model import Records
 from butfor.standard.second_opinion import EVERYBODY, ClusteredError, Opinion, Part, folds_of
 from butfor.words import Interval
@@ -49,7 +49,7 @@ APART = 2.58
 SIGNIFICANT = 0.05
 """Adjusted p below which a gap is more than chance."""
 CLOSE_ERRORS = 3.0
-"""A p that is fewer of its own standard errors away from that is close to the line: other draws may decide otherwise."""
+"""A p that is fewer of its own standard errors away from that is close to the line: other draws may say otherwise."""
 SHORT_OF_ZERO = 0.0005
 """Where a gap is more than chance, its interval and bounds end this far from 0 at least, or at half the gap."""
 
@@ -393,7 +393,7 @@ def _p_of(drawn: Floats, z: float, tail: float) -> float:
 
 
 def short_of_zero(interval: Interval, difference: float) -> Interval:
-    """The interval of a difference that is more than chance, with the end nearer to 0 on the difference's side of it."""
+    """The interval of a difference that is more than chance: its end nearer to 0 is on the difference's side of it."""
     low, high = interval
     least = min(SHORT_OF_ZERO, abs(difference) / 2)
     return (max(low, least), high) if difference > 0 else (low, min(high, -least))
