@@ -91,7 +91,7 @@ def as_weights(X: pd.DataFrame, weight: Any, sensitive: Sensitive | None = None)
     if small.any():
         raise TableError(
             f"sample_weight of row {series.index[small][0]} is {numbers[small][0]:g}, more than 10^12 times smaller "
-            f"than the mean of {numbers.mean():g}: no model can compute with both. Correct it, or give the row the weight 0."
+            f"than the mean of {numbers.mean():g}: no model can compute with both. Correct it, or give it the weight 0."
         )
     for part in sensitive.each if sensitive else ():
         for group in np.unique(part.values.astype(str)):

@@ -181,7 +181,9 @@ def concerns_of(
 def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) -> list[Concern]:
     """Rows that are more than a tenth of their group's weight: a comparison of the group hangs on such a row."""
     concerns = list[Concern]()
-    for part in sensitive.each if weight is not None else ():
+    if weight is None:
+        return concerns
+    for part in sensitive.each:
         groups = part.values.astype(str)
         for group in np.unique(groups):
             own = weight[groups == group]

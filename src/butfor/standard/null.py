@@ -140,7 +140,8 @@ def effective_rows_of(weight: Floats) -> float:
 def _sums_by_slice(slices: NDArray[np.int32], values: Floats, count: int) -> Floats:
     """Of values `[rows]`, the sum in each slice; `slices [rows × columns]`, `count` for none."""
     by_row = np.repeat(values, slices.shape[1])
-    return np.bincount(slices.ravel(), by_row, minlength=count + 1)[:-1]
+    sums: Floats = np.bincount(slices.ravel(), by_row, minlength=count + 1)[:-1].astype(np.float64)
+    return sums
 
 
 class Means:
