@@ -347,9 +347,10 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
                     raise TableError(f"The reference group {name} = {value} cannot be used: {why.why(others='')}.")
             elif why:
                 left_out.append(why)
-            else:  # a combination that is all of a group says what the group would
-                groups = [group for group in groups if not np.array_equal(group.rows, rows)]
-                groups.append(Group(name, value, rows, others, compared_with))
+            else:  # a combination that is all of a group, beside the same others, says what the group would
+                new = Group(name, value, rows, others, compared_with)
+                groups = [group for group in groups if not new.repeats(group)]
+                groups.append(new)
     if not groups:
         raise TableError(f"No group can be compared. {' '.join(each.sentence for each in left_out)}")
     return groups, left_out

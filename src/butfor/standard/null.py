@@ -200,6 +200,10 @@ class Group:
     def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
         self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
 
+    def repeats(self, group: Group) -> bool:
+        """Whether it is the same comparison under another name: the same rows beside the same others."""
+        return np.array_equal(self.rows, group.rows) and np.array_equal(self.others, group.others)
+
     def measure(self, draws: Floats, common: CommonStandard, place: int) -> None:
         """The figures, when tables are drawn; `place` is the group's, for random numbers."""
         rows, means, tables = self.rows, self.means, draws.shape[1]
