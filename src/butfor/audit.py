@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
 
 from butfor import explain, worlds
-from butfor.columns import as_table
+from butfor.columns import as_table, in_pandas
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
@@ -285,7 +285,7 @@ class LabelAudit(BaseEstimator):
         [0, 1, 1, 1, 1]
         """
         fitted = self._require_fit()
-        people = like_training(as_table(X), fitted.table.X)
+        people = like_training(as_table(X), fitted.table.X, fitted.sensitive)
         return fitted.table.classes[fitted.table.decided(fitted.model, people)]
 
     def explain(
@@ -316,7 +316,8 @@ class LabelAudit(BaseEstimator):
         (476, 484, 569)
         """
         frame = as_person(person, self._require_fit().table.X)
-        beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
+        given = in_pandas(sensitive_features)
+        beside = None if given is None else np.atleast_1d(np.asarray(given, dtype=object))
         (verdict,) = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
         return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.fitted)
 

@@ -11,7 +11,7 @@ import butfor
 from butfor import Table
 from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
-from butfor.explain import eligible_cases
+from butfor.explain import eligible_cases, flippable_labels
 from butfor.result.population import Population
 from recorded import run
 
@@ -85,6 +85,73 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
     assert tuple(audit.explain_all(X[150:], sensitive_features=PLAIN["age"][150:]).by_group.index) == THREE
     with pytest.raises(TableError, match="Column 'age', row 0 holds 'old', which is not a number"):
         audit.explain_all(X[:2], sensitive_features=pd.Series(["old", 30], name="age", dtype=object))
+
+
+ONES = (PLAIN["sex"] == "m").astype(int)
+HOLED = ONES.astype(float).where(ONES.index != 150)
+STORED = {
+    "a missing value": (ONES, HOLED, {0, 1, "missing"}),
+    "text": (ONES, ONES.map({0: "0", 1: "1.0"}), {0, 1}),
+    "numbers for text": (ONES.astype(str), ONES.astype(float), {"0", "1"}),
+    "missing values in training": (ONES.astype(float).where(ONES.index > 9), ONES, {0, 1, "missing"}),
+    "truth values": (ONES.astype(bool), ONES.astype(float), {False, True}),
+    "text for truth values": (ONES.astype(bool), ONES.astype(bool).astype(str), {False, True}),
+    "numbers for categories": (ONES.astype(str).astype("category"), ONES, {"0", "1"}),
+}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("case", STORED)
+def test_a_group_is_one_however_its_value_is_stored(case, beside):
+    """In further rows, in people and in ψ; with the groups as a column or beside the table."""
+    training, later, groups = STORED[case]
+    X, found = PLAIN[["income", "own"]], []
+    for values in (later, training):
+        own, more = (X[:140], X[140:]) if beside else (X[:140].assign(code=training), X[140:].assign(code=values))
+        model = LogisticRegression(max_iter=1000)
+        audit = butfor.LabelAudit(model, encoder=butfor.TableEncoder(), budget=3, fresh_seeds=0)
+        given, further = (training[:140], (values[140:],)) if beside else ("code", ())
+        also = (more, LABELS[140:], *further)
+        audit.fit(own, LABELS[:140], sensitive_features=given, adverse="no", also_labelled=also)
+        asked = {"sensitive_features": values[140:150]} if beside else {}
+        people = audit.fitted_.people(more[:10], **asked)[0]
+        allowed = flippable_labels(audit.fitted_, more[:10], **asked).counts.tolist()
+        found.append((people.groups.tolist(), people.logits.tolist(), allowed))
+        if values is later:
+            assert set(audit.fitted_.labelled.groups) == groups
+            assert max(allowed) > 0
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_columns_of_other_libraries_are_what_those_of_pandas_are(library):
+    pytest.importorskip(library)
+    frame = PLAIN.assign(home=np.arange(200) // 4, w=1.0 + (np.arange(200) % 3))
+    if library == "polars":
+        import polars
+
+        other = polars.from_pandas(frame)
+    else:
+        import pyarrow
+
+        other = pyarrow.Table.from_pandas(frame)
+
+    def answers(table):
+        audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), fresh_seeds=0, budget=3)
+        inputs = ["age", "income", "sex", "own"]
+        X = table.select(inputs) if table is other else table[inputs]
+        audit.fit(X, LABELS, sensitive_features=table["sex"], cluster=table["home"], sample_weight=table["w"])
+        population = audit.explain_all(X, cases=range(3))
+        return population.direct, audit.fitted_.data_hash, [verdict.logit for verdict in population]
+
+    assert answers(other) == answers(frame)
+    X, beside = frame[["income", "own"]], frame[["sex", "home"]].assign(home=lambda t: t["home"] % 2)
+    given = beside.set_axis(range(200))
+    given = polars.from_pandas(given) if library == "polars" else pyarrow.Table.from_pandas(given)
+    audit = fitted(X.set_axis(range(7, 207)), LABELS.to_numpy(), given)
+    assert audit.fitted_.sensitive.attributes == ("sex", "home")
+    person = audit.explain(X.iloc[[0]], sensitive_features=given[:1])
+    assert person.group == f"{frame['sex'][0]} · 0"
 
 
 @pytest.mark.parametrize(

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.columns import as_numbers, clusters_in
+from butfor.columns import as_numbers, clusters_in, spelled
 from butfor.data.check import concerns_of
 from butfor.data.labels import label_names, label_numbers, label_values
 from butfor.data.sensitive import Cuts, Sensitive
@@ -359,7 +359,7 @@ def groups_of(attributes: Sequence[Sensitive], favourable: Mask, reference: Any)
 def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
     """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
     compared with the combination of all attributes' references."""
-    known = {attribute.name: sorted(set(map(str, attribute.values))) for attribute in attributes}
+    known = {a.name: {spelled(group): group for group in sorted(set(map(str, a.values)))} for a in attributes}
     if isinstance(given, Mapping):
         pairs: list[tuple[Any, Any]] = list(given.items())
     else:
@@ -371,24 +371,25 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
                 f"reference: there is no attribute '{attribute}'. {nearest(attribute, known, 'The attributes are')}"
             )
         possible = list(known) if attribute is None else [str(attribute)]
-        names = [name for name in possible if str(group) in known[name]]
+        names = [name for name in possible if spelled(group) in known[name]]
         if not names:
             where = "there is" if attribute is None else f"'{attribute}' has"
-            groups = sorted(set().union(*(known[name] for name in possible)))
+            groups = sorted(set().union(*(known[name].values() for name in possible)))
             raise SettingError(f"reference: {where} no group '{group}'. {nearest(group, groups, 'The groups are')}")
         if len(names) > 1:
             raise SettingError(
                 f"reference: '{group}' is a group of {listed(names)}; say of which: "
                 f"reference={{'{names[0]}': '{group}'}}."
             )
-        if found.setdefault(names[0], str(group)) != str(group):
+        named = known[names[0]][spelled(group)]
+        if found.setdefault(names[0], named) != named:
             raise SettingError(
-                f"reference names '{found[names[0]]}' and '{group}', both groups of '{names[0]}'; name one of them."
+                f"reference names '{found[names[0]]}' and '{named}', both groups of '{names[0]}'; name one of them."
             )
     whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
     if single and whole not in found and all(name in found for name in single):
         joint = Sensitive.JOINT.join(found[name] for name in single)
-        found |= {whole: joint} if joint in known[whole] else {}
+        found |= {whole: joint} if joint in known[whole].values() else {}
     return found
 
 
