@@ -196,9 +196,9 @@ class LabelAudit(BaseEstimator):
         sensitive_features : str, list of str, or array
             The name of the protected column in X, or several names. An array with one value per row stands beside X,
             and the model does not see it.
-        sensitive_bands : list of numbers or dict, optional
-            Cut points for a numeric protected attribute with more than 10 different values: [25, 60], or
-            {"age": [25, 60]} by column. Without them it is cut into thirds.
+        sensitive_bands : list of numbers or dates, or dict, optional
+            Cut points for a protected number or date with more than 10 different values: [25, 60], or by column
+            {"age": [25, 60], "born": ["1980-01-01"]}. Without them it is cut into thirds.
         sample_weight : array, optional
             A weight per training row, for the model as it is and for the comparison of groups, where only ratios count.
             A network takes no weights: there they serve the comparison alone.

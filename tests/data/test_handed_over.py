@@ -5,7 +5,10 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import butfor
 from butfor import Table
@@ -248,3 +251,59 @@ def test_bands_that_nobody_named_are_said_on_the_terminal_the_page_and_the_recor
     assert len(cuts) == 2
     names = [*Bands(tuple(cuts)).names, "missing"]
     assert list(population.by_group.index) == [name for name in names if name in population.by_group.index]
+
+
+# --- dates ------------------------------------------------------------------------------------------------
+
+BORN = pd.Series(pd.Timestamp("1960-01-01") + pd.to_timedelta(AGES * 250, "D"))
+CUTS = ["1975-01-01", "1995-06-30"]
+BORN_IN = ("under 1975-01-01", "1975-01-01 to under 1995-06-30", "1995-06-30 and over")
+AS_THEY_COME = (BORN, BORN.dt.date, BORN.dt.strftime("%Y-%m-%d"), BORN.where(BORN.index > 3).dt.tz_localize("UTC"))
+
+
+@pytest.mark.parametrize("where", ["a column", "beside", "a pipeline's own"])
+def test_protected_dates_are_cut_at_dates_and_called_by_them(where):
+    expected = np.array(BORN_IN, object)[np.searchsorted(pd.to_datetime(CUTS), BORN, side="right")]
+    for born in AS_THEY_COME:
+        X = PLAIN[["income", "sex"]] if where == "beside" else PLAIN[["income", "sex"]].assign(born=born)
+        model = LogisticRegression()
+        if where == "a pipeline's own":
+            model = make_pipeline(make_column_transformer((StandardScaler(), ["income"])), model)
+        audit = butfor.LabelAudit(model, budget=3, fresh_seeds=0, phi="everyone")
+        given = born[:150].rename("born") if where == "beside" else "born"
+        audit.fit(X[:150], LABELS[:150], sensitive_features=given, sensitive_bands=CUTS)
+        asked = born[150:] if where == "beside" else None
+        assert audit.fitted_.people(X[150:], None, asked)[0].groups.tolist() == expected[150:].tolist()
+        assert set(audit.fitted_.sensitive.values) - {"missing"} == set(BORN_IN)
+    population = audit.explain_all(X[150:], cases=[0], sensitive_features=asked)
+    assert population.run.sensitive_bands == {"born": tuple(CUTS)}
+    assert list(population.by_group.index) == [expected[150]]
+    assert butfor.Population.from_json(population.to_json()).run == population.run
+
+
+def test_a_comparison_says_dates_in_groups_and_slices():
+    def compared(born, **how):
+        table = PLAIN[["sex", "income"]].assign(born=born)
+        return butfor.compare_standards(table, LABELS, adverse="no", n_jobs=1, **how)
+
+    two = pd.to_datetime(pd.Series(np.where(PLAIN["own"], "1980-01-01", "1990-06-01")))
+    found = compared(two, sensitive_features=["born", "sex"], draws=0)
+    assert [c.name for c in found.comparisons[:2]] == ["born = 1980-01-01", "born = 1990-06-01"]
+    found = compared(two, sensitive_features="sex", draws=2)
+    assert {s.value for s in found.parts if s.column == "born"} == {"1980-01-01", "1990-06-01"}
+    thirds = bands_of(pd.DataFrame({"born": BORN}), None, ["born"])["born"]
+    assert all(BORN.min() < pd.Timestamp(cut) < BORN.max() for cut in thirds.recorded)
+    with pytest.raises(SettingError, match="Bands of 'born': give cut points from early to late, such as 1980-01-01"):
+        compared(BORN, sensitive_features="born", sensitive_bands=["1980-02-30"])
+
+
+def test_a_command_takes_dates_as_cut_points_and_writes_them_down(capsys, tmp_path):
+    PLAIN.assign(granted=LABELS, born=BORN.dt.strftime("%Y-%m-%d")).to_csv(tmp_path / "t.csv", index=False)
+    asked = ("--model", "logistic", "--budget", 1, "--cases", "0:2", "--fresh-seeds", 0, "--out", tmp_path / "out")
+    columns = ("--label", "granted", "--sensitive", "born", "--bands", f"born={','.join(CUTS)}")
+    code, out, _ = run(capsys, "audit", tmp_path / "t.csv", *columns, *asked)
+    assert (code, BORN_IN[1] in out) == (0, True)
+    assert f'bands = ["born={",".join(CUTS)}"]' in (tmp_path / "out" / "audit.toml").read_text()
+    assert run(capsys, "replay", tmp_path / "out" / "audit.json")[0] == 0
+    code, _, said = run(capsys, "audit", tmp_path / "t.csv", *columns[:-1], "born=1980-02-30", *asked[:-2])
+    assert (code, "give cut points from early to late" in said) == (2, True)

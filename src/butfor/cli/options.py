@@ -216,8 +216,8 @@ COLUMNS = (
     option(
         "--bands",
         multiple=True,
-        help="Cut points for a numeric protected attribute: 25,60 or age=25,60. Default: thirds, above 10 different "
-        "values.",
+        help="Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. Default: thirds, above "
+        "10 different values.",
     ),
 )
 TEST = option("--test", type=ROWS, help="A file with the people to audit. Default: TABLE is split 60/20/20.")
