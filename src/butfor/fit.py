@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from butfor import validate
 from butfor.columns import ASIDE, as_numbers, as_table, clusters_in
-from butfor.data.check import Concern, concerns_of
+from butfor.data.check import Concern, concerns_of, undermining
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_numbers
 from butfor.data.sensitive import Cuts, Sensitive
@@ -159,7 +159,8 @@ class Fitted:
             progress=progress,
         )
         steering = standards.of_rows(rows.steering) if len(rows.steering) else None
-        return replace(standards.of_rows(rows.training), validation=steering)
+        undermined = undermining(self.concerns)
+        return replace(standards.of_rows(rows.training), validation=steering, undermined=undermined)
 
     @cached_property
     def undrawn(self) -> Standards:

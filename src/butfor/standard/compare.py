@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.columns import as_numbers, clusters_in, spelled
-from butfor.data.check import concerns_of
+from butfor.data.check import concerns_of, undermining
 from butfor.data.labels import label_names, label_numbers, label_values
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, Stopped, TableError, listed, nearest
@@ -134,7 +134,7 @@ def compare_standards(
         random_state=random_state,
         progress=progress,
     )
-    return replace(found, proxies=tuple(map(str, concerns)))
+    return replace(found, proxies=tuple(map(str, concerns)), undermined=undermining(concerns))
 
 
 def compare(
@@ -161,11 +161,7 @@ def compare(
         weight = weight / weight.mean()
     weights = np.ones(len(X)) if weight is None else weight
     whole, labels = attributes[-1], favourable.astype(np.float64)
-    inputs = X.drop(columns=list({column: None for attribute in attributes for column in attribute.columns}))
-    if not inputs.shape[1]:
-        raise TableError(
-            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
-        )
+    inputs = inputs_of(X, attributes)
     groups, left_out = groups_of(attributes, favourable, reference)
     for group in groups:
         if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
@@ -261,7 +257,7 @@ def compare(
         if opinion is not None:
             robustness = opinion.robustness_value(difference, group.outcomes, common.own)
             second = SecondOpinion(float(group.difference[SECOND]), group.interval(SECOND), group.disagrees)
-            overlap = Overlap(int(opinion.comparable.sum()), len(group.others), opinion.effective_others, opinion.poor)
+            overlap = overlap_of(opinion)
             if second.disagrees and interval and bounds and second.interval:  # it covers what both say
                 interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
                 bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
@@ -314,6 +310,40 @@ def compare(
         correlation=common.correlation,
         interrupted=flag.interrupted,
     )
+
+
+def inputs_of(X: pd.DataFrame, attributes: Sequence[Sensitive]) -> pd.DataFrame:
+    """The columns that a standard learns from: all but the protected ones."""
+    inputs = X.drop(columns=list({column: None for attribute in attributes for column in attribute.columns}))
+    if not inputs.shape[1]:
+        raise TableError(
+            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
+        )
+    return inputs
+
+
+def overlap_of(opinion: Opinion) -> Overlap:
+    """How far a group's others resemble it."""
+    comparable = int(opinion.comparable.sum())
+    return Overlap(comparable, len(opinion.others), opinion.effective_others, opinion.poor)
+
+
+def overlaps(
+    X: pd.DataFrame,
+    favourable: Mask,
+    attributes: Sequence[Sensitive],
+    *,
+    cluster: Rows | None = None,
+    weight: Floats | None = None,
+    random_state: int = 0,
+) -> dict[Group, Overlap]:
+    """The overlap of each group with all others as `compare` computes it, and nothing else of a comparison."""
+    weights = np.ones(len(X)) if weight is None else weight / weight.mean()
+    groups, _ = groups_of(attributes, favourable, None)
+    encoded, folds = TwoModels.of(inputs_of(X, attributes)), folds_of(len(X), cluster, random_state)
+    records = Records(encoded, encoded, favourable.astype(np.float64), weights, cluster, folds)
+    with single_threaded():
+        return {group: overlap_of(Opinion(records, group.rows, group.others)) for group in groups}
 
 
 # --- who is compared with whom ------------------------------------------------------------------------
