@@ -16,7 +16,6 @@ import pandas as pd
 import pytest
 
 import butfor
-from butfor import fit as fitted_module
 from butfor.result.verdict import Verdict
 from recorded import audited, run
 
@@ -63,25 +62,6 @@ def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
     table["# debts"] = debts = rng.poisson(2, rows)
     score = 0.08 * (income - 50) - 0.6 * (debts - 2) + 0.5 * (group == "αλφα") + rng.normal(0, 1, rows)
     return table.assign(member=rng.random(rows) > 0.5, granted=score > 0)
-
-
-@pytest.fixture(scope="session", autouse=True)
-def few_draws():
-    """Audits that know the adverse label compare standards with 20 draws in this process; not with 99 in others."""
-    real = fitted_module.compare
-
-    def few(*given, draws, **named):
-        return real(*given, draws=min(draws, 20), **named | {"n_jobs": 1})
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(fitted_module, "compare", few)
-        yield real
-
-
-@pytest.fixture
-def all_draws(few_draws, monkeypatch):
-    """Standards are compared as users have them compared."""
-    monkeypatch.setattr(fitted_module, "compare", few_draws)
 
 
 @pytest.fixture(scope="session")

@@ -35,6 +35,8 @@ RUN = Run(
     log_odds=True,
 )
 """The settings of an audit, for tests of what its results say."""
+FEW_DRAWS = 20
+"""Tables that audits of tests draw, unless they are about what users get."""
 OTHER = {"bad credit": "good credit", "good credit": "bad credit"}
 
 
@@ -49,13 +51,20 @@ class Notes(Progress):
 
 
 def run(capsys, *arguments: object) -> tuple[int, str, str]:
-    code = main([str(a) for a in arguments])
+    code = main(drawing_few(list(map(str, arguments))))
     printed = capsys.readouterr()
     return code, printed.out, printed.err
 
 
+def drawing_few(arguments: list[str]) -> list[str]:
+    """The arguments of an audit with few drawn tables, unless they say how many; those of another command as they
+    are."""
+    drawn = arguments[0] != "audit" or "--draws" in arguments or "--help" in arguments
+    return arguments if drawn else [*arguments, "--draws", str(FEW_DRAWS)]
+
+
 def audited(folder: Path, *arguments: str) -> Path:
-    assert main(["audit", *arguments, "--out", str(folder), "--quiet"]) == 0
+    assert main(drawing_few(["audit", *arguments, "--out", str(folder), "--quiet"])) == 0
     return folder / "audit.json"
 
 
@@ -128,4 +137,4 @@ def fitted(X=TABLE, y=LABELS, model=None, settings=None, **fit):
     """An audit of applicants that knows the adverse label, of a logistic regression unless `model` is another."""
     settings = {"budget": 4, "members": 1, "fresh_seeds": 0, "n_jobs": 1} | (settings or {})
     audit = butfor.LabelAudit(model or LogisticRegression(), **settings)
-    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no"} | fit)
+    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no", "draws": FEW_DRAWS} | fit)

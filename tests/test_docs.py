@@ -131,7 +131,7 @@ def test_public_names_and_parameters_are_described():
 
 
 @pytest.mark.system
-def test_the_examples_of_public_names_run(all_draws):
+def test_the_examples_of_public_names_run():
     """Those of an audit's methods go on from that of the class, in the order of the file."""
     order = {f"LabelAudit.{name}": k for k, name in enumerate(vars(butfor.LabelAudit))}
     audit = doctest.DocTestFinder().find(butfor.LabelAudit, "LabelAudit")

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
 
 from butfor import explain, worlds
-from butfor.columns import as_table
+from butfor.columns import as_table, in_pandas
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
@@ -197,9 +197,9 @@ class LabelAudit(BaseEstimator):
         sensitive_features : str, list of str, or array
             The name of the protected column in X, or several names. An array with one value per row stands beside X,
             and the model does not see it.
-        sensitive_bands : list of numbers or dict, optional
-            Cut points for a numeric protected attribute with more than 10 different values: [25, 60], or
-            {"age": [25, 60]} by column. Without them it is cut into thirds.
+        sensitive_bands : list of numbers or dates, or dict, optional
+            Cut points for a protected number or date with more than 10 different values: [25, 60], or by column
+            {"age": [25, 60], "born": ["1980-01-01"]}. Without them it is cut into thirds.
         sample_weight : array, optional
             A weight per training row, for the model as it is and for the comparison of groups, where only ratios count.
             A network takes no weights: there they serve the comparison alone.
@@ -290,7 +290,7 @@ class LabelAudit(BaseEstimator):
         [0, 1, 1, 1, 1]
         """
         fitted = self._require_fit()
-        people = like_training(as_table(X), fitted.table.X)
+        people = like_training(as_table(X), fitted.table.X, fitted.sensitive)
         return fitted.table.classes[fitted.table.decided(fitted.model, people)]
 
     def explain(
@@ -321,7 +321,8 @@ class LabelAudit(BaseEstimator):
         (476, 484, 569)
         """
         frame = as_person(person, self._require_fit().table.X)
-        beside = None if sensitive_features is None else np.atleast_1d(np.asarray(sensitive_features, dtype=object))
+        given = in_pandas(sensitive_features)
+        beside = None if given is None else np.atleast_1d(np.asarray(given, dtype=object))
         (verdict,) = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
         return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.fitted)
 

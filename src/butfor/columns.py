@@ -11,6 +11,7 @@ import datetime
 import decimal
 import re
 from collections.abc import Callable, Hashable, Iterable
+from contextlib import suppress
 from typing import Any
 
 import numpy as np
@@ -29,6 +30,8 @@ EXACT = 2**53
 NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
 SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
+WHOLE = re.compile(r"[-+]?\d+\.0*")
+"""A whole number with a fraction, as text."""
 NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
 
 
@@ -76,6 +79,18 @@ def in_pandas(given: Any) -> Any:
     native = nw.from_native(given, allow_series=True, pass_through=True)
     native = native.collect() if isinstance(native, nw.LazyFrame) else native
     return native.to_pandas() if isinstance(native, (nw.DataFrame, nw.Series)) else native
+
+
+def beside(given: Any, X: pd.DataFrame) -> Any:
+    """What stands beside the rows of X in pandas, with the index of X. A column of pyarrow has no name: it is called
+    after the column of X that it equals."""
+    found = in_pandas(given)
+    if found is given or not isinstance(found, (pd.Series, pd.DataFrame)) or len(found) != len(X):
+        return found
+    found = found.set_axis(X.index)
+    if isinstance(found, pd.Series) and found.name in (None, ""):
+        found.name = next((name for name, values in X.items() if values.equals(found)), None)
+    return found
 
 
 def refuse_misaligned(given: Any, X: pd.DataFrame, what: str, name: str) -> None:
@@ -137,22 +152,26 @@ def as_numbers(frame: pd.DataFrame, columns: Iterable[Any], note: Callable[[str]
     frame, dates = frame.copy(deep=False), []
     for column in columns:
         values = frame[column]
-        kind = pd.api.types.infer_dtype(values)
-        text = kind == "string"
-        if kind == "decimal":
+        if pd.api.types.infer_dtype(values) == "decimal":
             frame[column] = values.map(float, na_action="ignore").astype(np.float64)
             note(f"Column '{column}' holds decimals: they count as floating-point numbers.")
-        elif kind in ("date", "datetime", "datetime64") or (text and all(map(ISO_DATE.fullmatch, values.dropna()))):
-            try:
-                frame[column] = days_in(values)
-            except TableError:
-                if text:  # such as 2024-02-30
-                    continue
-                raise
+        elif (days := dates_in(values)) is not None:
+            frame[column] = days
             dates.append(column)
             note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
     frame.attrs[DATES] = (*frame.attrs.get(DATES, ()), *dates)
     return frame
+
+
+def dates_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64] | None:
+    """The days of a column that holds dates, by its type or as text such as 2024-02-29; None of any other column."""
+    kind = pd.api.types.infer_dtype(values)
+    if kind in ("date", "datetime", "datetime64"):
+        return days_in(values)
+    if kind == "string" and all(map(ISO_DATE.fullmatch, values.dropna())):
+        with suppress(TableError):  # such as 2024-02-30
+            return days_in(values)
+    return None
 
 
 def days_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64]:
@@ -175,6 +194,16 @@ def date_of(days: float) -> str:
     return moment.isoformat(sep=" ").removesuffix(" 00:00:00")
 
 
+def spelled(value: Any) -> str:
+    """One spelling of a value, however its column stores it: "0" of 0, 0.0 and "0.0"."""
+    if isinstance(value, (int, np.integer)) and not isinstance(value, bool):
+        return str(int(value))
+    if isinstance(value, (float, np.floating, decimal.Decimal)):
+        return str(int(value)) if float(value).is_integer() else str(value)
+    text = str(value).strip()
+    return str(int(float(text))) if WHOLE.fullmatch(text) and abs(float(text)) < EXACT else text
+
+
 def as_whole_numbers(values: pd.Series) -> pd.Series:
     """A column as it would be read without missing values: pandas reads whole numbers with gaps as floats."""
     gaps = values.isna()
@@ -186,7 +215,7 @@ def as_whole_numbers(values: pd.Series) -> pd.Series:
 def clusters_in(values: Any) -> NDArray[np.int64]:
     """Each row's cluster as a number from 0; a row without a value is a cluster of its own."""
     column = pd.Series(values, dtype=object)
-    codes, found = pd.factorize(column.astype(str).where(column.notna(), None))
+    codes, found = pd.factorize(column.map(spelled, na_action="ignore").where(column.notna(), None))
     codes = codes.astype(np.int64)
     alone = codes < 0
     codes[alone] = len(found) + np.arange(alone.sum())

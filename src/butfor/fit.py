@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from butfor import validate
 from butfor.columns import ASIDE, as_numbers, as_table
-from butfor.data.check import Concern, concerns_of, weight_concerns
+from butfor.data.check import Concern, concerns_of, undermining, weight_concerns
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_numbers
 from butfor.data.sensitive import Cuts, Sensitive
@@ -120,7 +120,7 @@ class Fitted:
         """The people of a table and their recorded labels by number, if known."""
         X = as_table(X)
         truth = None if y is None else validate.numbered(self.table, validate.as_labels(X, y), "these people")
-        X = validate.like_training(X, self.table.X)
+        X = validate.like_training(X, self.table.X, self.sensitive)
         people = Situation(
             model=self.model,
             table=self.table,
@@ -160,7 +160,8 @@ class Fitted:
             progress=progress,
         )
         steering = standards.of_rows(rows.steering) if len(rows.steering) else None
-        return replace(standards.of_rows(rows.training), validation=steering)
+        undermined = undermining(self.concerns)
+        return replace(standards.of_rows(rows.training), validation=steering, undermined=undermined)
 
     @cached_property
     def undrawn(self) -> Standards:
@@ -205,7 +206,7 @@ class Fitted:
     def remarks(self, X: Any) -> list[str]:
         """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
         in X."""
-        people = validate.like_training(as_table(X), self.table.X)
+        people = validate.like_training(as_table(X), self.table.X, self.sensitive)
         rows = pd.concat([self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True)
         holes, encoder = rows.columns[rows.isna().any()], self.model.table_encoder
         if encoder is not None:
@@ -282,7 +283,7 @@ def fit(
         for line in (*notes, *(f"Note: {concern}" for concern in concerns)):
             progress.note(line)
         learner = learners.as_learner(model, params.encoder, params.random_state)
-        table, kept = validate.training_table(learner, X, y, validation, weights, clusters, progress.note)
+        table, kept = validate.training_table(learner, X, y, validation, weights, clusters, sensitive, progress.note)
 
         # The labels' names: as given, as the data set names them, or their values.
         values = tuple(map(str, table.classes))
@@ -307,7 +308,7 @@ def fit(
         # The line between them, and the model.
         budget = budget_in_labels(params.budget, table.n)
         competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
-        competing = None if competing is None else validate.like_training(as_table(competing), table.X)
+        competing = None if competing is None else validate.like_training(as_table(competing), table.X, sensitive)
         table = replace(table, decision=learners.decision_of(params.threshold, learner, table, side, competing))
         trained = train_model(params, learner, table, ~zeros, progress)
         if trained["seeded"] and (note := learners.seed_note(model, params.random_state)):
@@ -441,7 +442,7 @@ def labelled_rows(
                     f"The training rows have {name}, so also_labelled needs it too: (X, y, sensitive_features, "
                     "cluster, sample_weight), with None for what there is not."
                 )
-        X, codes = validate.like_training(X, table.X), validate.numbered(table, y, "also_labelled")
+        X, codes = validate.like_training(X, table.X, sensitive), validate.numbered(table, y, "also_labelled")
         weights = validate.as_weights(X, weight)
         weights = None if weights is None else weights / mean_weight
         parts.append((X, codes, sensitive.of_people(X, groups), cluster, weights))

@@ -21,8 +21,9 @@ from butfor.standard.groups import GroupStandard, Standards
 
 def under_review(comparisons: Iterable[GroupStandard], attribute: str, groups: NDArray[np.object_]) -> dict[str, str]:
     """The groups whose labels are reviewed, and whom each is compared with: those that fall short by more than chance,
-    as long as others remain; else the one that lacks most labels. `groups`: of all rows, by that attribute."""
-    ours = [c for c in comparisons if c.attribute == attribute]
+    as long as others remain; else the one that lacks most labels. Groups without comparable people are not reviewed.
+    `groups`: of all rows, by that attribute."""
+    ours = [c for c in comparisons if c.attribute == attribute and not c.not_comparable]
     short = [c for c in ours if c.differs and c.difference > 0]
     if not short or {c.group for c in short} >= set(map(str, groups)):
         short = sorted(short or ours, key=lambda c: c.rows * c.difference)[-1:]
@@ -35,7 +36,7 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
     if fitted.adverse is None:
         order = np.argsort(-standards.doubt, kind="stable")
     else:
-        known &= fitted.table.zero_one == fitted.adverse
+        known &= (fitted.table.zero_one == fitted.adverse) & ~np.isnan(standards.wrong)
         first = list(under_review(standards.comparisons, standards.attribute, standards.groups))
         later = ~np.isin(standards.groups.astype(str), first)
         order = np.lexsort((-standards.doubt, -np.nan_to_num(standards.wrong), later))

@@ -22,8 +22,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import spelled
 from butfor.data.labels import label_number
-from butfor.data.sensitive import Sensitive, fill_missing, group_values, groups_in
+from butfor.data.sensitive import Sensitive, fill_missing, group_values, groups_in, spellings
 from butfor.decide import Decision, decides_one
 from butfor.errors import SettingError, nearest
 from butfor.models.ensemble import audited
@@ -96,7 +97,7 @@ class Situation:
         bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
         typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
         values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
-        group_values(groups_in(values, {})[0], " × ".join(map(str, columns)))
+        group_values(groups_in(values, lambda column: column)[0], " × ".join(map(str, columns)))
         changed = np.zeros(len(self.people), bool)
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
@@ -208,10 +209,10 @@ def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     """The person's `column` is `value`."""
     protected = str(column) == s.sensitive.name
     known = group_values(s.sensitive.values if protected else s.table.X[s.column(column)], str(column))
-    if str(value) not in [str(v) for v in known]:
+    if spelled(value) not in map(spelled, known):
         raise SettingError(f"Rule in_group: '{column}' has no value '{value}'. {nearest(value, known)}")
     ours = s.groups if protected else fill_missing(s.people[column])
-    return np.array([str(v) == str(value) for v in ours], dtype=bool)
+    return np.asarray(spellings(ours) == spelled(value))
 
 
 @_rule
@@ -234,7 +235,7 @@ def same_group(s: Situation, column: Hashable | None = None) -> Mask:
     """The training row has the person's value of the protected attribute, or of `column`."""
     if column is None or str(column) == s.sensitive.name:
         return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
-    ours, theirs = (fill_missing(frame[s.column(column)]) for frame in (s.people, s.table.X))
+    ours, theirs = (spellings(fill_missing(frame[s.column(column)])) for frame in (s.people, s.table.X))
     return np.asarray(ours[:, None] == theirs[None, :])
 
 

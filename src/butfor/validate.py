@@ -16,6 +16,7 @@ from butfor.columns import (
     DATES,
     as_table,
     as_whole_numbers,
+    beside,
     days_in,
     in_pandas,
     is_numeric,
@@ -47,19 +48,19 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = Fal
 
 
 def labelled(
-    X: Any, y: Any, *beside: Any, note: Callable[[str], None], what: str = "labels"
+    X: Any, y: Any, *about: Any, note: Callable[[str], None], what: str = "labels"
 ) -> tuple[pd.DataFrame, pd.Series, list[Any]]:
     """The rows that have a label, their labels, and their part of each thing that stands beside the rows; a note counts
     the other rows."""
     X = as_table(X)
     y = as_labels(X, y, what, gaps=True)
-    known = y.notna().to_numpy()
+    known, everything = y.notna().to_numpy(), [beside(given, X) for given in about]
     if known.all():
-        return X, y, list(beside)
+        return X, y, everything
     if not known.any():
         raise TableError(f"All {what} are missing.")
     rest = list[Any]()
-    for given in beside:
+    for given in everything:
         per_row = not isinstance(given, (str, type(None))) and np.ndim(given) and len(given) == len(known)
         whole = given if isinstance(given, (pd.Series, pd.DataFrame)) or not per_row else np.asarray(given, object)
         rest.append(whole[known] if per_row else whole)
@@ -116,12 +117,20 @@ def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.o
     return X.drop(columns=[given]) if column else X, values
 
 
-def like_training(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
-    """People with the training columns, in their order, dates as days; the column of clusters may be there too."""
+def like_training(people: pd.DataFrame, X: pd.DataFrame, sensitive: Sensitive) -> pd.DataFrame:
+    """People with the training columns, in their order, dates as days and protected values as the training rows have
+    them; the column of clusters may be there too."""
     aside = [column for column in X.attrs.get(ASIDE, ()) if column in people.columns]
     people = same_columns(people.drop(columns=aside) if aside else people, list(X.columns))
     texts = [column for column in X.attrs.get(DATES, ()) if not is_numeric(people[column])]
-    return people.assign(**{column: days_in(people[column]) for column in texts}) if texts else people
+    changed: dict[Any, Any] = {column: days_in(people[column]) for column in texts}
+    for column in sensitive.columns:
+        if column not in changed:
+            given = people[column]
+            values = sensitive.as_in_training(given, X[column])
+            if values is not given:
+                changed[column] = values
+    return people.assign(**changed) if changed else people
 
 
 def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
@@ -173,6 +182,7 @@ def training_table(
     validation: tuple[Any, Any] | None,
     weight: NDArray[np.float64] | None,
     cluster: NDArray[np.object_] | None,
+    sensitive: Sensitive,
     note: Callable[[str], None],
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
@@ -189,4 +199,4 @@ def training_table(
         return table, table.whole[2]
     X_val, y_val, _ = labelled(*validation, note=note, what="validation labels")
     numbered(table, y_val, "the validation rows")
-    return replace(table, validation=(like_training(X_val, X), y_val)), np.arange(len(X))
+    return replace(table, validation=(like_training(X_val, X, sensitive), y_val)), np.arange(len(X))

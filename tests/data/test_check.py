@@ -1,6 +1,7 @@
 """What would mislead an audit is named with its column; ordinary tables pass in silence."""
 
 import json
+import re
 
 import numpy as np
 import pandas as pd
@@ -10,10 +11,12 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from applicants import applicants
 from butfor import check_table
+from butfor.cli.printing import print_standards
 from butfor.data.check import check_groups
 from butfor.data.sensitive import Sensitive
 from butfor.data.table import load_table
 from butfor.errors import TableError
+from butfor.review.gate import UNKNOWN, check_gaps
 from recorded import run
 
 
@@ -128,12 +131,12 @@ def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
 
     code, out, _ = run(capsys, "check-table", *asked)
     assert code == 0
-    for words in ("120 training, 40 validation and 40 test rows", ref, "'debts' holds 999 in", member, "3 things to"):
+    for words in ("120 training, 40 validation and 40 test rows", ref, "'debts' holds 999 in", member, "4 things to"):
         assert words in out
     code, out, _ = run(capsys, "check-table", *asked, "--strict", "--json")
     assert code == 2
     expected = [("identifier", ["ref"]), ("sentinel", ["debts"]), ("proxy", ["member"])]
-    assert [(concern["kind"], concern["columns"]) for concern in json.loads(out)] == expected
+    assert [(concern["kind"], concern["columns"]) for concern in json.loads(out)] == [("overlap", []), *expected]
     code, out, _ = run(capsys, "check-table", *asked, "--drop", "ref,member,debts", "--strict")
     assert (code, "Nothing to look at." in out) == (0, True)
 
@@ -147,11 +150,89 @@ def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
     out = run(capsys, "standard", *asked, "--draws", 0, "--n-jobs", 1, "--out", tmp_path / "s")[1]
     page = (tmp_path / "s" / "standard.html").read_text().replace("&#39;", "'")
     assert (out.count(member), page.count(member)) == (1, 1)
+    assert out.startswith(member)
+    assert record["standard"]["undermined"][0].startswith(member)
 
     chance = odd.assign(granted=np.random.default_rng(3).choice(["yes", "no"], 200, p=[0.8, 0.2]))
     chance.drop(columns=["ref", "debts"]).to_csv(tmp_path / "t.csv", index=False)
     said = " ".join(run(capsys, "audit", *asked[:3], *asked[5:], *cheap)[1].split())
     assert said.index("Accuracy: ") < said.index("The model is no more accurate"), "concerns come after"
+
+
+def test_probabilities_of_groups_are_named_and_dummies_and_other_shares_are_not():
+    rng = np.random.default_rng(0)
+    shares = rng.dirichlet([1, 1, 1], 200)
+    columns = ["p_white", "p_black", "p_asian"]
+    for digits in (2, 16):
+        odd = X.assign(
+            load=rng.random(200), **pd.DataFrame(shares.round(digits), columns=columns), rest=rng.random(200)
+        )
+        (concern,) = check_table(odd, Y)
+        assert (concern.kind, concern.columns) == ("probabilities", tuple(columns))
+        assert concern.sentence.endswith("--drop p_white,p_black,p_asian.")
+    assert check_table(odd.drop(columns="p_white"), Y) == []
+    holed = odd.assign(p_black=odd["p_black"].where(K % 9 > 0))
+    assert [concern.kind for concern in check_table(holed, Y)] == ["probabilities"]
+    dummies = pd.get_dummies(pd.Series(shares.argmax(axis=1)), prefix="most", dtype=float)
+    assert check_table(X.join(dummies), Y) == []
+
+
+def apart(rows=600):
+    """Loans of groups a and b, and of c, of whom few have incomes as those of others."""
+    rng = np.random.default_rng(1)
+    group = rng.choice(["a", "b", "c"], rows, p=[0.4, 0.3, 0.3])
+    far = (group == "c") & (rng.random(rows) < 0.85)
+    income = rng.normal(size=rows) + 8 * far
+    granted = np.where(income - 4 * far + rng.normal(size=rows) > 0, "yes", "no")
+    return pd.DataFrame({"group": group, "income": income, "debts": rng.normal(size=rows), "granted": granted})
+
+
+def test_a_group_without_comparable_people_is_said_first_and_fails_a_strict_check(capsys, tmp_path):
+    table = apart()
+    table.to_csv(tmp_path / "t.csv", index=False)
+    asked = (tmp_path / "t.csv", "--label", "granted", "--adverse", "no", "--sensitive", "group")
+    found = butfor.compare_standards(
+        table.drop(columns="granted"), table["granted"], sensitive_features="group", adverse="no", draws=3, n_jobs=1
+    )
+    c = found.of_group("c")
+    assert c.overlap.comparable < c.rows / 2
+    assert not c.differs
+    assert not c.disputed
+    first = (
+        f"Not comparable: group = c ({c.overlap.comparable} of {c.rows} rows have comparable people, who say as much"
+    )
+    assert found.answer.startswith(first)
+    assert "No other group was labelled granted = yes less often" in found.answer
+    assert np.isnan(found.wrong[table["group"] == "c"]).all()
+    (check,) = (check for check in check_gaps(found, 0.9) if check.group == "group = c")
+    assert check.code == UNKNOWN
+    code, out, _ = run(capsys, "check-table", *asked, "--strict")
+    assert (code, first in out) == (2, True)
+    print_standards(found)
+    out = capsys.readouterr().out
+    assert out.startswith(first.partition(" (")[0])
+    assert re.search(r"group = c .* not comparable +–\n", out)
+    assert ">not comparable<" in found.to_html()
+
+
+def test_little_overlap_is_said_and_fails_no_strict_check(capsys, tmp_path):
+    table = apart(900)
+    table["income"] = np.where(table.index % 4 < 3, table["income"] % 3, table["income"])
+    table.to_csv(tmp_path / "t.csv", index=False)
+    asked = (tmp_path / "t.csv", "--label", "granted", "--adverse", "no", "--sensitive", "group")
+    code, out, _ = run(capsys, "check-table", *asked, "--strict")
+    assert (code, "Little overlap: group = c (" in out, "1 thing to look at" in out) == (0, True, True)
+
+
+def test_a_column_that_tells_the_label_is_said_before_the_verdict():
+    told = X.assign(repaid=np.where(K == 3, "open", np.where(GRANTED, "repaid", "default")))
+    found = butfor.compare_standards(told, Y, sensitive_features="sex", adverse="no", draws=2, n_jobs=1)
+    assert found.answer.startswith("Column 'repaid' alone predicts the label of 100.0 % of the rows")
+    assert "As the table stands: " in found.answer
+    assert not any("repaid" in note for note in found.notes())
+    audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=1)
+    audit.fit(told, Y, sensitive_features="sex", adverse="no", draws=20)
+    assert audit.standards().answer.startswith("Column 'repaid' alone predicts the label")
 
 
 def test_python_callers_hear_of_it_too_and_rates_per_group_are_what_counting_gives():

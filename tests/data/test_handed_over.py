@@ -5,13 +5,16 @@ import json
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.compose import make_column_transformer
 from sklearn.linear_model import LogisticRegression
+from sklearn.pipeline import make_pipeline
+from sklearn.preprocessing import StandardScaler
 
 import butfor
 from butfor import Table
 from butfor.data.sensitive import Bands, bands_of
 from butfor.errors import SettingError, TableError
-from butfor.explain import eligible_cases
+from butfor.explain import eligible_cases, flippable_labels
 from butfor.result.population import Population
 from recorded import run
 
@@ -85,6 +88,73 @@ def test_groups_may_stand_beside_the_table_also_in_bands():
     assert tuple(audit.explain_all(X[150:], sensitive_features=PLAIN["age"][150:]).by_group.index) == THREE
     with pytest.raises(TableError, match="Column 'age', row 0 holds 'old', which is not a number"):
         audit.explain_all(X[:2], sensitive_features=pd.Series(["old", 30], name="age", dtype=object))
+
+
+ONES = (PLAIN["sex"] == "m").astype(int)
+HOLED = ONES.astype(float).where(ONES.index != 150)
+STORED = {
+    "a missing value": (ONES, HOLED, {0, 1, "missing"}),
+    "text": (ONES, ONES.map({0: "0", 1: "1.0"}), {0, 1}),
+    "numbers for text": (ONES.astype(str), ONES.astype(float), {"0", "1"}),
+    "missing values in training": (ONES.astype(float).where(ONES.index > 9), ONES, {0, 1, "missing"}),
+    "truth values": (ONES.astype(bool), ONES.astype(float), {False, True}),
+    "text for truth values": (ONES.astype(bool), ONES.astype(bool).astype(str), {False, True}),
+    "numbers for categories": (ONES.astype(str).astype("category"), ONES, {"0", "1"}),
+}
+
+
+@pytest.mark.parametrize("beside", [False, True])
+@pytest.mark.parametrize("case", STORED)
+def test_a_group_is_one_however_its_value_is_stored(case, beside):
+    """In further rows, in people and in ψ; with the groups as a column or beside the table."""
+    training, later, groups = STORED[case]
+    X, found = PLAIN[["income", "own"]], []
+    for values in (later, training):
+        own, more = (X[:140], X[140:]) if beside else (X[:140].assign(code=training), X[140:].assign(code=values))
+        model = LogisticRegression(max_iter=1000)
+        audit = butfor.LabelAudit(model, encoder=butfor.TableEncoder(), budget=3, fresh_seeds=0)
+        given, further = (training[:140], (values[140:],)) if beside else ("code", ())
+        also = (more, LABELS[140:], *further)
+        audit.fit(own, LABELS[:140], sensitive_features=given, adverse="no", also_labelled=also, draws=20)
+        asked = {"sensitive_features": values[140:150]} if beside else {}
+        people = audit.fitted_.people(more[:10], **asked)[0]
+        allowed = flippable_labels(audit.fitted_, more[:10], **asked).counts.tolist()
+        found.append((people.groups.tolist(), people.logits.tolist(), allowed))
+        if values is later:
+            assert set(audit.fitted_.labelled.groups) == groups
+            assert max(allowed) > 0
+    assert found[0] == found[1]
+
+
+@pytest.mark.parametrize("library", ["polars", "pyarrow"])
+def test_columns_of_other_libraries_are_what_those_of_pandas_are(library):
+    pytest.importorskip(library)
+    frame = PLAIN.assign(home=np.arange(200) // 4, w=1.0 + (np.arange(200) % 3))
+    if library == "polars":
+        import polars
+
+        other = polars.from_pandas(frame)
+    else:
+        import pyarrow
+
+        other = pyarrow.Table.from_pandas(frame)
+
+    def answers(table):
+        audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), fresh_seeds=0, budget=3)
+        inputs = ["age", "income", "sex", "own"]
+        X = table.select(inputs) if table is other else table[inputs]
+        audit.fit(X, LABELS, sensitive_features=table["sex"], cluster=table["home"], sample_weight=table["w"])
+        population = audit.explain_all(X, cases=range(3))
+        return population.direct, audit.fitted_.data_hash, [verdict.logit for verdict in population]
+
+    assert answers(other) == answers(frame)
+    X, beside = frame[["income", "own"]], frame[["sex", "home"]].assign(home=lambda t: t["home"] % 2)
+    given = beside.set_axis(range(200))
+    given = polars.from_pandas(given) if library == "polars" else pyarrow.Table.from_pandas(given)
+    audit = fitted(X.set_axis(range(7, 207)), LABELS.to_numpy(), given)
+    assert audit.fitted_.sensitive.attributes == ("sex", "home")
+    person = audit.explain(X.iloc[[0]], sensitive_features=given[:1])
+    assert person.group == f"{frame['sex'][0]} · 0"
 
 
 @pytest.mark.parametrize(
@@ -181,3 +251,59 @@ def test_bands_that_nobody_named_are_said_on_the_terminal_the_page_and_the_recor
     assert len(cuts) == 2
     names = [*Bands(tuple(cuts)).names, "missing"]
     assert list(population.by_group.index) == [name for name in names if name in population.by_group.index]
+
+
+# --- dates ------------------------------------------------------------------------------------------------
+
+BORN = pd.Series(pd.Timestamp("1960-01-01") + pd.to_timedelta(AGES * 250, "D"))
+CUTS = ["1975-01-01", "1995-06-30"]
+BORN_IN = ("under 1975-01-01", "1975-01-01 to under 1995-06-30", "1995-06-30 and over")
+AS_THEY_COME = (BORN, BORN.dt.date, BORN.dt.strftime("%Y-%m-%d"), BORN.where(BORN.index > 3).dt.tz_localize("UTC"))
+
+
+@pytest.mark.parametrize("where", ["a column", "beside", "a pipeline's own"])
+def test_protected_dates_are_cut_at_dates_and_called_by_them(where):
+    expected = np.array(BORN_IN, object)[np.searchsorted(pd.to_datetime(CUTS), BORN, side="right")]
+    for born in AS_THEY_COME:
+        X = PLAIN[["income", "sex"]] if where == "beside" else PLAIN[["income", "sex"]].assign(born=born)
+        model = LogisticRegression()
+        if where == "a pipeline's own":
+            model = make_pipeline(make_column_transformer((StandardScaler(), ["income"])), model)
+        audit = butfor.LabelAudit(model, budget=3, fresh_seeds=0, phi="everyone")
+        given = born[:150].rename("born") if where == "beside" else "born"
+        audit.fit(X[:150], LABELS[:150], sensitive_features=given, sensitive_bands=CUTS)
+        asked = born[150:] if where == "beside" else None
+        assert audit.fitted_.people(X[150:], None, asked)[0].groups.tolist() == expected[150:].tolist()
+        assert set(audit.fitted_.sensitive.values) - {"missing"} == set(BORN_IN)
+    population = audit.explain_all(X[150:], cases=[0], sensitive_features=asked)
+    assert population.run.sensitive_bands == {"born": tuple(CUTS)}
+    assert list(population.by_group.index) == [expected[150]]
+    assert butfor.Population.from_json(population.to_json()).run == population.run
+
+
+def test_a_comparison_says_dates_in_groups_and_slices():
+    def compared(born, **how):
+        table = PLAIN[["sex", "income"]].assign(born=born)
+        return butfor.compare_standards(table, LABELS, adverse="no", n_jobs=1, **how)
+
+    two = pd.to_datetime(pd.Series(np.where(PLAIN["own"], "1980-01-01", "1990-06-01")))
+    found = compared(two, sensitive_features=["born", "sex"], draws=0)
+    assert [c.name for c in found.comparisons[:2]] == ["born = 1980-01-01", "born = 1990-06-01"]
+    found = compared(two, sensitive_features="sex", draws=2)
+    assert {s.value for s in found.parts if s.column == "born"} == {"1980-01-01", "1990-06-01"}
+    thirds = bands_of(pd.DataFrame({"born": BORN}), None, ["born"])["born"]
+    assert all(BORN.min() < pd.Timestamp(cut) < BORN.max() for cut in thirds.recorded)
+    with pytest.raises(SettingError, match="Bands of 'born': give cut points from early to late, such as 1980-01-01"):
+        compared(BORN, sensitive_features="born", sensitive_bands=["1980-02-30"])
+
+
+def test_a_command_takes_dates_as_cut_points_and_writes_them_down(capsys, tmp_path):
+    PLAIN.assign(granted=LABELS, born=BORN.dt.strftime("%Y-%m-%d")).to_csv(tmp_path / "t.csv", index=False)
+    asked = ("--model", "logistic", "--budget", 1, "--cases", "0:2", "--fresh-seeds", 0, "--out", tmp_path / "out")
+    columns = ("--label", "granted", "--sensitive", "born", "--bands", f"born={','.join(CUTS)}")
+    code, out, _ = run(capsys, "audit", tmp_path / "t.csv", *columns, *asked)
+    assert (code, BORN_IN[1] in out) == (0, True)
+    assert f'bands = ["born={",".join(CUTS)}"]' in (tmp_path / "out" / "audit.toml").read_text()
+    assert run(capsys, "replay", tmp_path / "out" / "audit.json")[0] == 0
+    code, _, said = run(capsys, "audit", tmp_path / "t.csv", *columns[:-1], "born=1980-02-30", *asked[:-2])
+    assert (code, "give cut points from early to late" in said) == (2, True)

@@ -48,6 +48,20 @@ def test_another_file_is_read_as_the_training_file_is(tmp_path):
     assert data.X_test["debts"].unique().tolist() == [2]
 
 
+def test_groups_of_a_test_file_are_those_of_the_training_file(capsys, tmp_path):
+    table = applicants().assign(sex=lambda t: (t["sex"] == "m").astype(int))
+    train = saved(table.assign(code=table["sex"].map({0: "n", 1: "1"})), tmp_path / "train.csv")
+    odd = table.assign(
+        sex=table["sex"].astype(float).where(table.index != 5), code=table["sex"].map({0: "0", 1: "1.0"})
+    )
+    test = saved(odd, tmp_path / "test.csv")
+    record, _ = audited(capsys, train, *LOGISTIC, "--adverse", "no", "--test", test)
+    assert {c["group"] for c in record["run"]["standard"]["comparisons"]} == {"0", "1"}
+    assert {str(person["group"]) for person in record["people"]} == {"0", "1", "missing"}
+    read = loaded(train, test=test, sensitive="code")
+    assert set(read.X_test["code"]) == {"0", "1"}
+
+
 def test_rows_of_one_cluster_stay_together_and_rows_without_a_label_or_with_holes_are_left_out(tmp_path):
     table, notes = applicants().assign(home=lambda t: t.index // 3, weight=range(1, 121)), []
     table["granted"] = (table["granted"] == "yes").astype(float).where(table.index > 2)

@@ -34,7 +34,7 @@ def test_direct_dependence_comes_first():
 
 def test_people_stand_beside_fairlearns_metrics(monkeypatch):
     audit = butfor.LabelAudit(LogisticRegression(max_iter=1000), budget=1)
-    audit.fit(GERMAN.X_train, GERMAN.y_train, sensitive_features="sex", adverse="bad credit")
+    audit.fit(GERMAN.X_train, GERMAN.y_train, sensitive_features="sex", adverse="bad credit", draws=20)
     population = audit.explain_all(GERMAN.X_test, GERMAN.y_test, cases=range(60))
     assert [v.recorded_label for v in population] == [GERMAN.label_names[code] for code in GERMAN.y_test[:60]]
     with monkeypatch.context() as patch:

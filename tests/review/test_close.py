@@ -82,7 +82,7 @@ def test_corrections_are_as_the_models_own_fit_and_a_next_round_is_new(german_fi
 
 def test_the_same_in_python_and_whoever_follows_the_columns_shows_nothing():
     audit = butfor.LabelAudit(LogisticRegression(), budget=4, n_jobs=1, fresh_seeds=0)
-    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no", draws=20)
     with pytest.raises(SettingError, match=r"review_tasks\(\) first"):
         audit.after_review({}, TABLE)
     review = audit.review_tasks(labels=60)

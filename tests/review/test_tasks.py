@@ -140,7 +140,7 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
     X["group"] = X["group"].where((X["group"] == "b") | (np.arange(600) % 3 > 0), "c")
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, n_jobs=1)
     for name, reference, controls in (("loan", None, {"a", "c"}), (0, "a", {"a"})):
-        audit.fit(X, y.rename(name), sensitive_features="group", adverse="no", reference=reference)
+        audit.fit(X, y.rename(name), sensitive_features="group", adverse="no", reference=reference, draws=20)
         review = audit.review_tasks(labels=60)
         assert {X["group"][t.position] for t in review.tasks if t.kind == "label"} == {"b"}
         assert {X["group"][t.position] for t in review.tasks if t.kind == "control"} == controls
@@ -148,7 +148,7 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
         assert review.question == (named if name else "No (unfavourable) or yes (favourable)?")
     rng = np.random.default_rng(0)
     y = np.where(rng.random(600) < np.where(X["group"] == "b", 0.35, 0.7), "yes", "no")
-    audit.fit(X[["debts", "group"]], pd.Series(y), sensitive_features="group", adverse="no")
+    audit.fit(X[["debts", "group"]], pd.Series(y), sensitive_features="group", adverse="no", draws=20)
     said = "There are no clear cases with an adverse or a favourable label, so the reviewer's error will not be known."
     assert said in audit.review_tasks(labels=50).lines
 
@@ -216,7 +216,7 @@ def test_what_cannot_be_asked_gets_one_sentence_and_writes_nothing(german_file, 
     with pytest.raises(butfor.errors.SettingError, match="name the adverse label"):
         audit.review_tasks()
     other = audit.explain_all(TABLE[:3])
-    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    audit.fit(TABLE, LABELS, sensitive_features="group", adverse="no", draws=20)
     with pytest.raises(butfor.errors.SettingError, match="to another table"):
         audit.review_tasks(other)
     for wrong in ({"labels": 2.5}, {"random_state": 1.5}, {"hide": ["income", "debts"]}):

@@ -174,7 +174,7 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
     """To first order for logistic regression; exactly for ridge."""
     X, y = wine()
     audit = butfor.LabelAudit(preprocessed(X, model), rank="influence", budget=3, n_jobs=1)
-    audit.fit(X, y, sensitive_features="cellar", adverse="barbera")
+    audit.fit(X, y, sensitive_features="cellar", adverse="barbera", draws=20)
     some, rows, scores = X.iloc[[5, 70, 150]], np.arange(0, 178, 16), audit.model_.scores(X.iloc[[5, 70, 150]])
     contrast = audit.table_.decision.contrast(scores)
     predicted = audit.model_.flip_effects(audit.table_, some)[:, rows].ravel()
@@ -277,7 +277,7 @@ def test_what_a_review_changes_is_what_the_corrected_model_decides():
     X, y = student()
     rows, people = X.iloc[::2], X.iloc[1::2]
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3, n_jobs=1)
-    audit.fit(rows, y.iloc[::2], sensitive_features="sex", adverse="fail")
+    audit.fit(rows, y.iloc[::2], sensitive_features="sex", adverse="fail", draws=20)
     review = audit.review_tasks(labels=30)
     given = {task.position: audit.fitted_.label_names[audit.table_.new_codes[task.position]] for task in review.tasks}
     other = {"good": "pass", "pass": "good"}
@@ -293,7 +293,7 @@ def test_worlds_give_the_better_of_the_favourable_labels():
     women = np.flatnonzero((X["sex"] == "F") & (y != "fail"))
     y.iloc[np.random.default_rng(0).choice(women, len(women) // 3, replace=False)] = "fail"
     audit = butfor.LabelAudit(preprocessed(X, LogisticRegression()), budget=3, n_jobs=1)
-    audit.fit(X, y, sensitive_features="sex", adverse="fail")
+    audit.fit(X, y, sensitive_features="sex", adverse="fail", draws=20)
     [standard] = audit.one_standard(X)
     assert standard.group == "F"
     assert standard.changed

@@ -40,7 +40,7 @@ def test_adverse_labels_are_reviewed_in_the_order_of_how_likely_they_are_wrong_t
 
 def test_the_order_is_the_same_whatever_was_called_before(audit):
     before = audit.labels()
-    other = clone(audit).fit(TABLE, LABELS, sensitive_features="group", adverse="no")
+    other = clone(audit).fit(TABLE, LABELS, sensitive_features="group", adverse="no", draws=20)
     other.explain(TABLE.iloc[1])
     population = other.explain_all(TABLE[:6], cases=[0, 1, 2])
     other.one_standard(TABLE[:30])

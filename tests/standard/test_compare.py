@@ -278,6 +278,19 @@ def test_a_reference_group_is_what_others_are_compared_with():
     assert {c.reference for c in both.comparisons} == {"a", "north", "a · north"}
 
 
+def test_a_combination_that_is_a_whole_group_takes_its_place_only_beside_the_same_others():
+    X, y, _ = loans(360)
+    X["group"] = np.random.default_rng(9).choice(["a", "b", "c"], 360)
+    X["town"] = X["town"].where(X["group"] != "c", "north")
+    both = {"X": X, "y": y, "sensitive_features": ["group", "town"]}
+    names = [(c.name, c.reference) for c in compared(**both, reference={"group": "a"}).comparisons]
+    assert ("group = c", "a") in names
+    assert ("group × town = c · north", None) in names
+    names = [c.name for c in compared(**both).comparisons]
+    assert "group × town = c · north" in names
+    assert "group = c" not in names
+
+
 def test_small_groups_are_left_out_and_it_says_so():
     X, y, _ = loans()
     X.loc[:20, "group"] = "rare"

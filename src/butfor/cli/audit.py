@@ -232,8 +232,12 @@ def write(population: Population, labels: LabelAudit, folder: Path, again: dict[
 def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:
     """Options and settings that repeat an audit, with what its defaults were."""
     fitted, cuts = labels.fitted_, labels.fitted_.sensitive.cuts
+
+    def exactly(cut: float | str) -> str:
+        return cut if isinstance(cut, str) else f"{cut:.17g}"
+
     said = vars(o) | {
-        "bands": [f"{name}={','.join(f'{cut:.17g}' for cut in cuts[name])}" for name in cuts],
+        "bands": [f"{name}={','.join(map(exactly, cuts[name]))}" for name in cuts],
         "budget": str(fitted.budget),
         "strategy": fitted.strategy.name,
         "members": fitted.members,

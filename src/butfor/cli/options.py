@@ -137,12 +137,15 @@ def references_in(text: str | None, attributes: str | Sequence[str]) -> dict[str
 
 
 def bands_in(given: Sequence[str]) -> Any:
-    """Cut points from texts such as 25,60 and age=25,60."""
-    bands: dict[str, list[float]] = {}
+    """Cut points from texts such as 25,60, age=25,60 and born=1980-01-01."""
+    from butfor.columns import ISO_DATE
+
+    bands: dict[str, list[float | str]] = {}
     for text in given:
         name, _, cuts = text.rpartition("=")
-        with reading("--bands", cuts, "cut points: age=25,60"):
-            bands[name] = [float(cut) for cut in cuts.split(",")]
+        with reading("--bands", cuts, "cut points: age=25,60, or born=1980-01-01 of a date"):
+            points = [cut.strip() for cut in cuts.split(",")]
+            bands[name] = [cut if ISO_DATE.fullmatch(cut) else float(cut) for cut in points]
     if len(bands) > 1 and "" in bands:
         raise SettingError("--bands: with cut points for several columns, name each column, such as age=25,60.")
     return bands.get("", bands or None)
@@ -213,8 +216,8 @@ COLUMNS = (
     option(
         "--bands",
         multiple=True,
-        help="Cut points for a numeric protected attribute: 25,60 or age=25,60. Default: thirds, above 10 different "
-        "values.",
+        help="Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. Default: thirds, above "
+        "10 different values.",
     ),
 )
 TEST = option("--test", type=ROWS, help="A file with the people to audit. Default: TABLE is split 60/20/20.")

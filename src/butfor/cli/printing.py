@@ -90,7 +90,8 @@ def print_standards(standards: Standards) -> None:
         row = {"Group": standards.name_of(c), "People": c.rows, "Favourable": share(c.recorded)}
         row["Gap to comparable people"] = gap_of(c)
         if c.p_adjusted is not None:
-            row["Adjusted p"] = c.p_in_words(explained=False).removeprefix("= ")
+            p = c.p_in_words(explained=False).removeprefix("= ")
+            row["Adjusted p"] = "–" if c.not_comparable else p
         rows.append(row)
     print_table(pd.DataFrame(rows))
     for line in standards.lines[1:]:
@@ -98,9 +99,11 @@ def print_standards(standards: Standards) -> None:
 
 
 def gap_of(comparison: GroupStandard) -> str:
-    """ "6.3 less (1 to 11)", "none"."""
+    """ "6.3 less (1 to 11)", "none", "not comparable"."""
     from butfor.words import often
 
+    if comparison.not_comparable:
+        return "not comparable"
     gap = often(comparison.difference, comparison.interval).replace("as often", "none")
     return gap.replace(" points", "").replace(" often", "")
 

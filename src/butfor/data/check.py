@@ -8,6 +8,7 @@ because the columns are coarse, and measurements that are all different, are nor
 from __future__ import annotations
 
 import re
+from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
 from typing import Any
@@ -48,6 +49,10 @@ WRITTEN = re.compile(
     r"|(0?[1-9]|[12]\d|3[01])([./-])(0?[1-9]|[12]\d|3[01])\6(\d\d)?\d\d"
 )
 """1234,5, 1.234,50, 1,234, 12.5 %, 29.02.2024 or 2/29/2024."""
+ROUNDING = 0.005
+"""Probabilities may be rounded to this much."""
+UNDERMINING = ("copy", "telling", "proxy")
+"""Concerns about columns with which a comparison of groups says little."""
 MOSTLY_DIFFERENT = 0.95
 MANY_WHOLE = 1000
 """This many whole numbers that all differ are no coincidence."""
@@ -63,6 +68,8 @@ SAID = {
     "to {most}). The model reads it as a number; if it is a mark, leave these cells empty.",
     "text numbers": "{column} holds numbers and {texts}, so every number counts as its own category. Leave those cells "
     "empty to have it read as numbers.",
+    "probabilities": "{column} sum to 1 in every row, like the probabilities of groups. If they are, they tell the "
+    "groups apart, and hardly anybody in another group is comparable. Leave them out: --drop {drop}.",
     "written": "{column} holds text such as '{text}', so every value counts as its own category. Write numbers as "
     "1234.5 and dates as 2024-02-29.",
 }
@@ -76,8 +83,8 @@ class Concern:
     """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
-    """"copy", "telling", "written", "identifier", "constant", "sentinel", "text numbers", "proxy",
-    "duplicates" or "weight"."""
+    """"copy", "telling", "written", "identifier", "constant", "sentinel", "text numbers", "probabilities", "proxy",
+    "duplicates", "overlap", "little overlap" or "weight"."""
     columns: tuple[str, ...]
     sentence: str
 
@@ -175,6 +182,7 @@ def concerns_of(
             subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
             concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
     more = [] if X_test is None else check_people(X, X_test)
+    concerns["probabilities"] = check_probabilities(X, () if sensitive is None else sensitive.columns)
     return [*chain(*concerns.values()), *more, *([] if sensitive is None else check_groups(X, sensitive))]
 
 
@@ -198,6 +206,43 @@ def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) ->
                 sentence += f" {largest:.12g} looks like a mark for an unknown weight: give the row its own or drop it."
             concerns.append(Concern("weight", (part.name,), sentence))
     return concerns
+
+
+def undermining(concerns: Iterable[Concern]) -> tuple[str, ...]:
+    """What is said first of a comparison of groups: columns that alone tell the label or a group."""
+    return tuple(concern.sentence for concern in concerns if concern.kind in UNDERMINING)
+
+
+def check_probabilities(X: pd.DataFrame, protected: Collection[Hashable] = ()) -> list[Concern]:
+    """A concern about columns of numbers from 0 to 1, one after the other, that sum to 1 in each row, as probabilities
+    of groups do. Columns of 0 and 1 alone are no probabilities."""
+    shares = dict[Hashable, NDArray[np.float64]]()
+    for name in X.columns if len(X) >= LEAST_ROWS else ():
+        if is_numeric(X[name]) and X[name].nunique() > 2 and X[name].dropna().between(0, 1).all():
+            shares[name] = X[name].to_numpy(np.float64, na_value=np.nan)
+    concerns, left = list[Concern](), list(shares)
+    while left:
+        together = _sum_to_one([shares[name] for name in left])
+        if together:
+            columns, drop = left[:together], [str(name) for name in left[:together] if name not in protected]
+            about = {"column": f"Columns {listed(columns)}", "drop": ",".join(drop)}
+            sentence = SAID["probabilities"].format(**about)
+            concerns.append(Concern("probabilities", tuple(map(str, columns)), sentence))
+        left = left[together or 1 :]
+    return concerns
+
+
+def _sum_to_one(shares: Sequence[NDArray[np.float64]]) -> int:
+    """How many of the first columns sum to 1 in each row without a missing value; 0 if none do."""
+    total = np.zeros(len(shares[0]))
+    for count, share in enumerate(shares, 1):
+        total = total + share
+        off = total[~np.isnan(total)] - 1
+        if len(off) < LEAST_ROWS or off.max() > ROUNDING * len(shares):
+            return 0
+        if count > 1 and np.abs(off).max() <= ROUNDING * count:
+            return count
+    return 0
 
 
 def strange_among_numbers(values: pd.Series) -> list[str]:

@@ -37,6 +37,7 @@ from butfor.columns import (
     is_numeric,
     numbers_in,
     refuse_missing,
+    spelled,
 )
 from butfor.data.check import strange_among_numbers
 from butfor.data.labels import label_names, label_values
@@ -281,8 +282,7 @@ def _alike(frame: pd.DataFrame, training: pd.DataFrame, name: str) -> pd.DataFra
             except TableError as error:
                 raise TableError(f"'{name}' differs from the training file: {error}") from None
         elif isinstance(known.dropna().iloc[0], str):
-            text = [f"{v:g}" if isinstance(v, float) and v.is_integer() else str(v) for v in values]
-            frame[column] = pd.Series(text, values.index).where(values.notna())
+            frame[column] = values.map(spelled, na_action="ignore")
     return frame
 
 

@@ -128,7 +128,8 @@ class Run:
     attributes: tuple[str, ...] = ()
     """Its names, one by one."""
     sensitive_columns: tuple[Cell, ...] = ()
-    sensitive_bands: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    sensitive_bands: dict[str, tuple[float | str, ...]] = field(default_factory=dict)
+    """Cut points, dates as text."""
     groups: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """With several attributes: each group's values."""
     blind: bool = False

@@ -16,6 +16,7 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
+from butfor.columns import spelled
 from butfor.data.labels import EQUALS
 from butfor.errors import SettingError, TableError, listed, plural
 from butfor.files import harmless, text_of
@@ -168,14 +169,16 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
 
 def _meant(text: str, names: Sequence[str]) -> str | None:
     """The label that an answer means: as the table spells it (some end in a space), as our CSV files do, without spaces
-    around it, without its column ("no" of "deny = no"), or in other capitals. None if that is no label, or several."""
-    alone, spelled = text.strip(), {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)}
+    around it, without its column ("no" of "deny = no"), in other capitals, or as a spreadsheet writes a number ("1.0").
+    None if that is no label, or several."""
+    alone, short = text.strip(), {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)}
     for meant in (
         lambda name: text in (name, harmless(name)),
-        lambda name: alone in (name.strip(), spelled[name]),
-        lambda name: alone.casefold() in (name.casefold(), spelled[name].casefold()),
+        lambda name: alone in (name.strip(), short[name]),
+        lambda name: alone.casefold() in (name.casefold(), short[name].casefold()),
+        lambda name: spelled(alone) == spelled(short[name]),
     ):
-        if labels := list(filter(meant, spelled)):
+        if labels := list(filter(meant, short)):
             return labels[0] if len(labels) == 1 else None
     return None
 

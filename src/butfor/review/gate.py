@@ -63,6 +63,9 @@ def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] 
     for c in standards.comparisons:
         low, high = c.bounds or (None, None)
         said = f"{c.name} has no bounds: compare the groups with draws."
+        if c.overlap is not None and c.not_comparable:
+            low = high = None
+            said = f"{c.name} cannot be compared: {c.overlap.why(c.rows)}. Leave it out with --except."
         if low is not None and high is not None:
             said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
             if low <= limit + SLACK < high:  # bounds narrow with the root of the number of rows

@@ -9,16 +9,16 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
 import pandas as pd
 
-from butfor.columns import as_numbers, clusters_in
-from butfor.data.check import concerns_of, weight_concerns
+from butfor.columns import as_numbers, clusters_in, spelled
+from butfor.data.check import concerns_of, undermining, weight_concerns
 from butfor.data.labels import label_names, label_numbers, label_values
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, Stopped, TableError, listed, nearest
@@ -150,7 +150,7 @@ def compare_standards(
         random_state=random_state,
         progress=progress,
     )
-    return replace(found, proxies=tuple(map(str, concerns)))
+    return replace(found, proxies=tuple(map(str, concerns)), undermined=undermining(concerns))
 
 
 def check_draws(draws: Any) -> None:
@@ -181,34 +181,20 @@ def compare(
 
     The comparison puts the rows in an order of its own, so that its figures do not hang on the table's."""
     progress, whole = progress or Progress(), attributes[-1]
-    protected = {column for attribute in attributes for column in attribute.columns}
-    inputs = columns_by_name(X[[column for column in X.columns if column not in protected]])
-    if not inputs.shape[1]:
-        raise TableError(
-            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
-        )
-    inputs = as_numbers(inputs, inputs.columns, progress.note)
-    weights = np.ones(len(X)) if weight is None else weight
-    order = OwnOrder.of(inputs, whole.values, cluster, weights, favourable)
-    rows, dates = order.rows, inputs.attrs
-    inputs = inputs.iloc[rows].reset_index(drop=True)
-    inputs.attrs = dates
+    rows = in_own_order(X, favourable, attributes, cluster, weight, progress.note)
     found = _compare_in_order(
-        inputs,
-        favourable[rows],
-        [replace(attribute, values=attribute.values[rows]) for attribute in attributes],
+        rows,
         sides=sides,
         reference=reference,
-        cluster=None if cluster is None else clusters_in(np.asarray(cluster, object)[rows]),
         standard=standard,
         draws=draws,
-        weight=None if weight is None else weight[rows] / weight[rows].mean(),
         jobs=check_n_jobs(n_jobs),
         random_state=random_state,
         seconds=seconds,
         progress=progress,
         explain=explain,
     )
+    order = rows.order
     return replace(
         found,
         doubt=order.shared(found.doubt)[order.places],
@@ -222,17 +208,60 @@ def compare(
     )
 
 
-def _compare_in_order(
-    inputs: pd.DataFrame,
+@dataclass(frozen=True, eq=False)
+class OrderedRows:
+    """Labelled rows in the comparison's own order, and that order."""
+
+    order: OwnOrder
+    inputs: pd.DataFrame
+    """The columns that a standard learns from, by name."""
+    favourable: Mask
+    attributes: list[Sensitive]
+    cluster: Rows | None
+    """Numbered from 0, in this order."""
+    weight: Floats | None
+    """1 on average: only ratios matter, and penalties would count for less where weights are large."""
+
+
+def in_own_order(
+    X: pd.DataFrame,
     favourable: Mask,
     attributes: Sequence[Sensitive],
+    cluster: Any,
+    weight: Floats | None,
+    note: Callable[[str], None],
+) -> OrderedRows:
+    """The rows of a checked table as a comparison sees them: without protected columns, dates and decimals as numbers,
+    in its own order."""
+    protected = {column for attribute in attributes for column in attribute.columns}
+    inputs = columns_by_name(X[[column for column in X.columns if column not in protected]])
+    if not inputs.shape[1]:
+        raise TableError(
+            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
+        )
+    inputs = as_numbers(inputs, inputs.columns, note)
+    weights = np.ones(len(X)) if weight is None else weight
+    order = OwnOrder.of(inputs, attributes[-1].values, cluster, weights, favourable)
+    rows = order.rows
+    ordered = inputs.iloc[rows].reset_index(drop=True)
+    ordered.attrs = inputs.attrs
+    return OrderedRows(
+        order,
+        ordered,
+        favourable[rows],
+        [replace(attribute, values=attribute.values[rows]) for attribute in attributes],
+        None if cluster is None else clusters_in(np.asarray(cluster, object)[rows]),
+        None if weight is None else weight[rows] / weight[rows].mean(),
+    )
+
+
+def _compare_in_order(
+    rows: OrderedRows,
     *,
     sides: tuple[tuple[str, ...], tuple[str, ...]],
     reference: Any,
-    cluster: Rows | None,
     standard: Any,
     draws: int | None,
-    weight: Floats | None,
     jobs: int,
     random_state: int,
     seconds: float | None,
@@ -240,9 +269,10 @@ def _compare_in_order(
     explain: bool,
 ) -> Standards:
     """The comparison of rows that stand in its own order."""
-    weights = np.ones(len(inputs)) if weight is None else weight  # 1 on average: only ratios matter
-    whole, labels = attributes[-1], favourable.astype(np.float64)
-    groups, left_out = groups_of(attributes, favourable, weight, reference)
+    inputs, favourable, cluster, weight = rows.inputs, rows.favourable, rows.cluster, rows.weight
+    weights = np.ones(len(inputs)) if weight is None else weight
+    whole, labels = rows.attributes[-1], favourable.astype(np.float64)
+    groups, left_out = groups_of(rows.attributes, favourable, weight, reference)
     for group in groups:
         if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
             raise TableError(
@@ -306,7 +336,8 @@ def _compare_in_order(
         encoded, folds = TwoModels.of(inputs), folds_of(len(inputs), cluster, random_state)
         model = encoded if standard is None else OwnModel(standard, encoded.inputs)
         records = Records(encoded, model, labels, weights, cluster, folds)
-        codes = [np.unique(a.values.astype(str), return_inverse=True)[1].astype(np.int64) for a in attributes]
+        values = [attribute.values.astype(str) for attribute in rows.attributes]
+        codes = [np.unique(each, return_inverse=True)[1].astype(np.int64) for each in values]
         common = CommonStandard(records, codes, random_state)
         slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
@@ -353,7 +384,7 @@ def _compare_in_order(
         if opinion is not None:
             robustness = opinion.robustness_value(difference, group.outcomes, common.own)
             second = SecondOpinion(float(group.difference[SECOND]), group.interval(SECOND), group.disagrees)
-            overlap = Overlap(int(opinion.comparable.sum()), len(group.others), opinion.effective_others, opinion.poor)
+            overlap = overlap_of(opinion)
             if second.disagrees and interval and bounds and second.interval:  # it covers what both say
                 interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
                 bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
@@ -422,6 +453,31 @@ def _no_tables(group: Group, common: CommonStandard) -> DrawnTables:
     return DrawnTables(nothing, nothing[0], np.empty((len(nothing), 0, group.redraws(common))))
 
 
+def overlap_of(opinion: Opinion) -> Overlap:
+    """How far a group's others resemble it."""
+    comparable = int(opinion.comparable.sum())
+    return Overlap(comparable, len(opinion.others), opinion.effective_others, opinion.poor)
+
+
+def overlaps(
+    X: pd.DataFrame,
+    favourable: Mask,
+    attributes: Sequence[Sensitive],
+    *,
+    cluster: Any = None,
+    weight: Floats | None = None,
+    random_state: int = 0,
+) -> dict[Group, Overlap]:
+    """The overlap of each group with all others as `compare` computes it, and nothing else of a comparison."""
+    rows = in_own_order(X, favourable, attributes, cluster, weight, lambda line: None)
+    weights = np.ones(len(X)) if rows.weight is None else rows.weight
+    groups, _ = groups_of(rows.attributes, rows.favourable, rows.weight, None)
+    encoded, folds = TwoModels.of(rows.inputs), folds_of(len(X), rows.cluster, random_state)
+    records = Records(encoded, encoded, rows.favourable.astype(np.float64), weights, rows.cluster, folds)
+    with single_threaded():
+        return {group: overlap_of(Opinion(records, group.rows, group.others)) for group in groups}
+
+
 # --- who is compared with whom ------------------------------------------------------------------------
 
 
@@ -456,9 +512,10 @@ def groups_of(
                     raise TableError(f"The reference group {name} = {value} cannot be used: {why.why(others='')}.")
             elif why:
                 left_out.append(why)
-            else:  # a combination that is all of a group says what the group would
-                groups = [group for group in groups if not np.array_equal(group.rows, rows)]
-                groups.append(Group(name, value, rows, others, compared_with))
+            else:  # a combination that is all of a group, beside the same others, says what the group would
+                new = Group(name, value, rows, others, compared_with)
+                groups = [group for group in groups if not new.repeats(group)]
+                groups.append(new)
     if not groups:
         raise TableError(f"No group can be compared. {' '.join(each.sentence for each in left_out)}")
     return groups, left_out
@@ -467,7 +524,7 @@ def groups_of(
 def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
     """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
     compared with the combination of all attributes' references."""
-    known = {attribute.name: sorted(set(map(str, attribute.values))) for attribute in attributes}
+    known = {a.name: {spelled(group): group for group in sorted(set(map(str, a.values)))} for a in attributes}
     if isinstance(given, Mapping):
         pairs: list[tuple[Any, Any]] = list(given.items())
     else:
@@ -479,22 +536,23 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
                 f"reference: there is no attribute '{attribute}'. {nearest(attribute, known, 'The attributes are')}"
             )
         possible = list(known) if attribute is None else [str(attribute)]
-        names = [name for name in possible if str(group) in known[name]]
+        names = [name for name in possible if spelled(group) in known[name]]
         if not names:
             where = "there is" if attribute is None else f"'{attribute}' has"
-            groups = sorted(set().union(*(known[name] for name in possible)))
+            groups = sorted(set().union(*(known[name].values() for name in possible)))
             raise SettingError(f"reference: {where} no group '{group}'. {nearest(group, groups, 'The groups are')}")
         if len(names) > 1:
             raise SettingError(
                 f"reference: '{group}' is a group of {listed(names)}; say of which: "
                 f"reference={{'{names[0]}': '{group}'}}."
             )
-        if found.setdefault(names[0], str(group)) != str(group):
+        named = known[names[0]][spelled(group)]
+        if found.setdefault(names[0], named) != named:
             raise SettingError(
-                f"reference names '{found[names[0]]}' and '{group}', both groups of '{names[0]}'; name one of them."
+                f"reference names '{found[names[0]]}' and '{named}', both groups of '{names[0]}'; name one of them."
             )
     whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
     if single and whole not in found and all(name in found for name in single):
         joint = Sensitive.JOINT.join(found[name] for name in single)
-        found |= {whole: joint} if joint in known[whole] else {}
+        found |= {whole: joint} if joint in known[whole].values() else {}
     return found

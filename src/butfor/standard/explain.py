@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from butfor.columns import DATES, is_numeric, numbers_in
+from butfor.columns import DATES, date_of, is_numeric, numbers_in
 from butfor.data.sensitive import AS_THEY_ARE, Bands
 from butfor.encode import MISSING
 from butfor.errors import plural
@@ -155,7 +155,8 @@ class Slicing:
                 cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
                 values = Bands(tuple(cuts.tolist()), column in table.attrs.get(DATES, ())).of(values).fillna(MISSING)
             else:
-                values = values.astype(object).where(values.notna(), MISSING).map(str)
+                named = date_of if is_numeric(values) and column in table.attrs.get(DATES, ()) else str
+                values = values.map(named, na_action="ignore").astype(object).where(values.notna(), MISSING)
             codes, distinct = pd.factorize(values, sort=True)
             if len(distinct) > MOST_VALUES:
                 self.skipped.append(str(column))

@@ -5,7 +5,7 @@ The terminal, the pages and `print` take their sentences about groups from here,
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field, fields, replace
 from functools import cached_property
 from html import escape
@@ -82,6 +82,18 @@ class Overlap:
     others: int
     effective_others: float
     poor: bool
+
+    def too_little(self, rows: int) -> bool:
+        """Whether a group of so many rows cannot be compared: fewer than half of its rows, or fewer than 30, have
+        comparable people, or those count for fewer than 30."""
+        return self.comparable < max(LEAST_ROWS, rows / 2) or self.effective_others < LEAST_ROWS
+
+    def why(self, rows: int) -> str:
+        """ "47 of 332 rows have comparable people, who say as much as 12"."""
+        return (
+            f"{self.comparable} of {plural(rows, 'row has', 'rows have')} comparable people, who say as much as "
+            f"{self.effective_others:.0f}"
+        )
 
 
 @dataclass(frozen=True)
@@ -160,10 +172,17 @@ class GroupStandard:
         return p_in_words(p, self.draws, explained, error_of_p(p, self.draws) if is_close(p, self.draws) else None)
 
     @property
+    def not_comparable(self) -> bool:
+        """Whether hardly anybody among the others is comparable: its gap says nothing, whatever its p."""
+        return self.overlap is not None and self.overlap.too_little(self.rows)
+
+    @property
     def differs(self) -> bool:
-        """Whether the group is called: the gap is more than chance, and the second opinion supports it. It does unless
-        it disagrees; or if it does so in size alone, since the spread of two honest methods shrinks as a table grows,
-        and what they differ by does not."""
+        """Whether the group is called: it is comparable, the gap is more than chance, and the second opinion supports
+        it. It does unless it disagrees; or if it does so in size alone, since the spread of two honest methods shrinks
+        as a table grows, and what they differ by does not."""
+        if self.not_comparable:
+            return False
         s = self.second_opinion
         if s is None or not s.disagrees:
             return self.beyond_chance
@@ -178,7 +197,7 @@ class GroupStandard:
     @property
     def disputed(self) -> bool:
         """Whether it is not called because of the second opinion alone."""
-        return self.beyond_chance and not self.differs
+        return self.beyond_chance and not self.differs and not self.not_comparable
 
     def sentence(self, favourable: str | Sequence[str], names: Names = PLAIN) -> str:
         """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people in …" """
@@ -193,6 +212,8 @@ class GroupStandard:
             f"{who[:1].upper()}{who[1:]} {names.were(favourable)} {often(self.difference)} {than} "
             f"{names.comparable(self.attribute, self.reference)}" + (f" ({'; '.join(details)})" if details else "")
         )
+        if self.overlap is not None and self.not_comparable:
+            return f"{said}. That says nothing: {self.overlap.why(self.rows)}."
         if self.differs and abs(self.difference) < SMALLEST:
             return f"{said}. The method itself is off by about {points(OWN_ERROR)}: a gap this small may be that."
         if s is not None and self.disputed:
@@ -266,6 +287,9 @@ class Compared:
     clusters: int | None = None
     parts: tuple[Slice, ...] = ()
     """Slices of the groups, those first where a group most likely falls short; a record keeps the first."""
+    undermined: tuple[str, ...] | None = None
+    """A sentence on each column that alone tells the label or a group, so that the comparison says little; None where
+    that is not known."""
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
 
@@ -279,7 +303,15 @@ class Compared:
 
     @property
     def answer(self) -> str:
-        """The verdict: who is held to another standard and, if nobody is, who was not compared."""
+        """What undermines the verdict, then the verdict: who is held to another standard and, if nobody is, who cannot
+        be compared."""
+        if self.undermined:
+            return f"{' '.join(self.undermined)} As the table stands: {self._verdict}"
+        return self._verdict
+
+    @property
+    def _verdict(self) -> str:
+        """Who is held to another standard and, if nobody is, who cannot be compared."""
         short = [c for c in self.comparisons if c.short]
         if len(short) == 1:
             return short[0].sentence(self.sides[1], self.names)
@@ -288,9 +320,12 @@ class Compared:
             gaps = ", ".join(f"{self.name_of(c)} by {points(c.difference)}" for c in short)
             than = f"comparable {who}" + ("" if short[0].reference is None else " in the reference group")
             return f"{who.capitalize()} in {len(short)} groups {were} less often than {than}: {gaps}."
+        if all(c.not_comparable for c in self.comparisons):
+            return f"{self.not_compared} No group can be compared.".strip()
         if not any(c.interval for c in self.comparisons):
-            return "Without draws nobody can say which gaps are more than chance."
-        said = f"{self.not_compared} No other group" if self.left_out else "No group"
+            unknown = "Without draws nobody can say which gaps are more than chance."
+            return f"{self._not_comparable} {unknown}".strip()
+        said = f"{self.not_compared} No other group" if self.not_compared else "No group"
         if disputed := [c for c in self.comparisons if c.disputed and c.missing]:
             gaps = _and_more([f"{self.name_of(c)} ({points(c.difference)})" for c in disputed])
             return f"{said} is called: two estimates disagree whether {gaps} {were} less often than comparable {who}."
@@ -304,7 +339,17 @@ class Compared:
 
     @property
     def not_compared(self) -> str:
-        """ "Not compared: race = a (27 rows), race = b (23 rows); at least 30 are needed."; empty if all groups are."""
+        """Which groups cannot be compared and why; empty if all groups can: "Not compared: race = a (27 rows), race = b
+        (23 rows); at least 30 are needed."""
+        return " ".join(filter(None, (self._not_comparable, self._left_out)))
+
+    @property
+    def _not_comparable(self) -> str:
+        named = {self.name_of(c): c.overlap.why(c.rows) for c in self.comparisons if c.overlap and c.not_comparable}
+        return not_comparable_in_words(named)
+
+    @property
+    def _left_out(self) -> str:
         said = [f"{self.names.group(each.attribute, each.group)} ({each.why(needs=False)})" for each in self.left_out]
         few = any(each.reason != "alike" for each in self.left_out)
         return f"Not compared: {_and_more(said)}{f'; at least {LEAST_ROWS} are needed' if few else ''}." if said else ""
@@ -313,15 +358,16 @@ class Compared:
     def notable(self) -> list[GroupStandard]:
         """The groups with a sentence of their own: those that fall short, disputed ones, favoured ones, those that lack
         labels with p near 0.05 or with a slice that stands out; without draws all."""
-        called = [c for c in self.comparisons if c.differs]
-        by_chance = [c for c in self.comparisons if c.missing and c.p_adjusted is not None and not c.beyond_chance]
+        comparable = [c for c in self.comparisons if not c.not_comparable]
+        called = [c for c in comparable if c.differs]
+        by_chance = [c for c in comparable if c.missing and c.p_adjusted is not None and not c.beyond_chance]
         near = [c for c in by_chance if (c.p_adjusted or 0) < NEAR or self.where(c)]
         return [
             *(c for c in called if c.short),
             *(c for c in self.comparisons if c.disputed),
             *(c for c in called if not c.short),
             *near[:MOST_NAMED],
-            *(c for c in self.comparisons if c.p_adjusted is None),
+            *(c for c in comparable if c.p_adjusted is None),
         ]
 
     @property
@@ -341,19 +387,29 @@ class Compared:
             f"{self.name_of(c)} ({often(c.difference)}, adjusted p {c.p_in_words()}; if real, "
             f"about {plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
             for c in sorted(self.comparisons, key=lambda c: c.p_adjusted or 0)
-            if c.p_adjusted is not None and c.missing and not c.beyond_chance
+            if c.p_adjusted is not None and c.missing and not c.beyond_chance and not c.not_comparable
             if c.attribute == self.attribute and c not in self.notable
         ]
         return f"May be chance: {_and_more(gaps)}." if gaps else ""
 
+    @property
+    def little_overlap(self) -> str:
+        """The other groups of which few rows have comparable people; empty if there are none."""
+        named = {
+            self.name_of(c): c.overlap.why(c.rows)
+            for c in self.comparisons
+            if c.overlap and c.overlap.poor and not c.not_comparable and c not in self.detailed
+        }
+        return little_overlap_in_words(named)
+
     def said(self) -> list[tuple[str, list[str]]]:
-        """Each paragraph with what is behind it: the answer, who was not compared, a sentence on each group that
-        matters and on where its gap is."""
+        """Each paragraph with what is behind it: the answer, who cannot be compared, a sentence on each group that
+        matters and on where its gap is, and groups with little overlap."""
         said = [(self.answer, list[str]()), ("" if self.not_compared in self.answer else self.not_compared, [])]
         for c in self.notable:
-            sentences = [s for s in (c.sentence(self.sides[1], self.names), *self.where(c)) if s != self.answer]
+            sentences = [s for s in (c.sentence(self.sides[1], self.names), *self.where(c)) if s not in self.answer]
             said.append((" ".join(sentences), c.details(self.names) if c in self.detailed else []))
-        return [each for each in (*said, (self.may_be_chance, [])) if any(each)]
+        return [each for each in (*said, (self.may_be_chance, []), (self.little_overlap, [])) if any(each)]
 
     def summary(self) -> list[str]:
         """The same without what is behind it."""
@@ -361,6 +417,19 @@ class Compared:
 
     def __repr__(self) -> str:
         return "\n".join(self.summary())
+
+
+def not_comparable_in_words(named: Mapping[str, str]) -> str:
+    """Groups and why they are not comparable; empty without any: "Not comparable: race = c (47 of 332 rows have …)."""
+    if not named:
+        return ""
+    needed = f"It takes half of the rows and at least {LEAST_ROWS}, and people who say as much as {LEAST_ROWS}."
+    return f"Not comparable: {_and_more([f'{name} ({why})' for name, why in named.items()])}. {needed}"
+
+
+def little_overlap_in_words(named: Mapping[str, str]) -> str:
+    """Groups and how many of their rows have comparable people; empty without any."""
+    return f"Little overlap: {_and_more([f'{name} ({why})' for name, why in named.items()])}." if named else ""
 
 
 def _and_more(items: Sequence[str]) -> str:
@@ -446,11 +515,11 @@ class Standards(Compared):
     @cached_property
     def wrong(self) -> Floats:
         """How likely each label is wrong `[rows]`: above 0 only for adverse labels of groups that fall short; no number
-        where the row's group was not compared. See `WRONG`. Folds go by position, so that another order of the rows
+        where the row's group cannot be compared. See `WRONG`. Folds go by position, so that another order of the rows
         moves these probabilities slightly."""
         found, groups = np.full(len(self.doubt), np.nan), self.groups.astype(str)
         for c in self.comparisons:
-            if c.attribute == self.attribute:
+            if c.attribute == self.attribute and not c.not_comparable:
                 found = np.where(groups == c.group, self.wrong_at(c.group, c.difference), found)
         return found
 
@@ -481,7 +550,7 @@ class Standards(Compared):
 
     def notes(self) -> list[str]:
         """What to know when reading it."""
-        said = [*self.proxies, ASSUMPTION]
+        said = [*(proxy for proxy in self.proxies if proxy not in (self.undermined or ())), ASSUMPTION]
         if self.clusters is None:
             said.append(
                 "Every row counts as a decision of its own. If several are about one person or household, name the "
@@ -524,7 +593,7 @@ class Standards(Compared):
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        names = ("attribute", "adverse", "favourable", "sides", "model", "draws", "clusters")
+        names = ("attribute", "adverse", "favourable", "sides", "model", "draws", "clusters", "undermined")
         content = {name: getattr(self, name) for name in names}
         if words := self.names.to_dict():
             content["names"] = words

@@ -246,6 +246,10 @@ class Group:
     def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
         self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
 
+    def repeats(self, group: Group) -> bool:
+        """Whether it is the same comparison under another name: the same rows beside the same others."""
+        return np.array_equal(self.rows, group.rows) and np.array_equal(self.others, group.others)
+
     @property
     def of_share(self) -> Rows:
         """Which of the group's means each share is of: AIPW is about all of its rows."""
