@@ -274,7 +274,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
     ("owner", "method", "ranked"),
     [
         (TwoModels, "with_inputs", False),  # before the draws
-        (CommonStandard, "labels", False),  # before any table is done
+        (CommonStandard, "uniforms", False),  # before any table is done
         (explain, "prove", True),
     ],
 )
