@@ -240,7 +240,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
         training = set_rows_aside(single_learner(learner_of(run.learner)), training)
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
-    if data_hash(training) != run.data.sha256:
+    if data_hash(training, run.data.hash_rule) != run.data.sha256:
         raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
     if run.reviewed is not None:
         with as_recorded("Invalid record: run.reviewed.corrected does not fit the table"):
