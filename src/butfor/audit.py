@@ -635,7 +635,7 @@ def _same(before: Any, now: Any) -> bool:
     if before is now:
         return True
     if isinstance(before, (pd.Series, pd.DataFrame)):
-        return type(now) is type(before) and before.equals(now)
+        return type(now) is type(before) and bool(before.equals(now))  # type: ignore[arg-type]
     if isinstance(before, np.ndarray):
         return isinstance(now, np.ndarray) and np.array_equal(before, now, equal_nan=before.dtype.kind in "fc")
     if isinstance(before, list):

@@ -78,8 +78,8 @@ def _typed_values(values: pd.Series) -> Iterator[bytes]:
         yield _json([kind.name])
         yield numbers.astype(kind.newbyteorder("<")).tobytes()
     elif pd.api.types.infer_dtype(values) == "string":  # whatever type holds the texts
-        codes, different = pd.factorize(values)
-        yield _json(["text", *map(str, different)])
+        codes, texts = pd.factorize(values)
+        yield _json(["text", *map(str, texts)])
         yield codes.astype("<i8").tobytes()
     else:  # each different cell once; as objects, 1 and True would be one
         cells = [json.dumps(_cell(value)) for value in values.astype(object)]

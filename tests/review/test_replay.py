@@ -132,12 +132,10 @@ def test_a_record_of_0_5_is_checked_by_its_own_rule_and_an_unknown_rule_is_refus
 
 
 def test_rows_that_look_alike_as_text_are_another_table():
-    audits = [
-        fitted(TABLE.assign(code=(TABLE["income"] > 0).astype(int).astype(kind)))
-        for kind in (int, "category", bool, object)
-    ]
+    code = (TABLE["income"] > 0).astype(int)
+    audits = [fitted(TABLE.assign(code=code.astype(kind)), adverse=None) for kind in (int, "category")]
     populations = [audit.explain_all(audit.table_.X, cases=[0]) for audit in audits]
-    assert len({population.run.data.sha256 for population in populations}) == 4
+    assert populations[0].run.data.sha256 != populations[1].run.data.sha256
     with pytest.raises(SettingError, match="The population belongs to another table"):
         audits[0].review_tasks(populations[1], labels=4)
 
