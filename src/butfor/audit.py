@@ -386,8 +386,8 @@ class LabelAudit(BaseEstimator):
         """Prove how many labels it takes to change each decision.
 
         Per row of X, `at_least` is a lower bound on the number of labels that ψ allows, and `witness` a set of that
-        size, if one is known. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a
-        `SettingError`.
+        size, if one is known. With more than two labels both are about flips to `new_label`, the label with the next
+        score. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a `SettingError`.
 
         Parameters
         ----------

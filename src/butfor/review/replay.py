@@ -212,7 +212,8 @@ def _compared(
     if recorded.found:
         course.append(f"{plural(len(recorded.flip_set), 'label')} flipped")
     if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):
-        course.append(f"proven: at least {plural(now.at_least, 'label')}")
+        to = f" to {said.label(now.new_label)}" if now.new_label else ""
+        course.append(f"proven: at least {plural(now.at_least, 'label')}{to}")
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
