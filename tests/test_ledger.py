@@ -73,10 +73,14 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     changes = [("learner", MLPLearner(MLP(random_state=1))), ("learner", MLPLearner(MLP(), TableEncoder("embed")))]
     changes += [("people", X[:1] + 1), ("engine", OwnFit()), ("engine", elsewhere)]
     changes += [("table", replace(three, decision=Decision.away_from(0, new, 3, 6))) for new in (1, 2)]
-    changes += [("table", Table(X, 1 - table.y, table.validation))]
+    changes += [("table", Table(X, 1 - table.y, table.validation)), ("people", X[:1].astype({"a": "object"}))]
+    changes += [("table", replace(table, y=table.y.astype(str))), ("people", X[:1].astype({"a": "category"}))]
+    cuts = (Decision(0.8, at=0.8), Decision(0.2, at=0.2), Decision(0.2, label=0, at=0.2))
+    changes += [("table", replace(table, decision=cut)) for cut in cuts]
     pages = {Ledger.page(**same), *(Ledger.page(**same | {name: value}) for name, value in changes)}
     monkeypatch.setattr(module, "versions", lambda: {"torch": "another"})
-    assert len(pages | {Ledger.page(**same)}) == 10
+    assert len(pages | {Ledger.page(**same)}) == 16
+    assert Ledger.page(**same | {"people": X[:1].set_axis([9])}) == Ledger.page(**same)
 
 
 # --- files that are no ledgers, or damaged ----------------------------------------------------------------
@@ -141,6 +145,36 @@ def test_altered_rows_are_counted_and_trained_again(tmp_path):
         assert len(recalled(path, notes)) == 20 - bad
         assert [f"{bad} rows" in note for note in notes] == [True]
         assert len(recalled(filled(path))) == 20  # trained again
+
+
+def test_answers_of_another_type_of_column_or_another_threshold_are_not_recalled(tmp_path):
+    """Every audit shares the ledger, and answers as it does without one."""
+    rng = np.random.default_rng(1)
+    code, sex = pd.Series(rng.integers(0, 4, 80)), ["f", "m"] * 40
+    text, y = code.astype(str), (code.isin([0, 3]) ^ (rng.random(80) < 0.2)).astype(int)
+    held = [code, text, pd.Categorical(text), pd.Categorical(text, [*"01234"]), code.astype(float), code.astype(object)]
+    how = {"budget": 2, "fresh_seeds": 0, "members": 1, "phi": "everyone", "psi": "everything", "n_jobs": 1}
+    how |= {"engine": "joblib", "strategy": "singles", "rank": "distance"}
+    for values, threshold in [(values, 0.5) for values in held] + [(code, 0.8), (code, 0.2)]:
+        X = pd.DataFrame({"code": values, "sex": sex})
+        model = SGDClassifier("log_loss", random_state=0, max_iter=3, tol=None)
+        audit = butfor.LabelAudit(model, threshold=threshold, **how)
+        audit.fit(X[:60], y[:60], sensitive_features="sex")
+        plain = audit.explain_all(X[60:], cases=[0])
+        with_ledger = audit.set_params(ledger=tmp_path / "l.db").explain_all(X[60:], cases=[0])
+        assert with_ledger.run.recalled == 0
+        assert with_ledger.to_dict()["people"] == plain.to_dict()["people"]
+    assert audit.explain_all(X[60:], cases=[0]).run.recalled == with_ledger.run.retrainings
+
+
+def test_a_ledger_of_another_rule_recalls_nothing_and_says_so_once(tmp_path):
+    sql(filled(tmp_path / "l.db"), "PRAGMA user_version = 0")  # as 0.5 leaves it
+    notes = list[str]()
+    Ledger(tmp_path / "l.db", notes.append).close()
+    assert [("of butfor 0.5" in note, "none of its answers is recalled" in note) for note in notes] == [(True, True)]
+    assert recalled(tmp_path / "l.db", notes)
+    recalled(filled(tmp_path / "new.db"), notes)
+    assert len(notes) == 1
 
 
 @pytest.mark.system

@@ -18,7 +18,7 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
 
 from butfor import explain, worlds
-from butfor.columns import as_table, in_pandas
+from butfor.columns import as_table, in_pandas, own
 from butfor.data.sensitive import Cuts
 from butfor.decide import USUAL
 from butfor.errors import SettingError, listed
@@ -28,6 +28,7 @@ from butfor.machine import single_threaded
 from butfor.measured import run_of
 from butfor.progress import Progress, shown
 from butfor.prove import Bracket
+from butfor.provenance import data_hash
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import figures_of
@@ -43,7 +44,8 @@ if TYPE_CHECKING:
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """Marks what `with_search` does not change."""
 OF_THE_FIT = ("model", "encoder", "members", "threshold", "budget", "random_state", "rank", "strategy", "phi", "psi")
-"""Settings that need a new `fit` when they change; the others apply to the next question."""
+"""Settings that need a new `fit` when they or their own parameters change (`model__C`); the others apply to the next
+question."""
 
 
 class NotFittedError(SettingError, SklearnNotFittedError):
@@ -134,6 +136,7 @@ class LabelAudit(BaseEstimator):
     fitted_: Fitted
     _standards: Standards | None
     _review: Review | None
+    _settings: dict[str, Any]
 
     def __init__(
         self,
@@ -265,6 +268,7 @@ class LabelAudit(BaseEstimator):
         new = {name: value for name, value in {"rank": rank, "strategy": strategy}.items() if value is not KEEP}
         other = copy(self).set_params(**new)
         other.fitted_ = with_params(self.fitted_, **other.get_params(deep=False))
+        other._settings = other._settings_of_the_fit()
         return other
 
     def __sklearn_tags__(self) -> Tags:
@@ -388,8 +392,8 @@ class LabelAudit(BaseEstimator):
         """Prove how many labels it takes to change each decision.
 
         Per row of X, `at_least` is a lower bound on the number of labels that ψ allows, and `witness` a set of that
-        size, if one is known. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a
-        `SettingError`.
+        size, if one is known. With more than two labels both are about flips to `new_label`, the label with the next
+        score. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a `SettingError`.
 
         Parameters
         ----------
@@ -515,7 +519,8 @@ class LabelAudit(BaseEstimator):
         from butfor.review.tasks import make_review
 
         compared, fitted = self._compared(), self.fitted_
-        if population is not None and population.run.data.sha256 != fitted.data_hash:
+        of = None if population is None else population.run.data
+        if of is not None and of.sha256 != data_hash(fitted.table, of.hash_rule):
             raise SettingError(
                 "The population belongs to another table: give the one that explain_all of this audit returned."
             )
@@ -578,6 +583,7 @@ class LabelAudit(BaseEstimator):
         self.classes_, self.feature_names_in_ = fitted.table.classes, np.array(fitted.table.X.columns, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
         self._standards = self._review = None
+        self._settings = self._settings_of_the_fit()
         return self
 
     def _compared(self, progress: Progress | bool | None = None, interrupted: bool = False) -> Standards:
@@ -592,16 +598,26 @@ class LabelAudit(BaseEstimator):
         """What was fitted, with the present settings; those of the model must not have changed."""
         if not hasattr(self, "fitted_"):
             raise NotFittedError("This LabelAudit is not fitted yet: call fit(X, y, sensitive_features=...) first.")
-        changed = [n for n in OF_THE_FIT if not _same(getattr(self.fitted_.params, n), getattr(self, n))]
-        if set(changed) - set(besides):
+        now = self.get_params(deep=True)
+        changed = [name for name, value in self._settings.items() if not _same(value, _kept(now.get(name)))]
+        changed = sorted(name for name in changed if name.rpartition("__")[0] not in changed)
+        if {name.partition("__")[0] for name in changed} - set(besides):
             raise SettingError(
                 f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, strategy=…) for another "
                 "search with the same model."
             )
-        params = self.get_params(deep=False)
-        if not all(_same(getattr(self.fitted_.params, name), value) for name, value in params.items()):
-            self.fitted_ = replace(self.fitted_, params=SimpleNamespace(**params))
+        others = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_THE_FIT}
+        if not all(_same(getattr(self.fitted_.params, name), value) for name, value in others.items()):
+            self.fitted_ = replace(self.fitted_, params=SimpleNamespace(**vars(self.fitted_.params) | others))
         return self.fitted_
+
+    def _settings_of_the_fit(self) -> dict[str, Any]:
+        """The settings that need a new `fit` when they change, with those of the model and the encoder. Some models
+        (skorch's) make parts of their settings anew whenever they are asked; those are left out."""
+        settings, again = self.get_params(deep=True), self.get_params(deep=True)
+        of_the_fit = [name for name in settings if name.partition("__")[0] in OF_THE_FIT]
+        kept = {name: _kept(settings[name]) for name in of_the_fit}
+        return {name: value for name, value in kept.items() if _same(value, _kept(again[name]))}
 
     def _repr_html_(self) -> str:
         return f"<pre>{escape(repr(self))}</pre>"
@@ -610,7 +626,27 @@ class LabelAudit(BaseEstimator):
         return {"text/plain": repr(self), "text/html": self._repr_html_()}
 
 
+def _kept(setting: Any) -> Any:
+    """A setting as it is now, also if what it consists of changes later. Estimators and rules are not copied: their own
+    parameters are settings, or they do not change."""
+    if isinstance(setting, (list, tuple)):
+        return [_kept(part) for part in setting]
+    if isinstance(setting, dict):
+        return {name: _kept(part) for name, part in setting.items()}
+    return own(setting)
+
+
 def _same(before: Any, now: Any) -> bool:
-    """Whether a setting is unchanged; objects are compared by identity."""
+    """Whether a setting is unchanged: by value, or by identity if it is an object of another kind."""
+    if before is now:
+        return True
+    if isinstance(before, (pd.Series, pd.DataFrame)):
+        return type(now) is type(before) and bool(before.equals(now))  # type: ignore[arg-type]
+    if isinstance(before, np.ndarray):
+        return isinstance(now, np.ndarray) and np.array_equal(before, now, equal_nan=before.dtype.kind in "fc")
+    if isinstance(before, list):
+        return isinstance(now, list) and len(before) == len(now) and all(map(_same, before, now))
+    if isinstance(before, dict):
+        return isinstance(now, dict) and list(before) == list(now) and all(map(_same, before.values(), now.values()))
     plain = all(isinstance(setting, (str, int, float)) for setting in (before, now))
-    return before is now or (plain and bool(before == now))
+    return plain and bool(before == now)

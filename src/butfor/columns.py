@@ -36,8 +36,8 @@ NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
 
 
 def as_table(X: Any) -> pd.DataFrame:
-    """A table of pandas, polars or pyarrow as a pandas table (rows of the others are numbered from 0), with rows,
-    columns that have names of their own, and cells that a record can hold."""
+    """A copy of a table of pandas, polars or pyarrow as a pandas table (rows of the others are numbered from 0), with
+    rows, columns that have names of their own, and cells that a record can hold."""
     frame = in_pandas(X)
     if not isinstance(frame, pd.DataFrame):
         raise TableError(
@@ -67,7 +67,22 @@ def as_table(X: Any) -> pd.DataFrame:
             raise TableError(f"Column '{column}' holds {listed(sorted(strange))} instead of numbers or text; {turn}.")
         beyond = [isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63 for value in present]
         refuse_rows(present, np.array(beyond, bool), "holds a whole number too large for 64 bits", NO_NUMBER)
-    return frame
+    return own(frame)
+
+
+def own(given: Any) -> Any:
+    """A copy of what a user handed over, so that what the user changes later changes no answer. A shallow copy of a
+    table is enough where pandas copies on write; lists, arrays and series are small."""
+    if isinstance(given, pd.DataFrame):
+        return given.copy(deep=not _copies_on_write())
+    if isinstance(given, (pd.Series, np.ndarray, list)):
+        return given.copy()
+    return given
+
+
+def _copies_on_write() -> bool:
+    """Whether writing to a table leaves its shallow copies alone: from pandas 3 on always, before if it was set."""
+    return int(pd.__version__.partition(".")[0]) >= 3 or pd.options.mode.copy_on_write is True
 
 
 def in_pandas(given: Any) -> Any:

@@ -8,7 +8,9 @@ request. Numbers that are too large to scale are refused with their column and r
 from __future__ import annotations
 
 import zlib
-from collections.abc import Hashable
+from collections.abc import Hashable, Iterator
+from contextlib import contextmanager
+from contextvars import ContextVar
 from dataclasses import dataclass
 from typing import Any
 
@@ -18,7 +20,7 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from butfor.columns import as_table, is_numeric, numbers_in, refuse_missing, refuse_rows, same_columns
+from butfor.columns import as_table, is_numeric, numbers_in, own, refuse_missing, refuse_rows, same_columns
 from butfor.errors import SettingError, TableError, listed, plural
 from butfor.machine import check_whole
 
@@ -277,16 +279,47 @@ class EncodedTable:
     """The training rows as numbers, and any validation rows; the encoder is fitted on the training rows."""
 
     def __init__(self, encoder: TableEncoder, rows: pd.DataFrame, validation: pd.DataFrame | None = None) -> None:
-        self.rows, self.validation = rows, validation
+        self.rows, self.validation = own(rows), own(validation)
         self.encoder: TableEncoder = clone(encoder).fit(rows)
         self.X: NDArray[Any] = self.encoder.transform(rows)
         self.X_val = None if validation is None else self.encoder.transform(validation)
-        self._last: tuple[pd.DataFrame, NDArray[Any]] | None = None
 
-    def people(self, people: pd.DataFrame) -> NDArray[np.float32]:
-        """People as numbers; the last ones are cached."""
-        if people is self.rows:
-            return self.X
-        if self._last is None or self._last[0] is not people:
-            self._last = people, self.encoder.transform(people)
-        return self._last[1]
+    def encodes(self, rows: pd.DataFrame, validation: pd.DataFrame | None) -> bool:
+        """Whether rows with these values are its rows."""
+        if validation is None or self.validation is None:
+            same = validation is None and self.validation is None
+        else:
+            same = self.validation.equals(validation)
+        return same and self.rows.equals(rows)
+
+    def people(self, people: pd.DataFrame) -> NDArray[Any]:
+        """People as numbers. Nothing is remembered about a table that somebody else may change: see `Asked`."""
+        asked = Asked.now.get()
+        if asked is not None and asked.people is people:
+            if self not in asked.numbers:
+                asked.numbers[self] = self._numbers_of(people)
+            return asked.numbers[self]
+        return self._numbers_of(people)
+
+    def _numbers_of(self, people: pd.DataFrame) -> NDArray[Any]:
+        return self.X if self.rows.equals(people) else self.encoder.transform(people)
+
+
+class Asked:
+    """People about whom one model after the other is asked, by somebody who holds them and does not change them: each
+    encoder turns them into numbers once, not once per model."""
+
+    now: ContextVar[Asked | None] = ContextVar("asked", default=None)
+
+    def __init__(self, people: pd.DataFrame) -> None:
+        self.people = people
+        self.numbers: dict[EncodedTable, NDArray[Any]] = {}
+
+    @contextmanager
+    def unchanged(self) -> Iterator[None]:
+        """Models that are asked within share the numbers."""
+        before = Asked.now.set(self)
+        try:
+            yield
+        finally:
+            Asked.now.reset(before)

@@ -16,7 +16,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor import validate
-from butfor.columns import ASIDE, as_numbers, as_table
+from butfor.columns import ASIDE, as_numbers, as_table, own
 from butfor.data.check import Concern, concerns_of, undermining, weight_concerns
 from butfor.data.labels import label_names as usual_names
 from butfor.data.labels import label_numbers
@@ -252,6 +252,7 @@ def fit(
     progress: Progress,
 ) -> Fitted:
     """Check the table, train the model, choose the search."""
+    params = _copied(params)
     check(params)
     check_draws(draws)
     if not isinstance(also_labelled, (tuple, list)) or len(also_labelled) not in (0, 2, 3, 4, 5):
@@ -265,9 +266,9 @@ def fit(
     beside = (sensitive_features, sample_weight, cluster)
     X, y, (sensitive_features, sample_weight, cluster) = validate.labelled(X, y, *beside, note=notes.append)
     model, columns = learners.default_model(len(X)) if params.model is None else params.model, X.columns
-    own = isinstance(model, (Learner, type)) or isinstance(params.encoder, str) or not hasattr(model, "get_params")
-    own = own or (params.encoder is None and not isinstance(model, MakesLearner) and preprocesses(model))
-    X, clusters = validate.as_clusters(X.copy(deep=False) if own else as_numbers(X, columns, notes.append), cluster)
+    raw = isinstance(model, (Learner, type)) or isinstance(params.encoder, str) or not hasattr(model, "get_params")
+    raw = raw or (params.encoder is None and not isinstance(model, MakesLearner) and preprocesses(model))
+    X, clusters = validate.as_clusters(X if raw else as_numbers(X, columns, notes.append), cluster)
     X.attrs[ASIDE] = tuple(column for column in columns if column not in X.columns)
     if taken := [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]:
         raise TableError(f"Column {listed(taken)} has a name that results use themselves; rename it.")
@@ -333,6 +334,11 @@ def fit(
         pool=competing,
         **trained,
     )
+
+
+def _copied(params: SimpleNamespace) -> SimpleNamespace:
+    """The parameters with copies of masks, which the user may change later."""
+    return SimpleNamespace(**{name: own(value) for name, value in vars(params).items()})
 
 
 def phi_of(params: SimpleNamespace, adverse: Sequence[str]) -> Rule:
@@ -476,7 +482,7 @@ def labelled_rows(
 
 def with_params(fitted: Fitted, **changed: Any) -> Fitted:
     """The same model with other parameters of the search or run."""
-    params = SimpleNamespace(**vars(fitted.params) | changed)
+    params = _copied(SimpleNamespace(**vars(fitted.params) | changed))
     check(params)
     phi, psi = phi_of(params, fitted.adverse_names), as_rule(params.psi, "psi")
     search = choose_search(params, fitted.learner, fitted.model, fitted.members)

@@ -1,8 +1,9 @@
 """The ledger: the answers of all trained models, in one sqlite file, so that nothing is trained twice.
 
-A model's answers depend on the data, the learner's settings, the engine and its device, package versions, the flip set
-and the seed: their hash is the key. The value is the answers with a checksum. Each write is one transaction: a killed
-run loses only what it had not written, and several runs may share a file. A damaged row is trained again.
+A model's answers depend on the data with its types, the cut, the learner's settings, the engine and its device, package
+versions, the flip set and the seed: their hash is the key. The value is the answers with a checksum. Each write is one
+transaction: a killed run loses only what it had not written, and several runs may share a file. A damaged row is
+trained again.
 """
 
 from __future__ import annotations
@@ -23,9 +24,11 @@ from butfor._version import __version__
 from butfor.errors import SettingError
 from butfor.files import OWNER_FILE
 from butfor.models.learner import Bound, Floats, Learner, Table, Training
-from butfor.provenance import data_hash, versions
+from butfor.provenance import data_hash, typed, versions
 
 TABLE = "butfor_answers"
+KEYS = 6
+"""The file's `user_version`: how its keys are made. Those of 0.5, which are 0 here, say nothing of types and cut."""
 PATIENCE = 60.0
 """Seconds to wait while another process writes."""
 
@@ -37,21 +40,34 @@ class Ledger:
         self.path, self._note = Path(path), note or (lambda line: None)
         self._bad_rows, self._usable = 0, True
         try:
-            self._db = _opened(self.path)
+            self._db, keys = _opened(self.path)
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise SettingError(
                 f"'{self.path}' cannot be used as a ledger ({error}); name another file, or remove this one if it is "
                 "damaged."
             ) from error
+        if keys != KEYS:
+            self._note(
+                f"The ledger '{self.path}' is of butfor 0.5, which did not tell apart columns of other types and other "
+                "thresholds: none of its answers is recalled. New ones are added."
+            )
 
     @staticmethod
     def page(learner: Learner, table: Table, people: pd.DataFrame, engine: Bound) -> bytes:
         """The hash of everything that answers depend on but the flips and the seed."""
         settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
-        digest.update(data_hash(table).encode() + people.to_csv(index=False).encode())
-        if table.decision.has_cut:  # which of its scores the answers are
-            digest.update(f"probability {table.decision.by_probability}".encode())
+        digest.update(data_hash(table).encode())
+        for content in typed(people.reset_index(drop=True)):
+            digest.update(content)
+        # A user's own steps may tell types apart that hold the same values.
+        for rows in (table.X, people):
+            digest.update(repr([str(kind) for kind in rows.dtypes]).encode())
+        decision = table.decision
+        if decision.has_cut:  # which of its scores the answers are, and from where on they are moved to the other side
+            places = None if decision.pool is None else len(decision.pool)
+            cut = [decision.label, decision.at, decision.by_probability, decision.share, places]
+            digest.update(json.dumps(cut).encode())
         if table.multiclass:  # what a flip makes of a label
             digest.update(table.new_codes.tobytes())
         return digest.digest()
@@ -101,8 +117,9 @@ def _key(page: bytes, training: Training) -> bytes:
     return hashlib.blake2b(page + repr(tuple(training)).encode(), digest_size=16).digest()
 
 
-def _opened(path: Path) -> sqlite3.Connection:
-    """The file, sound and writable, or an error. Other people's files and databases are not changed."""
+def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
+    """The file, sound and writable, and how the keys of its answers were made; or an error. Other people's files and
+    databases are not changed."""
     if path.exists() and not path.is_file():
         raise OSError("it is not a file")
     with suppress(OSError):  # a new file is its owner's alone; sqlite reports other problems
@@ -119,7 +136,10 @@ def _opened(path: Path) -> sqlite3.Connection:
             db.execute("BEGIN IMMEDIATE")
             columns = "(key BLOB PRIMARY KEY, answers BLOB, crc INTEGER) WITHOUT ROWID"
             db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} {columns}")
+            filled = db.execute(f"SELECT 1 FROM {TABLE} LIMIT 1").fetchone()
+            keys = db.execute("PRAGMA user_version").fetchone()[0] if filled else KEYS
+            db.execute(f"PRAGMA user_version = {KEYS}")
     except BaseException:
         db.close()
         raise
-    return db
+    return db, keys

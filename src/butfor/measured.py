@@ -18,7 +18,7 @@ from butfor.fit import Fitted
 from butfor.models.ensemble import record_gaps
 from butfor.models.learner import FlipSet
 from butfor.prove import SLACK, Bracket
-from butfor.provenance import versions
+from butfor.provenance import TYPED, versions
 from butfor.rank.ranking import Ranking, parameters
 from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
@@ -197,6 +197,7 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
     data = Data(
         **origin,
         sha256=fitted.data_hash,
+        hash_rule=TYPED,
         training_rows=table.n,
         labelled=len(fitted.labelled.X),
         set_aside=table.set_aside,

@@ -6,7 +6,7 @@ size. Only labels that ψ allows count. A set is retrained with the model's own 
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -28,11 +28,12 @@ Mask = NDArray[np.bool_]
 class Bracket:
     """No allowed flip set with fewer than `at_least` labels changes the decision. If `at_least` exceeds the number of
     allowed labels, no set does. `witness` is a set of that size that changes it, if one is known; `how` names the
-    proof."""
+    proof. With more than two labels this is about flips to `new_label`: flips to other labels are not ruled out."""
 
     at_least: int
     how: str
     witness: FlipSet | None = None
+    new_label: str | None = None
 
 
 def provable(model: Model) -> bool:
@@ -103,7 +104,7 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
 def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """Ridge classifiers and neighbours with more than two classes. A flip moves a fixed weight from the score of the
     decided class to that of the new label, so the heaviest labels are the fewest. If ψ allows rows with other labels,
-    nothing is proven."""
+    nothing is proven, and nothing is proven of flips to further labels."""
     table, people = situation.table, situation.people
     decided, towards, new_code = table.decision.decided, table.decision.towards, table.new_codes[0]
     if decided is None or towards is None or (psi.masks[np.unique(psi.kind)] & (table.codes != decided)).any():
@@ -132,7 +133,8 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
         if alike:
             first = (after > after.max(axis=1, keepdims=True) - SLACK).argmax(axis=1)
             margins = np.where(towards[first], 1.0, -1.0)
-        brackets.append(_fewest(rows, margins, allowed, "weight moved between classes"))
+        bracket = _fewest(rows, margins, allowed, "weight moved between classes")
+        brackets.append(replace(bracket, new_label=situation.label_names[new_code]))
     return brackets
 
 

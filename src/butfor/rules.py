@@ -26,6 +26,7 @@ from butfor.columns import spelled
 from butfor.data.labels import label_number
 from butfor.data.sensitive import Sensitive, fill_missing, group_values, groups_in, spellings
 from butfor.decide import Decision, decides_one
+from butfor.encode import Asked
 from butfor.errors import SettingError, nearest
 from butfor.models.ensemble import audited
 from butfor.models.learner import Floats, Model, Table
@@ -67,13 +68,18 @@ class Situation:
         """The same, asked about other sides of the decisions."""
         table = replace(self.table, decision=decision)
         other = replace(self, model=audited(self.model, table), table=table)
-        vars(other).update(decisions=self.decisions, switch_changes=self.switch_changes)
+        vars(other).update(decisions=self.decisions, switch_changes=self.switch_changes, asked=self.asked)
         return other
+
+    @cached_property
+    def asked(self) -> Asked:
+        return Asked(self.people)
 
     @cached_property
     def logits(self) -> Floats:
         """f of each person."""
-        return self.model.logits(self.people)
+        with self.asked.unchanged():
+            return self.model.logits(self.people)
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
@@ -83,7 +89,10 @@ class Situation:
     @cached_property
     def decisions(self) -> NDArray[np.int64]:
         """The class decided about each person, by number."""
-        return self.predictions if not self.table.multiclass else self.table.decided(self.model, self.people)
+        if not self.table.multiclass:
+            return self.predictions
+        with self.asked.unchanged():
+            return self.table.decided(self.model, self.people)
 
     @cached_property
     def switch_changes(self) -> Mask | None:
@@ -299,7 +308,7 @@ def as_rule(given: Any, option: Literal["phi", "psi"]) -> Rule:
         return _parsed(given, PHI if option == "phi" else PSI, option)
     if callable(given):
         return Rule("function", (given,))
-    mask = np.asarray(given)
+    mask = np.array(given)
     if mask.dtype != bool:
         raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
     return Rule("mask", (mask,))

@@ -20,6 +20,7 @@ from butfor.columns import (
     days_in,
     in_pandas,
     is_numeric,
+    own,
     refuse_misaligned,
     same_columns,
 )
@@ -32,14 +33,15 @@ LARGEST_WEIGHT, WIDEST_WEIGHTS = 1e100, 1e12
 
 
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = False) -> pd.Series:
-    """One label per row of X, in its order; a y without an index is matched by position. `gaps`: some may lack one."""
+    """A copy of one label per row of X, in its order; a y without an index is matched by position. `gaps`: some may
+    lack one."""
     given = in_pandas(y.iloc[:, 0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else y)
     # As objects: an array of texts would turn a missing value among them into the text "nan".
     values = given if isinstance(given, (pd.Series, np.ndarray)) else np.asarray(given, dtype=object)
     series = values if isinstance(values, pd.Series) else pd.Series(np.ravel(values)).infer_objects()
     indexed = isinstance(y, (pd.Series, pd.DataFrame))
     refuse_misaligned(series if indexed else series.to_numpy(), X, what, "y")
-    series = series if indexed else series.set_axis(X.index)
+    series = own(series if indexed else series.set_axis(X.index))
     missing = series.isna().to_numpy()
     if missing.any() and not gaps:
         one = what.removesuffix("s")
@@ -50,13 +52,13 @@ def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = Fal
 def labelled(
     X: Any, y: Any, *about: Any, note: Callable[[str], None], what: str = "labels"
 ) -> tuple[pd.DataFrame, pd.Series, list[Any]]:
-    """The rows that have a label, their labels, and their part of each thing that stands beside the rows; a note counts
-    the other rows."""
+    """Copies of the rows that have a label, of their labels, and of their part of each thing that stands beside the
+    rows; a note counts the other rows."""
     X = as_table(X)
     y = as_labels(X, y, what, gaps=True)
     known, everything = y.notna().to_numpy(), [beside(given, X) for given in about]
     if known.all():
-        return X, y, everything
+        return X, y, list(map(own, everything))
     if not known.any():
         raise TableError(f"All {what} are missing.")
     rest = list[Any]()
@@ -111,7 +113,7 @@ def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.o
     column = isinstance(given, Hashable) and given in X.columns
     if isinstance(given, str) and not column:
         raise SettingError(f"cluster: there is no column '{given}'. {nearest(given, X.columns)}")
-    values = np.asarray(X[given] if column else given, dtype=object).ravel()
+    values = np.array(X[given] if column else given, dtype=object).ravel()
     for each in (values, given) if isinstance(given, (pd.Series, pd.DataFrame)) else (values,):
         refuse_misaligned(each, X, "values of cluster", "cluster")
     return X.drop(columns=[given]) if column else X, values

@@ -13,9 +13,9 @@ from sklearn.linear_model import LogisticRegression
 from sklearn.neighbors import KNeighborsClassifier
 
 import butfor
-from butfor.errors import ReplayError
+from butfor.errors import ReplayError, SettingError
 from butfor.explain import flippable_labels
-from recorded import LABELS, TABLE, audited, changed, run, wronged
+from recorded import LABELS, TABLE, audited, changed, fitted, run, wronged
 
 LOGISTIC = "--model logistic --budget 30"
 FIND = {
@@ -110,6 +110,34 @@ def test_a_fresh_record_agrees_and_whatever_is_altered_is_named(kind, recorded, 
     assert code == 1, err
     said = "\n".join(line for line in out.splitlines() if "DISAGREE" in line)
     assert [name for name in FIND | alterations if name not in said] == [], said
+
+
+OF_0_5 = "4f8edd2bf7e666e61f41385823798aa1ce4158f085cb080f24d2144e7cdefe11"
+"""The hash of the salary rows in a record of 0.5."""
+
+
+def test_a_record_of_0_5_is_checked_by_its_own_rule_and_an_unknown_rule_is_refused(salary_file, tmp_path, capsys):
+    def of_0_5(record, sha256=OF_0_5):
+        record["run"]["data"]["sha256"] = sha256
+        del record["run"]["data"]["hash_rule"]
+
+    assert run(capsys, "replay", changed(salary_file, tmp_path / "old.json", of_0_5))[0] == 0
+    for change, said in (
+        (lambda r: of_0_5(r, r["run"]["data"]["sha256"]), "its training rows are different"),
+        (lambda r: r["run"]["data"].update(sha256=OF_0_5), "its training rows are different"),
+        (lambda r: r["run"]["data"].update(hash_rule="later"), "install the version of butfor that wrote the record"),
+    ):
+        code, _, err = run(capsys, "replay", changed(salary_file, tmp_path / "bent.json", change))
+        assert (code, said in err) == (2, True), err
+
+
+def test_rows_that_look_alike_as_text_are_another_table():
+    code = (TABLE["income"] > 0).astype(int)
+    audits = [fitted(TABLE.assign(code=code.astype(kind)), adverse=None) for kind in (int, "category")]
+    populations = [audit.explain_all(audit.table_.X, cases=[0]) for audit in audits]
+    assert populations[0].run.data.sha256 != populations[1].run.data.sha256
+    with pytest.raises(SettingError, match="The population belongs to another table"):
+        audits[0].review_tasks(populations[1], labels=4)
 
 
 REFUSED = {

@@ -15,10 +15,12 @@ from sklearn.compose import make_column_transformer
 from sklearn.datasets import load_digits, load_wine
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression, RidgeClassifier
+from sklearn.naive_bayes import GaussianNB
 from sklearn.neighbors import KNeighborsClassifier
 from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import OneHotEncoder, StandardScaler
 from sklearn.svm import SVC
+from sklearn.tree import DecisionTreeClassifier
 
 import butfor
 from butfor.errors import LearnerError, SettingError, TableError
@@ -157,6 +159,47 @@ def test_single_flips_and_proofs_agree_with_trying_every_set(model, towards):
         if proves:
             assert v.at_least == fewest if fewest else v.at_least > 2
             assert v.proof == "weight moved between classes"
+
+
+def test_a_proof_names_the_label_to_which_it_rules_out_flips():
+    """A single flip to the third label changes a decision that takes at least two flips to the next label."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"x": rng.normal(size=24), "z": rng.normal(size=24), "g": np.tile([0.0, 1.0], 12)})
+    y = pd.Series(rng.choice([*"abc"], 24))
+    asked = pd.DataFrame({"x": rng.normal(size=6), "z": rng.normal(size=6), "g": [0.0, 1.0] * 3}).iloc[[2]]
+    tree = DecisionTreeClassifier(max_depth=2, random_state=0)
+    audit = butfor.LabelAudit(tree, budget=1, members=1, fresh_seeds=0, n_jobs=1, **ASKED)
+    population = audit.fit(X, y, sensitive_features="g").explain_all(asked)
+    verdict = population[0]
+    assert (verdict.status, verdict.at_least, verdict.new_label) == ("proven_none", 2, "b")
+    assert "allowed, to 'b', cannot change the decision" in verdict.sentence
+    assert "at least 2 flips to that label" in verdict.sentence
+    assert "Flips to other labels are not ruled out." in verdict.sentence
+    assert "about flips to the one label that its verdict names" in population.proven
+    third = audit.explain(asked, towards="c")
+    assert third.found
+    assert len(third.positions) == 1
+    assert clone(tree).fit(X, y.where(X.index != third.positions[0], "c")).predict(asked)[0] == "c"
+    ridge = butfor.LabelAudit(RidgeClassifier(), budget=1, **ASKED).fit(X, y, sensitive_features="g")
+    (bracket,) = ridge.brackets(asked)
+    assert bracket.new_label == ridge.explain(asked).new_label
+
+
+def test_flips_give_the_likeliest_other_label_however_small_its_probability():
+    rng = np.random.default_rng(0)
+    y = pd.Series(np.repeat([*"abc"], 30))
+    X = pd.DataFrame({"x": rng.normal(size=90) + np.repeat([-60.0, -30.0, 0.0], 30), "g": np.tile([0.0, 1.0], 45)})
+    people = X.iloc[[0, 70]]
+    for model in (GaussianNB(), make_pipeline(StandardScaler(), GaussianNB())):
+        audit = butfor.LabelAudit(model, budget=1, fresh_seeds=0, n_jobs=1, **ASKED).fit(X, y, sensitive_features="g")
+        assert [verdict.new_label for verdict in audit.explain_all(people)] == ["b", "b"]
+        theirs = clone(model).fit(X, y).predict_log_proba(people)
+        assert np.allclose(audit.model_.scores(people), theirs, rtol=1e-6)
+        assert audit.model_.scores(people).min() < -1000
+    forest = RandomForestClassifier(n_estimators=3, max_depth=2, random_state=0)  # whole shares of votes: none is small
+    scores = butfor.LabelAudit(forest, members=1, **ASKED).fit(X, y, sensitive_features="g").model_.scores(people)
+    assert np.isfinite(scores).all()
+    assert scores.min() == pytest.approx(np.log(1e-9))
 
 
 def test_with_two_labels_towards_leaves_out_who_has_it():

@@ -17,6 +17,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.decide import Decision
+from butfor.encode import Asked
 from butfor.errors import TableError
 from butfor.models.estimators import missing_parts
 from butfor.models.learner import BIAS, MEMBERS, Floats, Learner, Model, Table
@@ -84,13 +85,16 @@ class EnsembleModel(Model):
             self.pulls = self._mean_pulls
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        return mean_answers(np.array([member.logits(people) for member in self.members], np.float32))
+        with Asked(people).unchanged():
+            return mean_answers(np.array([member.logits(people) for member in self.members], np.float32))
 
     def scores(self, people: pd.DataFrame) -> Floats:
-        return mean_answers(np.array([member.scores(people) for member in self.members], np.float32))
+        with Asked(people).unchanged():
+            return mean_answers(np.array([member.scores(people) for member in self.members], np.float32))
 
     def _mean_pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
-        each = [member.pulls(people, contrast) for member in self.members]
+        with Asked(people).unchanged():
+            each = [member.pulls(people, contrast) for member in self.members]
         if None in each:
             return None
         return [

@@ -19,11 +19,13 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, NamedTuple
+from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.columns import own
 from butfor.data.labels import label_values
 from butfor.decide import ONE_HALF, Decision, decides_one
 from butfor.encode import EncodedTable
@@ -51,7 +53,7 @@ class Training(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """Training rows and their labels.
+    """Training rows and their labels: copies, so that a table never changes.
 
     Parameters
     ----------
@@ -79,6 +81,12 @@ class Table:
     whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = None
     decision: Decision = ONE_HALF
     cluster: NDArray[np.object_] | None = None
+
+    def __post_init__(self) -> None:
+        copies: dict[str, Any] = {name: own(getattr(self, name)) for name in ("X", "y", "weight", "cluster")}
+        if self.validation is not None:
+            copies["validation"] = tuple(map(own, self.validation))
+        vars(self).update(copies)
 
     @property
     def n(self) -> int:
@@ -337,16 +345,21 @@ class Engine:
 
 class TableCache:
     """A learner's encoding of the last rows, independent of their labels. Shared with the same learner under other
-    seeds, and not sent to other processes."""
+    seeds, and not sent to other processes. A table holds copies, so what was encoded of it stays right; tables that
+    differ in labels or in the decision alone are found by the values of their rows."""
 
     def __init__(self) -> None:
         self._last: EncodedTable | None = None
+        self._of: WeakKeyDictionary[Table, EncodedTable] = WeakKeyDictionary()
 
     def get(self, table: Table, encoder: Any) -> EncodedTable:
-        last, validation = self._last, None if table.validation is None else table.validation[0]
-        if last is None or last.rows is not table.X or last.validation is not validation:
-            self._last = last = EncodedTable(encoder, table.X, validation)
-        return last
+        encoded = self._of.get(table)
+        if encoded is None:
+            validation = None if table.validation is None else table.validation[0]
+            if self._last is None or not self._last.encodes(table.X, validation):
+                self._last = EncodedTable(encoder, table.X, validation)
+            encoded = self._of[table] = self._last
+        return encoded
 
     def __reduce__(self) -> tuple[Any, ...]:
         return TableCache, ()

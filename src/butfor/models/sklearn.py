@@ -275,7 +275,7 @@ class SklearnModel(Model):
             scored = np.asarray(decider.decision_function(given), np.float64)
             scored = np.column_stack([-scored / 2, scored / 2]) if scored.ndim == 1 else scored
         if not hasattr(decider, "decision_function") or scored.shape[1] != len(known):
-            scored = np.log(np.clip(np.asarray(decider.predict_proba(given), np.float64), CLIP, 1))
+            scored = self._log_probabilities(given)
         every = np.repeat(scored.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
         every[:, known] = scored
         decided = self._predictions(given)[:, None] == self.values
@@ -283,6 +283,17 @@ class SklearnModel(Model):
         low = decided & (scores <= others[:, None])
         scores[low] = np.nextafter(others, np.float32(np.inf))[low.any(axis=1)]
         return scores
+
+    def _log_probabilities(self, given: Any) -> Array:
+        """`[people × classes]`: by the model itself where it computes them, since `predict_proba` rounds the smallest
+        to 0. A class whose probability is 0 comes after those of which it is not, and not above `CLIP`."""
+        with np.errstate(divide="ignore", invalid="ignore"):
+            if hasattr(self.final, "predict_log_proba"):
+                logs = np.asarray(self.final.predict_log_proba(given), np.float64)
+            else:
+                logs = np.log(np.asarray(self.final.predict_proba(given), np.float64))
+        lowest = np.where(np.isneginf(logs), 0.0, logs).min(axis=1, keepdims=True)
+        return np.where(np.isneginf(logs), np.minimum(np.log(CLIP), lowest - 1), logs)
 
     def gives_log_odds(self, people: pd.DataFrame) -> bool:
         if not hasattr(self.final, "predict_proba"):

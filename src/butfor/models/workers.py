@@ -38,6 +38,8 @@ from numpy.typing import NDArray
 
 from butfor import stopping
 from butfor._version import __version__
+from butfor.columns import own
+from butfor.encode import Asked
 from butfor.errors import ButforError, EngineError, LearnerError, TableError, first_line
 from butfor.machine import end_with, single_threaded
 from butfor.models.learner import PIECE, Advance, Bound, Learner, Table, Training
@@ -143,17 +145,21 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
     """Trains with the learner's own `fit`. Gives answers about the people, NaN if the training diverged or failed; if
     nobody is asked about, the model itself, packed for the journey."""
     table, people = data
+    asked = None if people is None else Asked(own(people))
 
     def answer(training: Training) -> Any:
         flips, seed = training
         try:
             model = (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
-            return learner.pack(model) if people is None else np.asarray(table.answers(model, people), np.float32)
+            if asked is None:
+                return learner.pack(model)
+            with asked.unchanged():
+                return np.asarray(table.answers(model, asked.people), np.float32)
         except Exception as error:  # such as one class alone; a learner of one's own may raise anything
             passes = isinstance(error, (ButforError, MemoryError)) and not isinstance(error, (LearnerError, TableError))
-            if people is None or passes:
+            if asked is None or passes:
                 raise
-            return np.full(len(people) * table.outputs, np.nan, np.float32)
+            return np.full(len(asked.people) * table.outputs, np.nan, np.float32)
 
     return lambda trainings: [answer(training) for training in trainings], 1
 

@@ -183,7 +183,8 @@ def plainly(v: Verdict) -> str:
         other = label(v.new_label) if v.new_label else "the other way"
         return f"{decides} If {change} {other}, it would be {label(v.counterfactual_prediction or '')}."
     if v.status == "proven_none":
-        return f"{decides} Proven: changing up to {run.budget} {learned} cannot change that."
+        to = f" to {label(v.new_label)}" if v.new_label else ""
+        return f"{decides} Proven: changing up to {run.budget} {learned}{to} cannot change that."
     tried = f"No change of up to {run.budget} {learned} was found that changes it."
     if not v.attempts:
         tried = f"No flip set was tried: {v.reason}"

@@ -200,7 +200,10 @@ class Population(Sequence[Verdict]):
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
         said = [plural(exact, "of the sets found is minimal", "of the sets found are minimal")] if exact else []
         said += [f"for {plural(none, 'person')} no set within the budget works"] if none else []
-        return f"Proven: {'; '.join(said)}." if any(v.proof != ONE_LABEL for v in known) and said else ""
+        if not said or all(v.proof == ONE_LABEL for v in known):
+            return ""
+        named = " A proof is about flips to the one label that its verdict names, not to others."
+        return f"Proven: {'; '.join(said)}.{named if any(v.new_label for v in known) else ''}"
 
     @property
     def warnings(self) -> list[str]:

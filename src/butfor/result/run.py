@@ -37,6 +37,8 @@ class Data:
     weighted: bool = False
     clustered: bool = False
     given: str | None = None
+    hash_rule: str = "csv"
+    """How `sha256` was made; records of 0.5 do not say. See `provenance.data_hash`."""
     # from here on the arguments of `load_table`
     label: str | None = None
     sensitive: str | None = None

@@ -92,7 +92,8 @@ class Person:
     collateral: Collateral | None = None
     """The flips' effect on the other test people."""
     at_least: int | None = None
-    """Proven, by `proof`: no allowed set of fewer labels changes the decision. Above `flippable`: no set does."""
+    """Proven, by `proof`: no allowed set of fewer labels changes the decision. Above `flippable`: no set does. With
+    more than two labels this is about flips to `new_label`, unless it is 1; flips to other labels are not ruled out."""
     proof: str | None = None
     switch_changes: bool | None = None
     """Whether the decision changes when the protected attribute alone is switched; None if unknown."""
@@ -215,7 +216,8 @@ class Verdict:
         now, close = label(self.prediction), f"A close call: {self.base_sentence}. " if self.close_call else ""
         if self.status == "found":
             mean = f", mean of {self.run.members} models" if self.run.members > 1 else ""
-            fewest = " No smaller set does: that is proven." if self.exact and k > 1 else ""
+            of_flips = f" of flips to {label(self.new_label)}" if self.new_label else ""
+            fewest = f" No smaller set{of_flips} does: that is proven." if self.exact and k > 1 else ""
             return (
                 f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) changes the decision about {who} from "
                 f"{now} to {label(self.counterfactual_prediction or '')} ({self.course_in_words}{mean}, confirmed by "
@@ -226,9 +228,15 @@ class Verdict:
         if self.status == "proven_none":
             never = self.at_least is not None and self.at_least > self.flippable
             takes = "all of them together cannot" if never else f"it takes at least {self.at_least}"
+            to = that = others = goal = ""
+            if self.new_label:
+                to, others = f", to {label(self.new_label)},", "Flips to other labels are not ruled out. "
+                that = "" if never else " flips to that label"
+                goal = f", to {label(self.run.towards)}" if self.run.towards else ""
             return (
-                f"{close}Proven: flipping up to {budget} of the {self.flippable} labels allowed cannot change the "
-                f"decision about {who}, {now} ({self.course_in_words}); {takes} ({self.proof}). {NOT_FAIR}"
+                f"{close}Proven: flipping up to {budget} of the {self.flippable} labels allowed{to} cannot change the "
+                f"decision about {who}, {now} ({self.course_in_words}){goal}; {takes}{that} ({self.proof}). {others}"
+                f"{NOT_FAIR}"
             )
         closest = f"; the closest: {self.closest}" if self.closest else ""
         return (

@@ -212,7 +212,8 @@ def _compared(
     if recorded.found:
         course.append(f"{plural(len(recorded.flip_set), 'label')} flipped")
     if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):
-        course.append(f"proven: at least {plural(now.at_least, 'label')}")
+        to = f" to {said.label(now.new_label)}" if now.new_label else ""
+        course.append(f"proven: at least {plural(now.at_least, 'label')}{to}")
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
@@ -240,7 +241,7 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
         training = set_rows_aside(single_learner(learner_of(run.learner)), training)
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
-    if data_hash(training) != run.data.sha256:
+    if data_hash(training, run.data.hash_rule) != run.data.sha256:
         raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
     if run.reviewed is not None:
         with as_recorded("Invalid record: run.reviewed.corrected does not fit the table"):
