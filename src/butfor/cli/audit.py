@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
 from pathlib import Path
@@ -209,7 +208,7 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
 def write(population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any]) -> list[str]:
     """The record, a row per person, the keystones, every label with its place in the order of review, the page and the
     settings."""
-    from butfor.files import as_csv, save
+    from butfor.files import as_csv, save, seen_from
 
     result = population[0] if len(population) == 1 else population
     result.to_json(folder / "audit.json")
@@ -222,7 +221,7 @@ def write(population: Population, labels: LabelAudit, folder: Path, again: dict[
     lines = [f"# Repeats this audit (butfor {__version__}): butfor audit --config audit.toml"]
     for name, value in again.items():
         if name in ("table", "test", "validation", "names") and not opt.is_table_name(value):
-            value = os.path.relpath(value, folder)
+            value = seen_from(folder, value)
         lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
     save("\n".join([*lines, ""]), folder / "audit.toml")
     return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]

@@ -10,7 +10,6 @@ epochs = 20
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +74,8 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     audit knows."""
     if file is None:
         return
+    from butfor.files import found_from
+
     try:
         lines = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -96,7 +97,7 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
         several = list(map(str, value)) if isinstance(value, list) else [str(value)]
         given[name] = several if name in options and options[name].multiple else ",".join(several)
         if isinstance(types[name], click.Path) and not is_table_name(given[name]):
-            given[name] = os.path.normpath(Path(file).parent / given[name])
+            given[name] = found_from(Path(file).parent, given[name])
     ctx.meta["settings"] = {name: given.pop(name) for name in SETTINGS if name in given}
     ctx.default_map = dict(ctx.default_map or {}) | given
 

@@ -190,9 +190,21 @@ def plainly(v: Verdict) -> str:
     return f"{decides} {tried} That does not mean that the decision is fair."
 
 
-def steps(verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()) -> list[Markup]:
+def of_record(what: str, run: Run, options: str = "") -> str:
+    """ "butfor review audit.json --out tasks/", as it runs where a page lies that the command wrote beside the record.
+    A table from standard input has to be named."""
+    named = "" if run.data.table else " --data TABLE"
+    return f"butfor {what} audit.json{named}{options}"
+
+
+def review_command(run: Run) -> str:
+    """What prepares the tasks of a review, of a page that the command wrote or one written in Python."""
+    return of_record("review", run, " --out tasks/") if run.command else "audit.review_tasks(population)"
+
+
+def steps(run: Run, verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()) -> list[Markup]:
     """What to do next about these people and labels, in order; each step once."""
-    found = [REVIEW] if worth_a_review(labels) else []
+    found = [REVIEW.format(review_command(run))] if worth_a_review(labels) else []
     for solidity, words in SOLIDITY.items():
         found += words.steps if any(v.solidity == solidity for v in verdicts) else ()
     found += CLOSE_CALL.steps if any(v.close_call for v in verdicts) else ()

@@ -18,7 +18,7 @@ from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import pages, save
 from butfor.models.learner import Table
 from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
-from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
+from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, Opened, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.words import percent, signed, told_apart
@@ -118,6 +118,12 @@ class Record:
     people: list[Person]
     labels: list[TrainingLabel] = field(default_factory=list)
     checksum: str = ""
+
+    @classmethod
+    def of(cls, file: Opened) -> Record:
+        """The content of a file, with the table's path as seen from the working folder."""
+        record = file.read(cls)
+        return record if file.folder is None else replace(record, run=record.run.found_from(file.folder))
 
 
 class Verdict:
@@ -376,12 +382,12 @@ class Verdict:
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
-        return save(as_json(self.to_dict()), path)
+        return save(as_json(self._in_folder_of(path).to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str | Path | Mapping[str, Any]) -> Verdict:
         """Read a verdict from JSON text or from a file. One that was changed since is refused."""
-        record = opened(text).read(Record)
+        record = Record.of(opened(text))
         if len(record.people) != 1:
             raise ReplayError("This is the record of many people; read it with Population.from_json.")
         return cls(record.people[0], record.run)
@@ -394,7 +400,11 @@ class Verdict:
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The report as one self-contained page or, given a `path`, the path it was written to."""
-        return save(pages().person_page(self), path)
+        return save(pages().person_page(self._in_folder_of(path)), path)
+
+    def _in_folder_of(self, path: str | Path | None) -> Verdict:
+        """The verdict for a file there, which names the table as seen from its folder."""
+        return self if path is None else Verdict(self.measured, self.run.seen_from(Path(path).parent), self.fitted)
 
     def _repr_html_(self) -> str:
         return pages().fragment(self)

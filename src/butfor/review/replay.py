@@ -7,6 +7,7 @@ seed or decision in twenty may differ.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
@@ -233,6 +234,12 @@ def load_rows(run: Run) -> tuple[Table, Dataset]:
         )
     if beside := sorted({"sample_weight", "cluster"} & run.lost):
         raise ReplayError(f"The record does not include {listed(beside)}: {BY_ITSELF}.")
+    for path in run.data.files.values():
+        if not os.path.exists(path):
+            raise ReplayError(
+                f"There is no file '{path}', which the record names. If the table was moved, say where it is: "
+                "'butfor replay' and 'butfor review' take --data FILE."
+            )
     data = load_table(run.data.table, **run.data.loading)
     weight, cluster = (None if each is None else each["train"].to_numpy() for each in (data.weight, data.cluster))
     training = Table(data.X_train, data.y_train, weight=weight, cluster=cluster)

@@ -156,7 +156,7 @@ class Review:
 
 
 def review_of(population: Population, **choice: Any) -> Review:
-    """The tasks of an audit, or of a corrected table, from its record."""
+    """The tasks of an audit, or of a corrected table, from its record. `choice` as for `make_review`."""
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
@@ -181,12 +181,13 @@ def make_review(
     hide: Sequence[str] = (),
     file_column: Any = None,
     random_state: int = 0,
+    record: str | None = None,
 ) -> Review:
     """The tasks: the first `labels` of the population's labels to review, their controls, and clear cases.
 
     `answered`: positions of labels that were reviewed before. `hide` names columns not to show, besides the protected
     ones. `file_column`: the column of the table, or its index, that names the original file, if reviewers look at
-    it."""
+    it. `record`: the checksum of the file that the population was read from, by which its answers will know it."""
     attribute, groups, run = sensitive.name, sensitive.values.astype(str), population.run
     label_names, adverse, names = run.label_names, run.adverse, run.names
     if not adverse:
@@ -247,7 +248,7 @@ def make_review(
     # The tasks in shuffled order. Ids have four digits or more: they do not look like row numbers.
     positions = rng.permutation(list(kinds)).tolist()
     # Their letters tell a review from others, such as the next round.
-    audit = checksum(population.to_dict())
+    audit = checksum(population.to_dict()) if record is None else record
     digest = hashlib.sha256(json.dumps([audit, int(random_state), positions]).encode()).digest()
     code = "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
     numbers = 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
@@ -441,9 +442,9 @@ def write_review(
     return [path for path in texts if path != key], key
 
 
-def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> Key:
-    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to this
-    audit, or was changed."""
+def read_key(path: Path | None, answers: Sequence[Path], record: str) -> Key:
+    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to the
+    record with this checksum, or was changed."""
     import msgspec
 
     folders = [file.resolve().parent for file in answers]
@@ -451,13 +452,13 @@ def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> K
     path = path or next((place for place in places if place.exists()), places[0])
     text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
     try:
-        record = msgspec.json.decode(text)
-        key = msgspec.convert(record, Key)
+        content = msgspec.json.decode(text)
+        key = msgspec.convert(content, Key)
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
-    if key.audit_sha256 != checksum(audit.to_dict()):
+    if key.audit_sha256 != record:
         raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
-    if record.get(CHECKSUM) != checksum(record):
+    if content.get(CHECKSUM) != checksum(content):
         raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
     return key
 
