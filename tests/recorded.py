@@ -81,7 +81,7 @@ def changed(path: Path, to: Path, change) -> Path:
     same table."""
     record = json.loads(path.read_text())
     data = record.get("run", {}).get("data", {})
-    if data.get("relative"):
+    if data.get("relative") and data["label"]:  # an embedded set is no file
         data["table"] = str((path.parent / data["table"]).resolve())
     change(record)
     to.write_text(json.dumps(with_checksum(record)))

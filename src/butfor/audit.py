@@ -506,7 +506,7 @@ class LabelAudit(BaseEstimator):
         >>> len(review.labels)
         10
         """
-        from butfor.review.tasks import make_review
+        from butfor.review.tasks import files_in, make_review
 
         compared, fitted = self._compared(), self.fitted_
         if population is not None and population.run.data.sha256 != fitted.data_hash:
@@ -515,7 +515,8 @@ class LabelAudit(BaseEstimator):
             )
         run = replace(run_of(fitted) if population is None else population.run, standard=figures_of(compared))
         asked = Population(population or (), run, labels_to_review(fitted, compared))
-        choice = {"labels": labels, "hide": hide, "file_column": file_column, "random_state": random_state}
+        files = None if file_column is None else files_in(fitted.table.X, file_column)
+        choice: dict[str, Any] = {"labels": labels, "hide": hide, "files": files, "random_state": random_state}
         self._review = make_review(asked, fitted.table, fitted.sensitive, fitted.answered, **choice)
         return self._review
 
