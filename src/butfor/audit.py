@@ -466,7 +466,8 @@ class LabelAudit(BaseEstimator):
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            found = OneStandards(worlds.one_standard(standards, people))
+            about = worlds.one_standard(standards, people)
+            found = OneStandards(one.of_people(people.everyone.people.index) for one in about)
         if not worlds.falling_short(standards):
             found.why_empty = standards.answer
         return found

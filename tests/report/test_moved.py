@@ -11,8 +11,10 @@ from pathlib import Path
 import pytest
 
 import butfor
+from butfor.report.text import plain_number
 from butfor.result.run import Data
 from recorded import RUN, changed, fill_in, key_of, run
+from report.conftest import QUESTION, table
 
 
 def commands_on(page: Path) -> list[list[str]]:
@@ -99,3 +101,48 @@ def test_a_file_on_another_drive_keeps_its_whole_path(monkeypatch, tmp_path):
     monkeypatch.setattr("os.path.relpath", two_drives)
     away = replace(RUN, data=data).seen_from(tmp_path / "other").data.table
     assert away == str((tmp_path / "t.csv").resolve())
+
+
+def test_page_terminal_and_replay_name_rows_and_labels_alike(tmp_path, capsys, monkeypatch):
+    """By the line of the file, where the table has no ids; and all count the labels that a review asks about."""
+    monkeypatch.chdir(tmp_path)
+    table().drop(columns="file").to_csv("loans.csv", index=False)
+    asked = ("--cases", "0:30", "--out", "report", "--quiet")
+    _, out, _ = run(capsys, "audit", "loans.csv", *QUESTION, *asked)
+    found = butfor.Population.from_json(Path("report/audit.json"))
+    first = [str(label.row + 2) for label in found.to_review[:3]]
+    assert f"Next: review first the labels of lines {', '.join(first[:2])} and {first[2]}: butfor review" in out
+    page = Path("report/report.html").read_text(encoding="utf-8")
+    assert all(f"<th>{line}</th>" in page for line in first)
+    person = found.found[0]
+    flipped = {str(flip.row + 2) for flip in person.flip_set}
+    assert f"he person in line {person.row + 2}" in page
+    assert f"person {person.case} (line {person.row + 2})" in person.sentence
+    assert {name.removeprefix("training line ") for name in person.to_frame().columns[1:]} == flipped
+    _, out, _ = run(capsys, "replay", "report/audit.json")
+    assert f"line {person.row + 2}: agree" in out
+    _, out, _ = run(capsys, "review", "report/audit.json", "--out", "tasks")
+    (count,) = re.findall(r"^About \d+ of these (\d+) labels", out, re.MULTILINE)
+    assert f" of these {count} labels " in unescape(page)
+    assert {label.group for label in found.to_review} < {label.group for label in found.labels}
+
+
+def test_a_private_page_shows_nothing_of_other_people(moved, capsys, monkeypatch):
+    monkeypatch.chdir(moved)
+    found = butfor.Population.from_json(Path("report/audit.json"))
+    person = next(v for v in found.found if v.found)
+    command = ("audit", "loans.csv", *QUESTION, "--id", "file", "--quiet", "--private")
+    for extra in (("--cases", person.case), ("--cases", "0:3", "--out", "two")):
+        code, _, err = run(capsys, *command, *extra)
+        assert (code, "--private is for one person's page" in err) == (2, True)
+    assert run(capsys, *command, "--cases", person.case, "--out", "one")[0] == 0
+    assert "--private" not in Path("one/report.html").read_text(encoding="utf-8")
+    alone = butfor.Verdict.from_json(Path("one/audit.json"))
+    written = Path("one/report.html").read_text(encoding="utf-8")
+    for verdict, page in ((alone, written), (person, person.to_html(others=False))):
+        assert verdict.found
+        usual, incomes = verdict.to_html(), [plain_number(flip.values["income"]) for flip in verdict.flip_set]
+        assert all(flip.row in page for flip in verdict.flip_set), "by their ids"
+        assert plain_number(verdict.values["income"]) in page
+        assert [income in usual for income in incomes] == [True] * len(incomes)
+        assert [income in page for income in incomes] == [False] * len(incomes)

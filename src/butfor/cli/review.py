@@ -171,7 +171,7 @@ def review(
     for line in after.run.reviewed.lines if after.run.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
-    if worth_a_review(after.labels):
+    if worth_a_review(after.to_review):
         say(f"Next round: butfor review {shlex.quote(str(out / 'review.json'))} --out TASKS", err=True)
     return 0
 

@@ -19,7 +19,7 @@ from butfor.errors import SettingError, plural
 from butfor.files import pages, save
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, interval_of
 from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, opened
-from butfor.result.reviewed import TrainingLabel
+from butfor.result.reviewed import TrainingLabel, under_review
 from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Record, Verdict
 from butfor.words import percent, share_in_words
@@ -203,6 +203,16 @@ class Population(Sequence[Verdict]):
         said = [plural(exact, "of the sets found is minimal", "of the sets found are minimal")] if exact else []
         said += [f"for {plural(none, 'person')} no set within the budget works"] if none else []
         return f"Proven: {'; '.join(said)}." if any(v.proof != ONE_LABEL for v in known) and said else ""
+
+    @cached_property
+    def to_review(self) -> tuple[TrainingLabel, ...]:
+        """The labels that a review asks about, in order: of the groups under review or, without an adverse label, all
+        of them."""
+        known = self.run.standard
+        if known is None or not self.run.adverse:
+            return self.labels
+        groups = under_review(known, self.run.sensitive)
+        return tuple(label for label in self.labels if str(label.group) in groups)
 
     @property
     def warnings(self) -> list[str]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
 from itertools import pairwise
 from pathlib import Path
@@ -26,6 +26,8 @@ from butfor.standard.groups import Compared, Standards
 from butfor.stopping import Stop
 from butfor.words import percent, share_in_words, signed, told_apart
 
+LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
+"""Files whose lines people count: the first row of data is line 2."""
 FILES = ("table", "test", "validation")
 """Fields of `Data` that are paths, unless the table is an embedded set."""
 FILE_OPTIONS = ("--test", "--names")
@@ -247,6 +249,23 @@ class Run:
     def lost(self) -> set[str]:
         """Names of what the record cannot restore."""
         return {line.split(":")[0] for line in self.not_rebuildable}
+
+    @property
+    def row_word(self) -> str:
+        """What numbers of rows are: the table's own ids, lines of a file, or rows."""
+        path = Path((self.data.table or "").lower().removesuffix(".gz"))
+        return self.data.identifier or ("line" if path.suffix in LINED else "row")
+
+    def row_number(self, row: object) -> object:
+        """A row of the table by its own id, by the line of the file, or as the index has it."""
+        lined = self.row_word == "line" and not self.data.identifier
+        return row + 2 if lined and isinstance(row, int) else row
+
+    def rows_in_words(self, rows: Sequence[object]) -> str:
+        """ "lines 38, 41 and 7", "file A-17"."""
+        numbers = [str(self.row_number(row)) for row in rows]
+        word = self.row_word if self.data.identifier or len(rows) == 1 else f"{self.row_word}s"
+        return f"{word} {' and '.join(filter(None, (', '.join(numbers[:-1]), numbers[-1])))}"
 
     @property
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -209,9 +209,10 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer in one sentence, after one on a close call."""
-        one, row = self.run.names.one, f"{self.run.data.identifier or 'row'} {self.row}"
+        one, row = self.run.names.one, f"{self.run.row_word} {self.run.row_number(self.row)}"
         if self.case is None:
-            return self.said(f"this {one}" if self.row is None else f"the {one} of {row}")
+            place = "in" if self.run.row_word == "line" else "of"
+            return self.said(f"this {one}" if self.row is None else f"the {one} {place} {row}")
         same = self.row is None or str(self.row) == str(self.case)
         return self.said(f"{one} {self.case}" + ("" if same else f" ({row})"))
 
@@ -351,7 +352,9 @@ class Verdict:
     def to_frame(self) -> pd.DataFrame:
         """The person beside the flipped training rows, a column each, in the table's own units."""
         person = pd.Series(self.values, dtype=object).to_frame("person" if self.case is None else f"person {self.case}")
-        rows = self.flips.T.set_axis([f"training row {flip.row}" for flip in self.flip_set], axis=1)
+        word = "row" if self.run.data.identifier else self.run.row_word
+        names = [f"training {word} {self.run.row_number(flip.row)}" for flip in self.flip_set]
+        rows = self.flips.T.set_axis(names, axis=1)
         return person.join(rows, how="right") if self.found else person
 
     def local_weights(self) -> pd.DataFrame:
@@ -398,9 +401,12 @@ class Verdict:
         """A chart of the fresh seeds' logits without the flips and with them. Notebooks show it; `to_svg` writes it."""
         return pages().chart(self)
 
-    def to_html(self, path: str | Path | None = None) -> Any:
-        """The report as one self-contained page or, given a `path`, the path it was written to."""
-        return save(pages().person_page(self._in_folder_of(path)), path)
+    def to_html(self, path: str | Path | None = None, *, others: bool = True) -> Any:
+        """The report as one self-contained page or, given a `path`, the path it was written to.
+
+        It shows the flipped rows' values and labels, which are other people's. With `others=False`, for a page that
+        goes to the person or a lawyer, it names these rows and shows nothing of them."""
+        return save(pages().person_page(self._in_folder_of(path), others=others), path)
 
     def _in_folder_of(self, path: str | Path | None) -> Verdict:
         """The verdict for a file there, which names the table as seen from its folder."""

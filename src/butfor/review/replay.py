@@ -217,7 +217,7 @@ def _compared(
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
-    who = f"row {recorded.row}" if recorded.case is None else f"{said.one} {recorded.case}"
+    who = f"{said.one} {recorded.case}" if recorded.row is None else f"{run.row_word} {run.row_number(recorded.row)}"
     sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
     return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, tuple(differs), recorded.found)
 

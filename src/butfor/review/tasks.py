@@ -34,14 +34,21 @@ from butfor.data.labels import EQUALS
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, nearest, plural
 from butfor.files import as_csv, harmless, save_all, text_of
-from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
 from butfor.names import Names
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum, plain, with_checksum
-from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review
+from butfor.result.reviewed import (
+    LEVEL,
+    TrainingLabel,
+    chance,
+    expectation,
+    guesses,
+    how_many_to_review,
+    under_review,
+)  # fmt: skip
 from butfor.review.replay import load_rows, protected
 from butfor.standard.inputs import Floats, Mask
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
@@ -235,8 +242,8 @@ def make_review(
         return names.people_in(attribute, group).removeprefix(f"{names.noun} with ")
 
     # Whose labels: of the groups that fall short, the most likely wrong first.
-    compared_with = under_review(population.standards, attribute, groups)
-    reviewable = [label for label in population.labels if str(label.group) in compared_with]
+    compared_with = {} if run.standard is None else under_review(run.standard, attribute)
+    reviewable = population.to_review
     if not reviewable:
         raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
     labels = how_many_to_review(reviewable) if labels is None else labels
