@@ -86,8 +86,12 @@ def key_with(labels: Sequence[str], names: tuple[str, ...], **about: object) -> 
 
 
 def changed(path: Path, to: Path, change) -> Path:
-    """A copy of a JSON file after `change`, with_checksum as butfor would have written it."""
+    """A copy of a JSON file after `change`, with_checksum as butfor would have written it. A copy elsewhere names the
+    same table."""
     record = json.loads(path.read_text())
+    data = record.get("run", {}).get("data", {})
+    if data.get("relative") and data["label"]:  # an embedded set is no file
+        data["table"] = str((path.parent / data["table"]).resolve())
     change(record)
     to.write_text(json.dumps(with_checksum(record)))
     return to

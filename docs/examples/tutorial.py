@@ -128,8 +128,8 @@ key[["id", "label"]].to_csv("tasks/answers.csv", index=False)
 #
 # ## Sign it
 #
-# Before you put your name under a report, have it made again: `replay` loads the table, retrains every find with
-# the model's own `fit`, makes the 20 worlds again, and compares.
+# Before you put your name under a report, have it checked: `replay` loads the table, retrains every find with the
+# model's own `fit`, and compares. It does not make the 20 worlds again: `butfor audit --config report/audit.toml` does.
 
 # %% [console]
 # butfor replay report/audit.json

@@ -476,7 +476,8 @@ class LabelAudit(BaseEstimator):
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
-            found = OneStandards(worlds.one_standard(standards, people))
+            about = worlds.one_standard(standards, people)
+            found = OneStandards(one.of_people(people.everyone.people.index) for one in about)
         if not worlds.falling_short(standards):
             found.why_empty = standards.answer
         return found
@@ -516,7 +517,7 @@ class LabelAudit(BaseEstimator):
         >>> len(review.labels)
         10
         """
-        from butfor.review.tasks import make_review
+        from butfor.review.tasks import files_in, make_review
 
         compared, fitted = self._compared(), self.fitted_
         of = None if population is None else population.run.data
@@ -526,7 +527,8 @@ class LabelAudit(BaseEstimator):
             )
         run = replace(run_of(fitted) if population is None else population.run, standard=figures_of(compared))
         asked = Population(population or (), run, labels_to_review(fitted, compared))
-        choice = {"labels": labels, "hide": hide, "file_column": file_column, "random_state": random_state}
+        files = None if file_column is None else files_in(fitted.table.X, file_column)
+        choice: dict[str, Any] = {"labels": labels, "hide": hide, "files": files, "random_state": random_state}
         self._review = make_review(asked, fitted.table, fitted.sensitive, fitted.answered, **choice)
         return self._review
 

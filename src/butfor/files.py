@@ -44,6 +44,26 @@ def check_folder(path: Path, overwrite: bool) -> None:
         raise OutputError(path, error) from error
 
 
+def seen_from(folder: str | Path, path: str | Path) -> str:
+    """The path of a file as seen from a folder, so that both can be moved together; of a file on another drive, the
+    whole path."""
+    place = Path(os.path.realpath(Path(path).parent), Path(path).name)
+    try:
+        return Path(os.path.relpath(place, os.path.realpath(folder))).as_posix()
+    except ValueError:
+        return str(place)
+
+
+def found_from(folder: str | Path, path: str | Path) -> str:
+    """What `seen_from` gave, as seen from the working folder: the whole path, unless the file is in it or below."""
+    place = os.path.normpath(os.path.join(os.path.realpath(folder), path))
+    try:
+        near = os.path.relpath(place)
+    except ValueError:
+        return place
+    return place if near.startswith(os.pardir) else near
+
+
 def pages() -> Any:
     """The module that draws pages, by name: it imports the results that are drawn."""
     return import_module("butfor.report.page")

@@ -7,7 +7,7 @@ labels are, by doubt.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 
 import numpy as np
 import pandas as pd
@@ -15,19 +15,8 @@ from numpy.typing import NDArray
 
 from butfor.fit import Fitted
 from butfor.result.record import plain
-from butfor.result.reviewed import MOST_RECORDED, TrainingLabel
-from butfor.standard.groups import GroupStandard, Standards
-
-
-def under_review(comparisons: Iterable[GroupStandard], attribute: str, groups: NDArray[np.object_]) -> dict[str, str]:
-    """The groups whose labels are reviewed, and whom each is compared with: those that fall short by more than chance,
-    as long as others remain; else the one that lacks most labels. Groups without comparable people are not reviewed.
-    `groups`: of all rows, by that attribute."""
-    ours = [c for c in comparisons if c.attribute == attribute and not c.not_comparable]
-    short = [c for c in ours if c.differs and c.difference > 0]
-    if not short or {c.group for c in short} >= set(map(str, groups)):
-        short = sorted(short or ours, key=lambda c: c.rows * c.difference)[-1:]
-    return {c.group: c.reference or "" for c in short}
+from butfor.result.reviewed import MOST_RECORDED, TrainingLabel, under_review
+from butfor.standard.groups import Standards
 
 
 def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
@@ -37,7 +26,7 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
         order = np.argsort(-standards.doubt, kind="stable")
     else:
         known &= (fitted.table.zero_one == fitted.adverse) & ~np.isnan(standards.wrong)
-        first = list(under_review(standards.comparisons, standards.attribute, standards.groups))
+        first = list(under_review(standards, standards.attribute))
         later = ~np.isin(standards.groups.astype(str), first)
         order = np.lexsort((-standards.doubt, -np.nan_to_num(standards.wrong), later))
     return order[known[order]]

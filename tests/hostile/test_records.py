@@ -27,13 +27,15 @@ def made(tmp_path_factory) -> list[dict[str, Any]]:
     """The records of a ridge classifier, with finds, proofs that there is none and people who are not eligible, and of
     a tiny network, with members, fresh seeds and side effects; a find comes first."""
     folder, records = tmp_path_factory.mktemp("records"), []
-    columns = (str(saved(folder, people(90))), "--label", "granted", "--sensitive", "sex", "--overwrite")
+    table = saved(folder, people(90))
+    columns = (str(table), "--label", "granted", "--sensitive", "sex", "--overwrite")
     small = ("--set", "hidden=3", "--set", "epochs=30", "--members", "2", "--fresh-seeds", "4", "--engine", "joblib")
     for options in (
         ("--model", "ridge", "--budget", "2", "--phi", "predicted(no)", "--cases", "0:9"),
         (*small, "--budget", "10", "--cases", "0:6"),
     ):
         record = json.loads(audited(folder / "out", *columns, *options).read_text())
+        record["run"]["data"]["table"] = str(table)  # copies stand elsewhere
         record["people"].sort(key=lambda person: "flip_set" not in person)
         records.append(with_checksum(record))
     assert {v.status for v in Population.from_dict(records[0])} == {"found", "proven_none", "not_eligible"}

@@ -66,8 +66,10 @@ def loans(tmp_path_factory) -> Path:
 def audit(loans) -> Population:
     """As a reader on another day would find it: no path, version or command that differs between machines."""
     found = Population.from_json(loans / "report" / "audit.json")
-    data = replace(found.run.data, table="loans.csv")
-    return found.with_run(butfor="1", versions={"python": "3"}, command="butfor audit loans.csv", seconds=1, data=data)
+    data = replace(found.run.data, table="../loans.csv", relative=True)
+    return found.with_run(
+        butfor="1", versions={"python": "3"}, command="butfor audit ../loans.csv", seconds=1, data=data
+    )
 
 
 @pytest.fixture(scope="session")

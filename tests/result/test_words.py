@@ -35,14 +35,14 @@ def verdict(run=RUN, **known) -> Verdict:
     [
         (
             verdict(**FOUND),
-            "Flipping 1 of 100 training labels (1 %) changes the decision about person 36 (row 541) from deny = yes to "
-            "deny = no (score 0.38 → 0.55, confirmed by retraining). Not checked under fresh seeds.",
+            "Flipping 1 of 100 training labels (1 %) changes the decision about person 36 (line 543) from deny = yes "
+            "to deny = no (score 0.38 → 0.55, confirmed by retraining). Not checked under fresh seeds.",
         ),
         (
             verdict(left_out="rule"),
-            f"Person 36 (row 541) was not audited: the rule φ ({RUN.phi}) leaves this person out.",
+            f"Person 36 (line 543) was not audited: the rule φ ({RUN.phi}) leaves this person out.",
         ),
-        (verdict(case=None), "No counterfactual dataset found for the person of row 541: the decision stays"),
+        (verdict(case=None), "No counterfactual dataset found for the person in line 543: the decision stays"),
         (verdict(at_least=9, proof="bound"), "Proven: flipping up to 3 of the 9 labels allowed cannot change the"),
         (
             verdict(replace(RUN, data=replace(RUN.data, identifier="ref")), row="A-17"),

@@ -125,7 +125,8 @@ def test_it_says_what_to_expect_and_a_seed_gives_the_same_tasks(german_file, tmp
     for sentence in (
         f"{key.total()} tasks, shuffled: 20 labels 'bad credit' of Female applicants, {key['control']} controls",
         f"About {likely:.0f} of these 20 labels are likely to be wrong (of the first 5, ",
-        "a reviewer who errs one time in ten will show it with probability 0.",
+        "whoever goes by them changes both alike, and the review can show little",
+        "a reviewer who sees each person's file and errs one time in ten will show it with probability 0.",
         "no number of labels makes that 0.8.",  # about 8 labels are likely to be wrong
         f"Keep {tmp_path / 'c' / 'tasks.key.json'}",
     ):
@@ -149,7 +150,8 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
     rng = np.random.default_rng(0)
     y = np.where(rng.random(600) < np.where(X["group"] == "b", 0.35, 0.7), "yes", "no")
     audit.fit(X[["debts", "group"]], pd.Series(y), sensitive_features="group", adverse="no", draws=20)
-    said = "There are no clear cases with an adverse or a favourable label, so the reviewer's error will not be known."
+    said = "There are no clear cases with an adverse or a favourable label, so the reviewer's error will not be known, "
+    said += "nor who answers at random."
     assert said in audit.review_tasks(labels=50).lines
 
 
@@ -161,13 +163,22 @@ def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(tmp_pat
     """Sentences say "granted = no", the column holds no; networks are tested under fresh seeds."""
     X, y, wrong = wronged(600, 0, noise=2.0)
     table = X.rename(columns={"debts": "id", "income": "label"}).assign(granted=y)
-    table.assign(file=[f"F{k:03d}" for k in range(600)]).to_csv(tmp_path / "loans.csv", index=False)
-    settings = f"--label granted --adverse no --sensitive group --budget 2 --cases 0:3 {options}"
+    links = [f"archive/{k}.pdf" for k in range(600)]
+    table.assign(file=[f"F{k:03d}" for k in range(600)], link=links).to_csv(tmp_path / "loans.csv", index=False)
+    settings = f"--label granted --adverse no --sensitive group --drop link --budget 2 --cases 0:3 {options}"
     record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings.split())
     given = ("--out", tmp_path / "tasks", "--labels", 50, "--anyway")
     code, _, err = run(capsys, "review", record, *given, "--file-column", "flie")
-    assert (code, "--file-column 'flie': there is no such column. Did you mean 'file'?" in err) == (2, True)
-    assert run(capsys, "review", record, *given, "--file-column", "file")[0] == 0
+    assert (code, "--file-column: there is no column 'flie'. Did you mean 'file'?" in err) == (2, True)
+    code, _, err = run(capsys, "review", record, *given, "--file-column", "granted")
+    assert (code, "--file-column 'granted' is the label" in err) == (2, True)
+    _, out, _ = run(capsys, "review", record, *given, "--file-column", "link")  # which nothing is learned from
+    rows = {task["id"]: int(task["row"].removeprefix("F")) for task in key_of(tmp_path / "tasks")}
+    shown = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
+    assert shown["link"].tolist() == [links[rows[number]] for number in shown["id"]]
+    assert "If so, a reviewer who errs one time in ten will show it" in out
+    assert "go by them" not in out, "reviewers see more than the columns"
+    assert run(capsys, "review", record, *given, "--file-column", "file", "--overwrite")[0] == 0
     rows = {task["id"]: int(str(task["row"]).removeprefix("F")) for task in key_of(tmp_path / "tasks")}
     shown = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
     assert list(shown.columns) == ["id", "file", "label (of the table)", "id (of the table)", "label"]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import shlex
 import time
 from pathlib import Path
@@ -25,7 +24,10 @@ if TYPE_CHECKING:
     from butfor.data import Dataset
     from butfor.result.population import Population
 
-NOT_REPEATED = ("table", "settings", "out", "ledger", "json", "quiet", "public", "engine", "n_jobs", "overwrite")
+NOT_REPEATED = (
+    *("table", "settings", "out", "overwrite", "json", "quiet", "public", "private"),
+    *("ledger", "engine", "n_jobs"),
+)
 """What does not change what an audit finds."""
 AS_NAMED = ("members", "threshold", "rank", "strategy", "psi", "fresh_seeds", "engine", "n_jobs", "ledger")
 """Parameters of `LabelAudit` that options and settings are called after."""
@@ -76,6 +78,10 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     for line in notes:
         progress.note(line)
     names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
+    if o.private and (len(cases) != 1 or o.out is None or o.public):
+        raise SettingError(
+            "--private is for one person's page: give --cases 12 and --out, and leave out --public."
+        )
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
     if o.towards is not None:  # an unknown one is said before anything is trained
         o.towards = data.label_names[label_number(o.towards, data.label_names, option="towards")]
@@ -119,7 +125,10 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         unwritten, written = None, list[str]()
         if o.out is not None:
             try:
-                written = public.write(population, o.out) if o.public else write(population, labels, o.out, again)
+                if o.public:
+                    written = public.write(population, o.out)
+                else:
+                    written = write(population, labels, o.out, again, o.private)
             except OutputError as error:  # the answer is there: print it before saying so
                 unwritten = error
 
@@ -207,10 +216,10 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     ]
 
 
-def write(population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any]) -> list[str]:
-    """The record, a row per person, the keystones, every label with its place in the order of review, the page and the
-    settings."""
-    from butfor.files import as_csv, save
+def write(population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any], private: bool) -> list[str]:
+    """The record, a row per person, the keystones, every label with its place in the order of review, the page (about
+    one person, `private` or with the flipped rows) and the settings."""
+    from butfor.files import as_csv, save, seen_from
 
     result = population[0] if len(population) == 1 else population
     result.to_json(folder / "audit.json")
@@ -219,11 +228,14 @@ def write(population: Population, labels: LabelAudit, folder: Path, again: dict[
     ranked = ["labels.csv"] if population.labels else []
     if ranked:
         save(as_csv(labels.labels(population).rename_axis("row")), folder / "labels.csv")
-    result.to_html(folder / "report.html")
+    if private:
+        population[0].to_html(folder / "report.html", others=False)
+    else:
+        result.to_html(folder / "report.html")
     lines = [f"# Repeats this audit (butfor {__version__}): butfor audit --config audit.toml"]
     for name, value in again.items():
         if name in ("table", "test", "validation", "names") and not opt.is_table_name(value):
-            value = os.path.relpath(value, folder)
+            value = seen_from(folder, value)
         lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
     save("\n".join([*lines, ""]), folder / "audit.toml")
     return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]

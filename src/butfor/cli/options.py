@@ -10,7 +10,6 @@ epochs = 20
 
 from __future__ import annotations
 
-import os
 import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -75,6 +74,8 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     audit knows."""
     if file is None:
         return
+    from butfor.files import found_from
+
     try:
         lines = tomllib.loads(Path(file).read_text(encoding="utf-8"))
     except OSError as error:
@@ -96,7 +97,7 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
         several = list(map(str, value)) if isinstance(value, list) else [str(value)]
         given[name] = several if name in options and options[name].multiple else ",".join(several)
         if isinstance(types[name], click.Path) and not is_table_name(given[name]):
-            given[name] = os.path.normpath(Path(file).parent / given[name])
+            given[name] = found_from(Path(file).parent, given[name])
     ctx.meta["settings"] = {name: given.pop(name) for name in SETTINGS if name in given}
     ctx.default_map = dict(ctx.default_map or {}) | given
 
@@ -276,4 +277,5 @@ JSON = option("--json", is_flag=True, help="Print JSON only.")
 QUIET = option("--quiet", is_flag=True, help="No notes, no progress.")
 OUT = option("--out", type=FOLDER, help="Folder for the page, the record and the tables.")
 PUBLIC = option("--public", is_flag=True, help="Only rounded figures per group, nothing about individuals.")
-OUTPUT = option_group("Output", OUT, OVERWRITE, NAMES, CONFIG, SET, JSON, QUIET, PUBLIC)
+PRIVATE = option("--private", is_flag=True, help="On the page of one person, nothing of other people but row ids.")
+OUTPUT = option_group("Output", OUT, OVERWRITE, NAMES, CONFIG, SET, JSON, QUIET, PUBLIC, PRIVATE)

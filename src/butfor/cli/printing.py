@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,11 +70,12 @@ def print_population(population: Population, folder: Path | None) -> None:
         rows.append(row)
     print_table(pd.DataFrame(rows))
 
-    if worth_a_review(population.labels):
-        first = ", ".join(str(label.row) for label in population.labels[:REVIEW_FIRST])
-        counted = "" if run.data.identifier else " (rows counted from 0)"
-        how = f"butfor review {folder / 'audit.json'} --out tasks/" if folder is not None else "add --out FOLDER."
-        say_wrapped(f"Next: review labels {first}{counted} first: {how}")
+    if worth_a_review(population.to_review):
+        named = run.rows_in_words([label.row for label in population.to_review[:REVIEW_FIRST]])
+        how = "add --out FOLDER."
+        if folder is not None:
+            how = f"butfor review {shlex.quote(str(folder / 'audit.json'))} --out tasks/"
+        say_wrapped(f"Next: review first the labels of {named}: {how}")
     for line in filter(None, (run.no_better, *population.warnings)):
         say_wrapped(line)
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import replace
 from json import dumps
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 from cloup import argument, command, option
@@ -14,14 +15,18 @@ from butfor.cli import options as opt
 from butfor.errors import SettingError, as_recorded
 from butfor.terminal import say, say_wrapped, shown_json
 
+if TYPE_CHECKING:
+    from butfor.result.population import Population
+
 FILE = click.Path(path_type=Path)
+DATA = option("--data", type=opt.ROWS, help="Where the table is now, if it was moved, with its test file beside it.")
 OWN_MODEL = option("--model", help="Your model, package.module:name, if the audit was of code of yours.")
 
 
 @command()
 @argument("file", type=FILE)
 @OWN_MODEL
-@option("--data", type=opt.ROWS, help="Where the table is now, if it was moved, with its test file beside it.")
+@DATA
 @option("--fresh-seeds", is_flag=True, help="Also retrain every find under its fresh seeds.")
 def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -> int:
     """Retrain the finds of an audit and compare.
@@ -37,14 +42,7 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
     record = opened(file, allow_changes=True)
     given = None if model is None else model_named(model)
     audit = Population.from_json(record)
-    people, was = audit, audit.run.data
-    if data is not None:
-        if was.label is None:
-            raise SettingError(f"The record names no such file; leave out --data {data}.")
-        files = {name: getattr(was, name) for name in ("test", "validation") if getattr(was, name) is not None}
-        beside = {name: Path(data).with_name(Path(file).name) for name, file in files.items()}
-        moved: dict[str, Any] = {name: str(path) for name, path in beside.items() if path.exists()}
-        people = audit.with_run(data=replace(was, table=data, **moved))
+    people = with_table(audit, data)
     if not people:
         say("This record has no verdicts to retrain; replay the audit.json of the first round.")
     outcomes = []
@@ -60,6 +58,19 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
         say_wrapped("Decisions under one standard were not trained again; 'butfor audit --config audit.toml' does it.")
     say(record.sentence)
     return 0 if all(outcomes) and record.unchanged else 1
+
+
+def with_table(audit: Population, table: str | None) -> Population:
+    """The audit with its table where --data says, and its other files beside it, if they are there."""
+    if table is None:
+        return audit
+    data = audit.run.data
+    if data.label is None:
+        raise SettingError(f"The record names no such file; leave out --data {table}.")
+    others = {name: path for name, path in data.files.items() if name != "table"}
+    beside = {name: Path(table).with_name(Path(path).name) for name, path in others.items()}
+    moved: dict[str, Any] = {name: str(path) for name, path in beside.items() if path.exists()}
+    return audit.with_run(data=replace(data, table=table, **moved))
 
 
 @command()
@@ -80,6 +91,7 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
 @option(
     "--anyway", is_flag=True, help="Go on although the review can hardly show anything, or the answers show nothing."
 )
+@DATA
 @OWN_MODEL
 def review(
     file: Path,
@@ -88,6 +100,7 @@ def review(
     answers: tuple[Path, ...],
     key: Path | None,
     anyway: bool,
+    data: str | None,
     model: str | None,
     **choice: Any,
 ) -> int:
@@ -108,12 +121,14 @@ def review(
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.population import Population
+    from butfor.result.record import CHECKSUM, opened
     from butfor.result.reviewed import worth_a_review
     from butfor.review.answers import read_answers
     from butfor.review.close import close_review
     from butfor.review.tasks import read_key, review_of, write_review
 
-    audit = Population.from_json(file)
+    record = opened(file)
+    audit, seal = with_table(Population.from_json(record), data), record.content[CHECKSUM]
     if key is not None and key.resolve() == file.resolve():
         raise SettingError(f"--key {key} is the record itself; the key is another file.")
     if out is not None and out.resolve() in (path.resolve().parent for path in (file, *answers)):
@@ -124,7 +139,7 @@ def review(
             raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them back.")
         choice["hide"], choice["random_state"] = opt.names_in(choice["hide"]), choice["random_state"] or 0
         with as_recorded("The record's tasks cannot be made"):
-            tasks = review_of(audit, **choice)
+            tasks = review_of(audit, record=seal, **choice)
         refused = tasks.hopeless and not anyway
         shown, kept = ([], None) if refused else write_review(tasks, out, key, overwrite)
         for line in tasks.lines:
@@ -139,7 +154,7 @@ def review(
     if about_tasks := [name for name, value in choice.items() if value]:
         name = opt.dashed(about_tasks[0])
         raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
-    outcome = read_answers(answers, read_key(key, answers, audit))
+    outcome = read_answers(answers, read_key(key, answers, seal))
     nothing = outcome.evidence.shows_nothing
     if out is None or (nothing and not anyway):
         for line in outcome.evidence.lines:
@@ -156,8 +171,8 @@ def review(
     for line in after.run.reviewed.lines if after.run.reviewed else ():
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
-    if worth_a_review(after.labels):
-        say(f"Next round: butfor review {out / 'review.json'} --out TASKS", err=True)
+    if worth_a_review(after.to_review):
+        say(f"Next round: butfor review {shlex.quote(str(out / 'review.json'))} --out TASKS", err=True)
     return 0
 
 

@@ -143,6 +143,8 @@ class Dataset:
     cluster: dict[str, pd.Series] | None = None
     weight: dict[str, pd.Series] | None = None
     """What says which rows belong together, and how much each counts, of the "train", "val" and "test" rows."""
+    beside: pd.Series | None = None
+    """A column of the training rows that was asked for by name, whether or not anything is learned from it."""
 
     @classmethod
     def of(

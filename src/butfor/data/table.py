@@ -82,6 +82,7 @@ def load_table(
     cluster: str | None = None,
     weight: str | None = None,
     whole: bool = False,
+    beside: str | None = None,
     note: Note = lambda line: None,
 ) -> Dataset:
     """The table at `source`, split or, if it is to stay `whole`, all as training rows. A file needs `label` and
@@ -91,8 +92,9 @@ def load_table(
     or its encoder, "refuse" raises an error, "drop" leaves out their rows; rows without a label are always left out.
     `test` and `validation` are files with the same columns. With a test file but no validation file, `hold_out` says
     whether to split off validation rows. `identifier` is the column that names the rows, `cluster` the one whose rows
-    of one value stay on one side of the split, `weight` that of weights; none is learned from. `note` gets a sentence
-    about each change."""
+    of one value stay on one side of the split, `weight` that of weights; none is learned from. `beside` is a column
+    that reviewers are shown, whatever else it is; only the label cannot be. `note` gets a sentence about each
+    change."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     given: dict[str, Any] = {"label": label, "test": test and str(test)}
@@ -104,7 +106,7 @@ def load_table(
                 f"'{source}' is an embedded data set with its published label, rows and split: leave out "
                 f"{' and '.join(fixed)}."
             )
-        return _embedded(str(source), split_seed, sensitive, drop, note)
+        return _embedded(str(source), split_seed, sensitive, drop, beside, note)
     if label is None or sensitive is None:
         absent = [option for option, name in (("--label", label), ("--sensitive", sensitive)) if name is None]
         refuse_absent(source)
@@ -126,19 +128,21 @@ def load_table(
         frame[label] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
 
     # Which column is what.
-    beside = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
-    for option, column in beside.items():
+    named = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
+    for option, column in (named | {"--file-column": beside}).items():
         _refuse_unknown(frame, option, [] if column is None else [column])
     protected = _protected(frame, sensitive, drop, note)
+    if beside == label:
+        raise SettingError(f"--file-column '{label}' is the label; name the column with the reviewers' files.")
     if label in protected:
         raise SettingError(f"--sensitive '{label}' is the label; name the column with the protected attribute.")
-    inputs = [c for c in frame.columns if c not in {*drop, *beside.values()}]
+    inputs = [c for c in frame.columns if c not in {*drop, *named.values()}]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
     read_from = list(dict.fromkeys([*inputs, *protected]))
 
     # What the cells hold.
-    recorded = [column for option, column in beside.items() if column and option != "--id"]
+    recorded = [column for option, column in named.items() if column and option != "--id"]
     as_table(frame[list(dict.fromkeys([*read_from, *recorded]))])
     frame = as_numbers(frame, inputs, note)
     for column in inputs:
@@ -168,15 +172,15 @@ def load_table(
     labels, frame, parts = as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
     if identifier is not None:
         refuse_missing(frame[[identifier]], "an identifier (--id) needs one in every row")
-        named = frame[identifier]
-        if named.dtype in (object, np.uint64):  # no record holds numbers beyond 64 bits, but they may serve as names
-            named = named.map(str)
-        if len(twice := named[named.duplicated()]):
+        ids = frame[identifier]
+        if ids.dtype in (object, np.uint64):  # no record holds numbers beyond 64 bits, but they may serve as names
+            ids = ids.map(str)
+        if len(twice := ids[ids.duplicated()]):
             raise TableError(
-                f"--id '{identifier}': '{twice.iloc[0]}' occurs {(named == twice.iloc[0]).sum()} times; an identifier "
+                f"--id '{identifier}': '{twice.iloc[0]}' occurs {(ids == twice.iloc[0]).sum()} times; an identifier "
                 "must be different in every row."
             )
-        labels.index = frame.index = pd.Index(named.tolist())
+        labels.index = frame.index = pd.Index(ids.tolist())
     if weight is not None:
         frame = frame.assign(**{weight: numbers_in(frame[weight])})
 
@@ -227,12 +231,18 @@ def load_table(
         dates=frame.attrs[DATES],
         cluster=None if cluster is None else by_part(cluster),
         weight=None if weight is None else by_part(weight),
+        beside=None if beside is None else as_whole_numbers(frame[beside].iloc[rows[TRAIN]]),
     )
 
 
-def _embedded(name: str, seed: int | None, sensitive: str | None, drop: Sequence[str], note: Note) -> Dataset:
+def _embedded(
+    name: str, seed: int | None, sensitive: str | None, drop: Sequence[str], beside: str | None, note: Note
+) -> Dataset:
     """An embedded set, perhaps with other protected columns, or with columns that are not learned from."""
     data = load_dataset(name, random_state=seed)
+    if beside is not None:
+        _refuse_unknown(data.X_train, "--file-column", [beside])
+        data = replace(data, beside=data.X_train[beside])
     if SPECS[name].caution:
         note(SPECS[name].caution)
     if sensitive is None and not drop:

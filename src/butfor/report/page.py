@@ -52,9 +52,10 @@ TERMS = {
 # --- pages --------------------------------------------------------------------------------------------
 
 
-def person_page(verdict: Verdict) -> str:
-    """The page about one person."""
-    return render("person.html", v=verdict, run=verdict.run)
+def person_page(verdict: Verdict, *, others: bool = True) -> str:
+    """The page about one person. `others`: whether it shows values and labels of the flipped rows, which are other
+    people's."""
+    return render("person.html", v=verdict, run=verdict.run, others=others)
 
 
 def population_page(population: Population) -> str:

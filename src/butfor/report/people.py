@@ -5,8 +5,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from numbers import Integral
-from pathlib import Path
 
 from markupsafe import Markup, escape
 
@@ -26,8 +24,6 @@ MOST_IN_WORLDS = 100
 """The most people listed by how likely their decision is to change."""
 LONGEST = 60
 """The most characters of a row's name."""
-LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
-"""Files whose lines people count: the first row of data is line 2."""
 NOT_AUDITED = 5
 """The weight of people who were not audited."""
 Worlds = tuple[tuple[OneStandard, PersonInWorlds], ...]
@@ -99,17 +95,15 @@ def behind(people: Sequence[Listed]) -> dict[int, list[Listed]]:
 
 def row_word(run: Run) -> str:
     """What the numbers of rows are: the table's own ids, lines of a file, or rows."""
-    path = Path((run.data.table or "").lower().removesuffix(".gz"))
-    return run.data.identifier or ("line" if path.suffix in LINED else "row")
+    return run.row_word
 
 
 def row_name(run: Run, row: object, case: int | None = None) -> str:
     """A row as the table names it, else by the line of the file; a person without a row by the position."""
     if row is None and case is not None:
         return str(case)
-    if row_word(run) == "line" and not run.data.identifier and isinstance(row, Integral):
-        return str(int(row) + 2)
-    return shown(row, LONGEST)
+    number = run.row_number(row)
+    return str(number) if number is not row else shown(row, LONGEST)
 
 
 def who(v: Verdict | PersonInWorlds, run: Run) -> str:
@@ -191,9 +185,21 @@ def plainly(v: Verdict) -> str:
     return f"{decides} {tried} That does not mean that the decision is fair."
 
 
-def steps(verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()) -> list[Markup]:
+def of_record(what: str, run: Run, options: str = "") -> str:
+    """ "butfor review audit.json --out tasks/", as it runs where a page lies that the command wrote beside the record.
+    A table from standard input has to be named."""
+    named = "" if run.data.table else " --data TABLE"
+    return f"butfor {what} audit.json{named}{options}"
+
+
+def review_command(run: Run) -> str:
+    """What prepares the tasks of a review, of a page that the command wrote or one written in Python."""
+    return of_record("review", run, " --out tasks/") if run.command else "audit.review_tasks(population)"
+
+
+def steps(run: Run, verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()) -> list[Markup]:
     """What to do next about these people and labels, in order; each step once."""
-    found = [REVIEW] if worth_a_review(labels) else []
+    found = [REVIEW.format(review_command(run))] if worth_a_review(labels) else []
     for solidity, words in SOLIDITY.items():
         found += words.steps if any(v.solidity == solidity for v in verdicts) else ()
     found += CLOSE_CALL.steps if any(v.close_call for v in verdicts) else ()

@@ -19,7 +19,7 @@ from butfor.errors import SettingError, plural
 from butfor.files import pages, save
 from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, interval_of
 from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, opened
-from butfor.result.reviewed import TrainingLabel
+from butfor.result.reviewed import TrainingLabel, under_review
 from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Record, Verdict
 from butfor.words import percent, share_in_words
@@ -91,7 +91,9 @@ class Population(Sequence[Verdict]):
 
     def with_run(self, **changes: Any) -> Population:
         """The same verdicts with other fields of the run."""
-        run = replace(self.run, **changes)
+        return self._of(replace(self.run, **changes))
+
+    def _of(self, run: Run) -> Population:
         return Population([Verdict(v.measured, run, v.fitted) for v in self.verdicts], run, self.labels)
 
     # --- in words -----------------------------------------------------------------------------------
@@ -205,6 +207,16 @@ class Population(Sequence[Verdict]):
         named = " A proof is about flips to the one label that its verdict names, not to others."
         return f"Proven: {'; '.join(said)}.{named if any(v.new_label for v in known) else ''}"
 
+    @cached_property
+    def to_review(self) -> tuple[TrainingLabel, ...]:
+        """The labels that a review asks about, in order: of the groups under review or, without an adverse label, all
+        of them."""
+        known = self.run.standard
+        if known is None or not self.run.adverse:
+            return self.labels
+        groups = under_review(known, self.run.sensitive)
+        return tuple(label for label in self.labels if str(label.group) in groups)
+
     @property
     def warnings(self) -> list[str]:
         """A warning about small groups, if there are any."""
@@ -315,12 +327,12 @@ class Population(Sequence[Verdict]):
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
-        return save(as_json(self.to_dict()), path)
+        return save(as_json(self.in_folder_of(path).to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str | Path | Mapping[str, Any] | Opened) -> Population:
         """Read a population from JSON text or from a file. One that was changed since is refused."""
-        record = (text if isinstance(text, Opened) else opened(text)).read(Record)
+        record = Record.of(text if isinstance(text, Opened) else opened(text))
         return cls([Verdict(person, record.run) for person in record.people], record.run, record.labels)
 
     from_dict = from_json
@@ -331,7 +343,11 @@ class Population(Sequence[Verdict]):
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The report as one self-contained page or, given a `path`, the path it was written to."""
-        return save(pages().population_page(self), path)
+        return save(pages().population_page(self.in_folder_of(path)), path)
+
+    def in_folder_of(self, path: str | Path | None) -> Population:
+        """The population for a file there, which names the table as seen from its folder."""
+        return self if path is None else self._of(self.run.seen_from(Path(path).parent))
 
     def _repr_html_(self) -> str:
         return pages().fragment(self)

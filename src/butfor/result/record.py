@@ -95,11 +95,13 @@ def within(thing: Any, **bounds: tuple[int, int]) -> None:
 
 @dataclass(frozen=True)
 class Opened:
-    """The content of a file of this version, and where it comes from. `unchanged`: whether its checksum agrees."""
+    """The content of a file of this version, and where it comes from. `unchanged`: whether its checksum agrees.
+    `folder`: of the file; None for text and dictionaries."""
 
     content: dict[str, Any]
     where: str
     unchanged: bool
+    folder: Path | None = None
 
     @property
     def sentence(self) -> str:
@@ -141,7 +143,7 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
     `allow_changes`: for a reader that trains everything again."""
     import msgspec
 
-    where, content = "The record", source
+    where, content, folder = "The record", source, None
     if not isinstance(source, (str, Path, Mapping)):
         raise ReplayError(f"A {type(source).__name__} is not a record: give a file, JSON text or a dictionary.")
     if not isinstance(source, Mapping):
@@ -151,6 +153,7 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
             if is_file and Path(source).exists() and not Path(source).is_file():
                 raise OSError("it is not a file")
             content = msgspec.json.decode(Path(source).read_text(encoding="utf-8-sig") if is_file else str(source))
+            folder = Path(source).parent if is_file else None
         except (RecursionError, msgspec.DecodeError) as error:
             raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from None
         except (OSError, ValueError) as error:  # also a null byte in a name, half a character
@@ -174,4 +177,4 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
             f"{where} was changed since butfor wrote it: its checksum is not that of its content. Take the file as it "
             "was written, or run the audit again; 'butfor replay' says what differs."
         )
-    return Opened(content, where, unchanged)
+    return Opened(content, where, unchanged, folder)

@@ -17,7 +17,7 @@ from butfor.errors import plural
 from butfor.names import PLAIN
 from butfor.result.fresh import SOLID, FreshSeeds, interval_of, solidity
 from butfor.result.record import Cell
-from butfor.standard.groups import GroupStandard
+from butfor.standard.groups import Compared, GroupStandard
 from butfor.words import interval_in_words, often, percent, points, share
 
 LEVEL = 0.05
@@ -45,6 +45,19 @@ class TrainingLabel:
     label: str
     doubt: float
     wrong: float | None = None
+
+
+def under_review(compared: Compared, attribute: str) -> dict[str, str]:
+    """The groups whose labels are reviewed, and whom each is compared with: those that fall short by more than chance,
+    as long as others remain; else the one that lacks most labels. Groups without comparable people are not reviewed."""
+    ours = [c for c in compared.comparisons if c.attribute == attribute]
+    small = {each.group for each in compared.left_out if each.attribute == attribute}
+    groups = small | {c.group for c in ours} | {c.reference for c in ours if c.reference is not None}
+    comparable = [c for c in ours if not c.not_comparable]
+    short = [c for c in comparable if c.differs and c.difference > 0]
+    if not short or groups <= {c.group for c in short}:
+        short = sorted(short or comparable, key=lambda c: c.rows * c.difference)[-1:]
+    return {c.group: c.reference or "" for c in short}
 
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:

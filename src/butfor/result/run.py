@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+import os
+import shlex
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, fields, replace
+from itertools import pairwise
+from pathlib import Path
 from typing import Any
 
 import pandas as pd
@@ -10,6 +15,7 @@ from scipy.special import expit
 
 from butfor.data.check import Concern
 from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
+from butfor.files import found_from, seen_from
 from butfor.machine import LARGEST_SEED
 from butfor.names import ALTERNATIVES, Names, named
 from butfor.result.record import Cell, within
@@ -19,6 +25,13 @@ from butfor.standard.explain import MOST_KEPT
 from butfor.standard.groups import Compared, Standards
 from butfor.stopping import Stop
 from butfor.words import percent, share_in_words, signed, told_apart
+
+LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
+"""Files whose lines people count: the first row of data is line 2."""
+FILES = ("table", "test", "validation")
+"""Fields of `Data` that are paths, unless the table is an embedded set."""
+FILE_OPTIONS = ("--test", "--names")
+"""Options of a command that are followed by a path."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -39,6 +52,8 @@ class Data:
     given: str | None = None
     hash_rule: str = "csv"
     """How `sha256` was made; records of 0.5 do not say. See `provenance.data_hash`."""
+    relative: bool = False
+    """Whether paths are as seen from the record's folder. In memory, and in older records, they are as given."""
     # from here on the arguments of `load_table`
     label: str | None = None
     sensitive: str | None = None
@@ -60,6 +75,17 @@ class Data:
         """The arguments with which `load_table` loads it again."""
         names = [each.name for each in fields(self)]
         return {name: getattr(self, name) for name in names[names.index("label") :]}
+
+    @property
+    def files(self) -> dict[str, str]:
+        """The paths, by field: none of an embedded set."""
+        known = {name: getattr(self, name) for name in FILES if self.label is not None}
+        return {name: path for name, path in known.items() if path is not None}
+
+    @property
+    def name(self) -> str:
+        """The table's name without folders; empty if it has none."""
+        return Path(self.table).name if self.table and self.label is not None else self.table or ""
 
     @property
     def source(self) -> str:
@@ -192,10 +218,57 @@ class Run:
             object.__setattr__(self, name, named(getattr(self, name), self.names))
         object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in self.one_standard))
 
+    def seen_from(self, folder: str | Path) -> Run:
+        """The same run for a record or a page in this folder, with paths as seen from there."""
+        return self._with_paths(lambda path: seen_from(folder, path), relative=True)
+
+    def found_from(self, folder: str | Path) -> Run:
+        """A run that was read from this folder, with paths as seen from the working folder."""
+
+        def found(path: str) -> str:
+            place = found_from(folder, path)
+            # Older records have paths as they were typed: as seen from the working folder of that day.
+            return place if self.data.relative or (os.path.exists(place) and not os.path.exists(path)) else path
+
+        return self._with_paths(found, relative=False)
+
+    def _with_paths(self, place: Callable[[str], str], *, relative: bool) -> Run:
+        """The run with other paths, in the data and in the command."""
+        files: dict[str, Any] = {name: place(path) for name, path in self.data.files.items()}
+        try:
+            words = shlex.split(self.command)
+        except ValueError:  # somebody wrote that command, not butfor
+            words = []
+        for k, (option, word) in enumerate(pairwise(words), start=1):
+            name, _, value = word.partition("=")
+            if option in FILE_OPTIONS or (k == 2 and "table" in files):
+                words[k] = place(word)
+            elif option == "--set" and name == "validation":
+                words[k] = f"{name}={place(value)}"
+        command = shlex.join(words) if words else self.command
+        return replace(self, data=replace(self.data, **files, relative=relative), command=command)
+
     @property
     def lost(self) -> set[str]:
         """Names of what the record cannot restore."""
         return {line.split(":")[0] for line in self.not_rebuildable}
+
+    @property
+    def row_word(self) -> str:
+        """What numbers of rows are: the table's own ids, lines of a file, or rows."""
+        path = Path((self.data.table or "").lower().removesuffix(".gz"))
+        return self.data.identifier or ("line" if path.suffix in LINED else "row")
+
+    def row_number(self, row: object) -> object:
+        """A row of the table by its own id, by the line of the file, or as the index has it."""
+        lined = self.row_word == "line" and not self.data.identifier
+        return row + 2 if lined and isinstance(row, int) else row
+
+    def rows_in_words(self, rows: Sequence[object]) -> str:
+        """ "lines 38, 41 and 7", "file A-17"."""
+        numbers = [str(self.row_number(row)) for row in rows]
+        word = self.row_word if self.data.identifier or len(rows) == 1 else f"{self.row_word}s"
+        return f"{word} {' and '.join(filter(None, (', '.join(numbers[:-1]), numbers[-1])))}"
 
     @property
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:

@@ -18,7 +18,7 @@ from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import pages, save
 from butfor.models.learner import Table
 from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
-from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, as_json, builtins_of, opened, within
+from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, Opened, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.words import percent, signed, told_apart
@@ -120,6 +120,12 @@ class Record:
     labels: list[TrainingLabel] = field(default_factory=list)
     checksum: str = ""
 
+    @classmethod
+    def of(cls, file: Opened) -> Record:
+        """The content of a file, with the table's path as seen from the working folder."""
+        record = file.read(cls)
+        return record if file.folder is None else replace(record, run=record.run.found_from(file.folder))
+
 
 class Verdict:
     """The answer about one person: what was `measured`, and the run. Every measurement is an attribute too, such as
@@ -204,9 +210,10 @@ class Verdict:
     @property
     def sentence(self) -> str:
         """The answer in one sentence, after one on a close call."""
-        one, row = self.run.names.one, f"{self.run.data.identifier or 'row'} {self.row}"
+        one, row = self.run.names.one, f"{self.run.row_word} {self.run.row_number(self.row)}"
         if self.case is None:
-            return self.said(f"this {one}" if self.row is None else f"the {one} of {row}")
+            place = "in" if self.run.row_word == "line" else "of"
+            return self.said(f"this {one}" if self.row is None else f"the {one} {place} {row}")
         same = self.row is None or str(self.row) == str(self.case)
         return self.said(f"{one} {self.case}" + ("" if same else f" ({row})"))
 
@@ -353,7 +360,9 @@ class Verdict:
     def to_frame(self) -> pd.DataFrame:
         """The person beside the flipped training rows, a column each, in the table's own units."""
         person = pd.Series(self.values, dtype=object).to_frame("person" if self.case is None else f"person {self.case}")
-        rows = self.flips.T.set_axis([f"training row {flip.row}" for flip in self.flip_set], axis=1)
+        word = "row" if self.run.data.identifier else self.run.row_word
+        names = [f"training {word} {self.run.row_number(flip.row)}" for flip in self.flip_set]
+        rows = self.flips.T.set_axis(names, axis=1)
         return person.join(rows, how="right") if self.found else person
 
     def local_weights(self) -> pd.DataFrame:
@@ -384,12 +393,12 @@ class Verdict:
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
-        return save(as_json(self.to_dict()), path)
+        return save(as_json(self._in_folder_of(path).to_dict()), path)
 
     @classmethod
     def from_json(cls, text: str | Path | Mapping[str, Any]) -> Verdict:
         """Read a verdict from JSON text or from a file. One that was changed since is refused."""
-        record = opened(text).read(Record)
+        record = Record.of(opened(text))
         if len(record.people) != 1:
             raise ReplayError("This is the record of many people; read it with Population.from_json.")
         return cls(record.people[0], record.run)
@@ -400,9 +409,16 @@ class Verdict:
         """A chart of the fresh seeds' logits without the flips and with them. Notebooks show it; `to_svg` writes it."""
         return pages().chart(self)
 
-    def to_html(self, path: str | Path | None = None) -> Any:
-        """The report as one self-contained page or, given a `path`, the path it was written to."""
-        return save(pages().person_page(self), path)
+    def to_html(self, path: str | Path | None = None, *, others: bool = True) -> Any:
+        """The report as one self-contained page or, given a `path`, the path it was written to.
+
+        It shows the flipped rows' values and labels, which are other people's. With `others=False`, for a page that
+        goes to the person or a lawyer, it names these rows and shows nothing of them."""
+        return save(pages().person_page(self._in_folder_of(path), others=others), path)
+
+    def _in_folder_of(self, path: str | Path | None) -> Verdict:
+        """The verdict for a file there, which names the table as seen from its folder."""
+        return self if path is None else Verdict(self.measured, self.run.seen_from(Path(path).parent), self.fitted)
 
     def _repr_html_(self) -> str:
         return pages().fragment(self)

@@ -10,8 +10,8 @@ from dataclasses import dataclass
 from butfor.result.fresh import FIRST_LOOK, LEANING, LEAST, NOT_CHECKED, SEED_BOUND, SOLID, UNDECIDED, USUAL
 
 REVIEW = (
-    "**Have labels reviewed blind**, the likeliest to be wrong first: `butfor review audit.json --out tasks/` prepares "
-    "the tasks. With the answers it corrects labels, retrains and shows whose decisions change."
+    "**Have labels reviewed blind**, the likeliest to be wrong first: `{}` prepares the tasks. With the answers it "
+    "corrects labels, retrains and shows whose decisions change."
 )
 BLIND = (
     "**Have the flipped labels reviewed blind**: by someone who sees the original file, but neither the recorded label "

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
+from typing import ClassVar
 
 import numpy as np
 import pandas as pd
@@ -68,17 +70,26 @@ class OneStandard:
     limited: bool = False
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
+    index: ClassVar[pd.Index | None] = None
+    """The index of the people asked about; a record has none, and counts them."""
 
     def __post_init__(self) -> None:
         within(self, asked=(0, 10**8))
 
     @cached_property
     def probability(self) -> pd.Series:
-        """By position: the share of worlds that decide favourably, for everybody who is refused now, in any group; NaN
-        for the others."""
+        """By the people's own index: the share of worlds that decide favourably, for everybody who is refused now, in
+        any group; NaN for the others."""
         shares = dict.fromkeys(self.adverse_now, 0.0)
         shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in self.gaining}
-        return pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
+        found = pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
+        return found if self.index is None else found.set_axis(self.index)
+
+    def of_people(self, index: pd.Index) -> OneStandard:
+        """The same about people with this index."""
+        found = copy(self)
+        object.__setattr__(found, "index", index)
+        return found
 
     @property
     def gaining(self) -> tuple[PersonInWorlds, ...]:

@@ -103,6 +103,7 @@ def close_review(
     run = replace(audit.run, reviewed=reviewed, standard=figures, standard_notes=notes, one_standard=())
     compared = standards or after.compare(draws=0)
     population = Population([], run, labels=labels_to_review(after, compared))
+    written = population.in_folder_of(folder / "review.json")
 
     # Sentences say "deny = no"; the column holds "no".
     column = run.data.label or "label"
@@ -114,8 +115,8 @@ def close_review(
     ]
     columns = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
     texts = {
-        "review.html": render("review.html", p=population, run=run),
-        "review.json": population.to_json(),
+        "review.html": render("review.html", p=written, run=written.run),
+        "review.json": written.to_json(),
         "corrected.csv": as_csv(pd.DataFrame({column: corrected}, index=after.table.X.index.rename("row"))),
         "corrections.csv": as_csv(pd.DataFrame(rows, columns=columns).set_index("row")),
         "labels.csv": as_csv(labels_frame(after, compared, {}).rename_axis("row")),

@@ -16,12 +16,14 @@ from butfor.errors import SettingError, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.standard.groups import Compared
-from butfor.words import number, points
+from butfor.words import number, often
 
 SLACK = 1e-12
 """Rounding errors of shares do not fail a limit."""
 KEPT, BROKEN, UNKNOWN = 0, 1, 4
 """Exit codes; of several checks 1 counts before 4 before 0. 2 and 3 are taken by bad input and full disks."""
+LEAST_PEOPLE = 30
+"""A share of fewer people is held to no limit."""
 WORDS = {KEPT: "kept", BROKEN: "FAILED", UNKNOWN: "CANNOT TELL"}
 MAX_GAP = "max-gap"
 
@@ -67,7 +69,8 @@ def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] 
             low = high = None
             said = f"{c.name} cannot be compared: {c.overlap.why(c.rows)}. Leave it out with --except."
         if low is not None and high is not None:
-            said = f"{c.name}: gap {points(c.difference)} ({number(low)} to {number(high)})."
+            ends = (-high, -low) if c.difference < 0 else (low, high)
+            said = f"{c.name}: {often(c.difference)} than comparable people ({number(ends[0])} to {number(ends[1])})."
             if low <= limit + SLACK < high:  # bounds narrow with the root of the number of rows
                 margin = high - c.difference if c.difference <= limit else c.difference - low
                 times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
@@ -93,11 +96,18 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
     calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute alone is
     switched (`max_switch`)."""
     run, asked, found = population.run, len(population.eligible), len(population.found)
+
+    def few(people: int) -> str:
+        """That a share of so few people is held to no limit; empty if they are enough."""
+        told = people >= LEAST_PEOPLE
+        return "" if told else f" Of {plural(people, 'person')} a share says little: audit {LEAST_PEOPLE} at least."
+
     switched = [verdict.switch_changes for verdict in population]
     close = [verdict.close_call for verdict in population.eligible]
     checks = []
     for name, limit in limits.items():
         low = high = None
+        too_few = ""
         if name == "max_switch":
             if run.blind:
                 low, high, said = 0.0, 0.0, "the model does not see the protected attribute."
@@ -106,7 +116,8 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
             else:
                 low = high = sum(switched) / len(switched)
                 changed = f"{sum(switched)} of {len(switched)} decisions ({shown(low)})"
-                said = f"switching the protected attribute alone changes {changed}."
+                too_few = few(len(switched))
+                said = f"switching the protected attribute alone changes {changed}.{too_few}"
         elif population.interrupted:
             said = "the audit was interrupted; run it again."
         elif not asked:
@@ -120,6 +131,8 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
             said = f"{solid} of {asked} audited decisions ({shown(low)}) hinge on few labels{seeds}."
             if left:
                 said += f" The search for {left} more was stopped early, so it may be up to {solid + left}."
+            too_few = few(asked)
+            said += too_few
         elif not run.seeded:
             low, high, said = 0.0, 0.0, "this model has no seed, so no decision is a close call."
         elif untested := close.count(None):
@@ -130,7 +143,10 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
         else:
             low = high = close.count(True) / asked
             said = f"{close.count(True)} of {asked} audited decisions ({shown(low)}) are close calls: more than one "
-            said += "fresh seed in ten decides differently without any flip."
+            too_few = few(asked)
+            said += f"fresh seed in ten decides differently without any flip.{too_few}"
+        if too_few:
+            low = high = None
         checks.append(Check(name.replace("_", "-"), limit, said, low, high))
     return checks
 

@@ -7,6 +7,7 @@ seed or decision in twenty may differ.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from types import SimpleNamespace
@@ -217,7 +218,7 @@ def _compared(
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
-    who = f"row {recorded.row}" if recorded.case is None else f"{said.one} {recorded.case}"
+    who = f"{said.one} {recorded.case}" if recorded.row is None else f"{run.row_word} {run.row_number(recorded.row)}"
     sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
     return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, tuple(differs), recorded.found)
 
@@ -225,16 +226,22 @@ def _compared(
 # --- from a record back to its audit ------------------------------------------------------------------
 
 
-def load_rows(run: Run) -> tuple[Table, Dataset]:
-    """The training rows, and the whole data set."""
+def load_rows(run: Run, beside: str | None = None) -> tuple[Table, Dataset]:
+    """The training rows, and the whole data set, with a column `beside` that reviewers are shown."""
     if run.data.table is None:
         raise ReplayError(
             f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
             f"('butfor replay --data'), or {BY_ITSELF}."
         )
-    if beside := sorted({"sample_weight", "cluster"} & run.lost):
-        raise ReplayError(f"The record does not include {listed(beside)}: {BY_ITSELF}.")
-    data = load_table(run.data.table, **run.data.loading)
+    if lost := sorted({"sample_weight", "cluster"} & run.lost):
+        raise ReplayError(f"The record does not include {listed(lost)}: {BY_ITSELF}.")
+    for path in run.data.files.values():
+        if not os.path.exists(path):
+            raise ReplayError(
+                f"There is no file '{path}', which the record names. If the table was moved, say where it is: "
+                "'butfor replay' and 'butfor review' take --data FILE."
+            )
+    data = load_table(run.data.table, beside=beside, **run.data.loading)
     weight, cluster = (None if each is None else each["train"].to_numpy() for each in (data.weight, data.cluster))
     training = Table(data.X_train, data.y_train, weight=weight, cluster=cluster)
     if run.data.set_aside:

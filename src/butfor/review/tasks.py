@@ -34,14 +34,21 @@ from butfor.data.labels import EQUALS
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, nearest, plural
 from butfor.files import as_csv, harmless, save_all, text_of
-from butfor.labels import under_review
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
 from butfor.names import Names
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
 from butfor.result.record import CHECKSUM, checksum, plain, with_checksum
-from butfor.result.reviewed import LEVEL, TrainingLabel, chance, expectation, guesses, how_many_to_review
+from butfor.result.reviewed import (
+    LEVEL,
+    TrainingLabel,
+    chance,
+    expectation,
+    guesses,
+    how_many_to_review,
+    under_review,
+)  # fmt: skip
 from butfor.review.replay import load_rows, protected
 from butfor.standard.inputs import Floats, Mask
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
@@ -142,9 +149,19 @@ class Review:
                 f"{alone} of the labels {'has' if alone == 1 else 'have'} no control: reviewed, but no evidence."
             )
         if absent := [word for word, side in (("an adverse", True), ("a favourable", False)) if side not in clear]:
-            unknown = "" if clear else ", so the reviewer's error will not be known"
-            lines.append(f"There are no clear cases with {' or '.join(absent)} label{unknown}.")
-        prospect = f"If so, a reviewer who errs one time in ten will show it with probability {self.power:.2f}"
+            follows = "the reviewer's error is measured on the others alone"
+            if not clear:
+                follows = "the reviewer's error will not be known, nor who answers at random"
+            lines.append(f"There are no clear cases with {' or '.join(absent)} label, so {follows}.")
+        able = "who errs one time in ten"
+        if self.key.file_column is None:
+            able = "who sees each person's file and errs one time in ten"
+            lines.append(
+                "These tasks show columns alone, by which a label and its control are as likely to be favourable: "
+                "whoever goes by them changes both alike, and the review can show little. Name the column with each "
+                "person's file (--file-column; in Python file_column=)."
+            )
+        prospect = f"If so, a reviewer {able} will show it with probability {self.power:.2f}"
         if self.hopeless:
             prospect += f"; no number of labels makes that {LIKELY:.1f}"
         elif self.power < LIKELY:
@@ -155,20 +172,34 @@ class Review:
 # --- which labels, and which controls -----------------------------------------------------------------
 
 
-def review_of(population: Population, **choice: Any) -> Review:
-    """The tasks of an audit, or of a corrected table, from its record."""
+def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
+    """The tasks of an audit, or of a corrected table, from its record. `file_column`: a column of the file that names
+    the original files, also one that is not learned from. `choice` as for `make_review`."""
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
             "be compared. Audit more people, or name a protected attribute with larger groups."
         )
     run = population.run
-    table, data = load_rows(run)
+    table, data = load_rows(run, beside=file_column)
     X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
     sensitive = Sensitive.of(protected(run, X, data), X, run.sensitive_bands or None)
     sensitive = replace(sensitive, values=sensitive.values[kept])
-    table = replace(table, X=table.X.rename_axis(run.data.identifier))
-    return make_review(population, table, sensitive, run.reviewed.answered if run.reviewed else (), **choice)
+    files = None if data.beside is None else data.beside.iloc[kept]
+    answered = run.reviewed.answered if run.reviewed else ()
+    return make_review(population, table, sensitive, answered, files=files, **choice)
+
+
+def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
+    """The column of a table, or its index, that names the original files."""
+    rows = X if X.index.name in (None, *X.columns) else X.reset_index()
+    _refuse_unknown("file_column", column, list(rows.columns))
+    return rows[column]
+
+
+def _refuse_unknown(option: str, column: Any, columns: Sequence[Any]) -> None:
+    if column not in columns:
+        raise TableError(f"{option}={column!r}: there is no such column. {nearest(column, columns, 'The table has')}")
 
 
 def make_review(
@@ -179,14 +210,15 @@ def make_review(
     *,
     labels: int | None = None,
     hide: Sequence[str] = (),
-    file_column: Any = None,
+    files: pd.Series | None = None,
     random_state: int = 0,
+    record: str | None = None,
 ) -> Review:
     """The tasks: the first `labels` of the population's labels to review, their controls, and clear cases.
 
     `answered`: positions of labels that were reviewed before. `hide` names columns not to show, besides the protected
-    ones. `file_column`: the column of the table, or its index, that names the original file, if reviewers look at
-    it."""
+    ones. `files`: by training row, the name of the original file, if reviewers look at it. `record`: the checksum of
+    the file that the population was read from, by which its answers will know it."""
     attribute, groups, run = sensitive.name, sensitive.values.astype(str), population.run
     label_names, adverse, names = run.label_names, run.adverse, run.names
     if not adverse:
@@ -197,13 +229,8 @@ def make_review(
     if CANNOT_TELL in label_names:
         raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
     hide = [hide] if isinstance(hide, str) else hide
-    rows = table.X if table.X.index.name in (None, *table.X.columns) else table.X.reset_index()
-    named = [("hide", name, list(map(str, table.X.columns))) for name in hide]
-    named += [] if file_column is None else [("file_column", file_column, list(rows.columns))]
-    for option, name, columns in named:
-        if name not in columns:
-            raise TableError(f"{option}={name!r}: there is no such column. {nearest(name, columns, 'The table has')}")
-    files = None if file_column is None else rows[file_column]
+    for name in hide:
+        _refuse_unknown("hide", name, list(map(str, table.X.columns)))
     unseen = {*hide, *map(str, sensitive.columns)}
     shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
     if not shown.shape[1]:
@@ -215,8 +242,8 @@ def make_review(
         return names.people_in(attribute, group).removeprefix(f"{names.noun} with ")
 
     # Whose labels: of the groups that fall short, the most likely wrong first.
-    compared_with = under_review(population.standards, attribute, groups)
-    reviewable = [label for label in population.labels if str(label.group) in compared_with]
+    compared_with = {} if run.standard is None else under_review(run.standard, attribute)
+    reviewable = population.to_review
     if not reviewable:
         raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
     labels = how_many_to_review(reviewable) if labels is None else labels
@@ -247,7 +274,7 @@ def make_review(
     # The tasks in shuffled order. Ids have four digits or more: they do not look like row numbers.
     positions = rng.permutation(list(kinds)).tolist()
     # Their letters tell a review from others, such as the next round.
-    audit = checksum(population.to_dict())
+    audit = checksum(population.to_dict()) if record is None else record
     digest = hashlib.sha256(json.dumps([audit, int(random_state), positions]).encode()).digest()
     code = "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
     numbers = 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
@@ -441,9 +468,9 @@ def write_review(
     return [path for path in texts if path != key], key
 
 
-def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> Key:
-    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to this
-    audit, or was changed."""
+def read_key(path: Path | None, answers: Sequence[Path], record: str) -> Key:
+    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to the
+    record with this checksum, or was changed."""
     import msgspec
 
     folders = [file.resolve().parent for file in answers]
@@ -451,13 +478,13 @@ def read_key(path: Path | None, answers: Sequence[Path], audit: Population) -> K
     path = path or next((place for place in places if place.exists()), places[0])
     text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
     try:
-        record = msgspec.json.decode(text)
-        key = msgspec.convert(record, Key)
+        content = msgspec.json.decode(text)
+        key = msgspec.convert(content, Key)
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
-    if key.audit_sha256 != checksum(audit.to_dict()):
+    if key.audit_sha256 != record:
         raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
-    if record.get(CHECKSUM) != checksum(record):
+    if content.get(CHECKSUM) != checksum(content):
         raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
     return key
 
