@@ -18,10 +18,10 @@ over tables. `reviews`: somebody who knows the truth reviews the first n/4 and n
 ones; restored is the share of the hurt who are accepted then. The order is chosen without the test people.
 
 Ways: `wrong`, the order of the comparison, by the probability that a label is wrong (foretold is that probability, as
-if every gap were real); `even`, the same if the shortfall is spread evenly; `doubt`; `self-confidence`, cleanlab's score
-without the protected column: one less the audited kind of model's cross-validated probability of the recorded label;
-`chance`. Published ways for groups are in `benchmarks.rivals`. Seeds below 10 000 were used to choose between variants;
-reported are seeds from 20000.
+if every gap were real); `even`, the same if the shortfall is spread evenly; `doubt`; `self-confidence`, cleanlab's
+score without the protected column: one less the audited kind of model's cross-validated probability of the recorded
+label; `chance`. Published ways for groups are in `benchmarks.rivals`. Seeds below 10 000 were used to choose between
+variants; reported are seeds from 20000.
 """
 
 from __future__ import annotations

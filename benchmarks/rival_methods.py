@@ -295,7 +295,7 @@ def released_label_flipping(folder: Path) -> Any:
         package = ModuleType(f"aequitas{name}")
         package.__path__ = [str(folder / f"aequitas{name}".replace(".", "/"))]
         sys.modules[package.__name__] = package
-    sys.modules["aequitas.flow.utils"].create_logger = logging.getLogger  # type: ignore[attr-defined]
+    sys.modules["aequitas.flow.utils"].create_logger = logging.getLogger
     return importlib.import_module("aequitas.flow.methods.preprocessing.label_flipping").LabelFlipping
 
 

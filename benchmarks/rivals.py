@@ -208,7 +208,7 @@ def doubt(case: Case) -> Row:
 
 
 def chance(case: Case) -> Row:
-    score = np.random.default_rng([case.planted.seed, 7]).random(len(case.rows))
+    score = np.asarray(np.random.default_rng([case.planted.seed, 7]).random(len(case.rows)), np.float64)
     return {"way": "chance", "variant": ""} | judged(case, Suspicion(score, np.zeros(len(score), bool)), marks=False)
 
 
@@ -255,9 +255,10 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
     for case in CASES:
         part = frame[frame["case"] == case]
         if len(part):
-            ways = sorted(part.groupby(["way", "variant"]).groups, key=lambda key: (list(TITLES).index(key[0]), key[1]))
+            ways = set(zip(part["way"].astype(str), part["variant"].astype(str), strict=True))
             in_case = in_silence if case == "silent" else in_ranks
-            found[case] = [in_case(part, way, variant) for way, variant in ways]
+            in_turn = sorted(ways, key=lambda each: (list(TITLES).index(each[0]), each[1]))
+            found[case] = [in_case(part, way, variant) for way, variant in in_turn]
     found["how many"] = [row for case in ("usual", "higher") for row in how_many(frame, case)]
     return found
 
