@@ -248,7 +248,7 @@ def _highest(score: Floats, candidates: Mask, count: int) -> Mask:
 # --- the released code of Fair-OBNC -----------------------------------------------------------------
 
 
-class TwoModelsClassifier(ClassifierMixin, BaseEstimator):  # type: ignore[misc]
+class TwoModelsClassifier(ClassifierMixin, BaseEstimator):
     """The two models of our standard as a scikit-learn classifier, for the ensemble of Fair-OBNC."""
 
     def __init__(self, max_iter: int = 0) -> None:
@@ -295,7 +295,7 @@ def released_label_flipping(folder: Path) -> Any:
         package = ModuleType(f"aequitas{name}")
         package.__path__ = [str(folder / f"aequitas{name}".replace(".", "/"))]
         sys.modules[package.__name__] = package
-    sys.modules["aequitas.flow.utils"].create_logger = logging.getLogger
+    vars(sys.modules["aequitas.flow.utils"])["create_logger"] = logging.getLogger
     return importlib.import_module("aequitas.flow.methods.preprocessing.label_flipping").LabelFlipping
 
 

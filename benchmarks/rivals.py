@@ -164,38 +164,48 @@ def _first_half(wanted: Floats, rows: Rows) -> Rows:
 # --- one table --------------------------------------------------------------------------------------
 
 
-def measure(case: Case, variants: dict[str, list[str]], aequitas: Path | None) -> list[Row]:
-    """One row per way and variant; a table that cannot be compared says why."""
+def measure(case: Case, variants: dict[str, list[str]], aequitas: Path | None, alone: bool = False) -> list[Row]:
+    """One row per way and variant; a table without enough planted labels says so. `alone`: rivals, without ours."""
     planted = case.planted
     about: Row = {"case": case.case, "set": planted.name, "kind": planted.kind, "base": planted.base}
     about["seed"] = planted.seed
     begun = time.process_time()
     with warnings.catch_warnings(action="ignore"), single_threaded():
         try:
-            rows, comparison = len(case.rows), case.standards.of_group(planted.group)
+            about |= {"rows": len(case.rows), "planted": int(case.wrong.sum())}
+            if planted.kind != "nothing" and about["planted"] < FEWEST_PLANTED:
+                return [about | {"way": "failed", "why": f"{about['planted']} planted labels"}]
+            found = [] if alone else own_ways(case)
         except TableError as error:
             return [about | {"way": "failed", "why": str(error)}]
-        if comparison is None or (planted.kind != "nothing" and case.wrong.sum() < FEWEST_PLANTED):
-            return [about | {"way": "failed", "why": "too few rows or planted labels"}]
-        about |= {"rows": rows, "planted": int(case.wrong.sum()), "called": comparison.short}
-        inside = case.table.groups == planted.group
-        about["raw_gap"] = float(case.table.favourable[~inside].mean() - case.table.favourable[inside].mean())
-        low, high = comparison.interval or (np.nan, np.nan)
-        count = {"lacks": comparison.difference * comparison.rows, "lacks_low": low * comparison.rows}
-        count |= {"lacks_high": high * comparison.rows}
-        found = [ours(case) | count, doubt(case), chance(case)]
         for way, each in variants.items():
             for variant in each:
                 found.append({"way": way, "variant": variant} | judged(case, rival(case, way, variant, aequitas)))
-    found[0]["seconds"] = time.process_time() - begun
+    about["seconds"] = time.process_time() - begun
     return [about | row for row in found]
+
+
+def own_ways(case: Case) -> list[Row]:
+    """By `wrong`, with what the comparison says of the group; by doubt; and by chance."""
+    comparison = case.standards.of_group(case.planted.group)
+    if comparison is None:
+        raise TableError(" ".join(each.sentence for each in case.standards.left_out))
+    low, high = comparison.interval or (np.nan, np.nan)
+    group: Row = {
+        "called": comparison.short,
+        "raw_gap": comparison.raw_gap,
+        "lacks": comparison.difference * comparison.rows,
+        "lacks_low": low * comparison.rows,
+        "lacks_high": high * comparison.rows,
+    }
+    return [ours(case) | group, doubt(case), chance(case)]
 
 
 def ours(case: Case) -> Row:
     """`to_frame()` of the comparison: its rank, and the labels marked as wrong, in called groups and if all gaps were
     real."""
     frame = case.standards.to_frame()
-    score = -frame["rank"].astype(float).to_numpy()
+    score = -np.asarray(frame["rank"].astype(float), np.float64)
     marked = frame["wrong"].to_numpy() >= MARKED
     if_real = frame["wrong_if_real"].to_numpy() >= MARKED
     row = judged(case, Suspicion(score, marked))
@@ -346,6 +356,7 @@ SILENCE: Columns = {
     "group called, %": "{called:.1f} ± {called_error:.1f}",
     "if every gap were real": "{if_real:.1f} ± {if_real_error:.1f}",
 }
+CHOICE: Columns = WAY | {" n/4": "{quarter:.3f}", "   n": "{whole:.3f}", " mean": "{mean:.3f}"}
 COUNTS: Columns = {
     "case    ": "{case}",
     "tables": "{tables}",
@@ -387,12 +398,19 @@ def in_words(measured: Sequence[Row]) -> str:
     return "\n".join([*lines, FOOTER])
 
 
-def best(measured: Sequence[Row]) -> dict[str, str]:
-    """Of each rival the variant with the highest share planted, the mean of n/4 and n over `usual` and `higher`."""
-    frame = pd.DataFrame([row for row in measured if row["way"] in CHOSEN])
-    frame = frame[frame["case"] != "silent"].assign(mean=lambda rows: rows[list(PARTS)].mean(axis=1))
-    means = frame.groupby(["way", "variant"])["mean"].mean()
-    return {way: str(means[way].idxmax()) for way in means.index.unique("way")}
+def choice(measured: Sequence[Row]) -> list[Row]:
+    """Per rival and variant the share planted among the first n/4 and n labels, over `usual` and `higher`, and the mean
+    of both; the best variant of each rival first."""
+    frame = pd.DataFrame([row for row in measured if row["way"] in CHOSEN and row["case"] != "silent"])
+    rows: list[Row] = []
+    for way in (each for each in CHOSEN if each in set(frame["way"])):
+        some = frame[frame["way"] == way]
+        means = some.groupby("variant")[list(PARTS)].mean().assign(mean=lambda each: each.mean(axis=1))
+        means = means.sort_values("mean", ascending=False, kind="stable").reset_index()
+        for values in means.to_dict("records"):
+            row: Row = {"way": TITLES[way], "tables": len(some) // len(means)}
+            rows.append(row | {str(name): value for name, value in values.items()})
+    return rows
 
 
 # --- the command ------------------------------------------------------------------------------------
@@ -449,18 +467,19 @@ def main(arguments: Sequence[str] | None = None) -> int:
             o.aequitas = o.aequitas.resolve()
             released_label_flipping(o.aequitas)
         cases = cases_of(o.cases, o.datasets, o.seeds, o.draws)
-        work = partial(measure, variants=variants_of(o.choose, o.aequitas), aequitas=o.aequitas)
+        variants = variants_of(o.choose, o.aequitas)
+        work = partial(measure, variants=variants, aequitas=o.aequitas, alone=o.choose)
         results = Parallel(o.jobs, batch_size=1)(delayed(work)(case) for case in cases)
         measured = [row for rows in results for row in rows]
         if o.aequitas is None:
             measured.append({"way": "absent", "case": "", "why": f"{OBNC}: not installed. {DOWNLOAD}"})
-    chosen = best(measured) if o.choose else CHOSEN
-    if as_json:
-        print(json.dumps({"chosen": chosen, "summary": summary(measured), "measured": measured}))
-        return 0
-    print(in_words(measured))
     if o.choose:
-        print(f"\nBest learner of each: {chosen}")
+        rows = choice(measured)
+        print(json.dumps(rows) if as_json else "\n".join([" ".join(CHOICE), *(line(row, CHOICE) for row in rows)]))
+    elif as_json:
+        print(json.dumps({"chosen": CHOSEN, "summary": summary(measured), "measured": measured}))
+    else:
+        print(in_words(measured))
     return 0
 
 
