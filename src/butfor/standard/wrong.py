@@ -86,8 +86,10 @@ def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floa
     the columns, less their means, on labels that are favourable with probability p · (1 − r). The mean over penalties,
     weighted by the likelihood of the labels that a fit has not seen; one rate for all rows if few labels lack."""
     weight = weight / weight.mean()
-    lacked = float((p - favourable) @ weight)
-    penalties = PENALTIES if lacked >= FEW_LACKED else (FLAT,)
+    penalties = PENALTIES
+    one_rate = float((p - favourable) @ weight) < FEW_LACKED
+    if one_rate:
+        inputs, penalties = np.empty((len(p), 0)), (FLAT,)
     means = np.append(0.0, np.asarray(inputs.mean(axis=0)))
     if isinstance(inputs, np.ndarray):
         inputs, means = inputs - means[1:], np.zeros_like(means)
@@ -115,6 +117,8 @@ def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floa
             options = {"maxiter": STEPS}
             start = minimize(loss, start, (*learned, penalty), jac=True, method="L-BFGS-B", options=options).x
             lost[inside] = expit(design[inside] @ start - means @ start)
+    if one_rate:  # the rows' folds must not tell them apart
+        return np.full(len(p), found.mean())
     chance = np.clip(p * (1 - found), 1e-9, 1 - 1e-9)
     unseen = np.log(np.where(favourable, chance, 1 - chance)) @ weight
     counts = np.exp(TEMPER * (unseen - unseen.max()))
