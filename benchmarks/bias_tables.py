@@ -9,14 +9,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from benchmarks.planted import BASES, KINDS
+from benchmarks.planted import BASES
 from benchmarks.rows import Columns, Row, line
 
 PARTS = ("quarter", "whole")
 """Of as many labels as were planted."""
 BOTH = "both"
 """Recorded and drawn labels together."""
-PLANTED = [kind for kind in KINDS if kind != "nothing"]
 FEW = 30
 """Bins with fewer people are not judged."""
 
@@ -63,16 +62,6 @@ def in_which(some: pd.DataFrame) -> Row:
     return row
 
 
-def in_rivals(some: pd.DataFrame) -> Row:
-    """One way, beside the others: over all kinds, and for each."""
-    row: Row = {}
-    for name in PARTS:
-        row |= mean_of(some[name], name)
-        for kind in PLANTED:
-            row |= mean_of(some[some["kind"] == kind][name], f"{kind}_{name}")
-    return row
-
-
 def in_whose(some: pd.DataFrame) -> Row:
     null, some = some[some["kind"] == "nothing"], some[some["kind"] != "nothing"]
     shares = np.array(ratio(null, "likely", "people"), float)
@@ -106,14 +95,6 @@ def in_reviews(some: pd.DataFrame) -> Row:
 
 
 BY: Columns = {"labels  ": "{base}", "by    ": "{by}", "of                        ": "{of}", "tables": "{tables}"}
-BESIDE: Columns = {
-    "         n/4": "{quarter:.2f} ± {quarter_error:.2f}",
-    "           n": "{whole:.2f} ± {whole_error:.2f}",
-}
-BESIDE.update(
-    (f"{kind} {heading}", f"{{{kind}_{name}:.2f}}")
-    for kind, (name, heading) in product(PLANTED, zip(PARTS, ("n/4", "n"), strict=True))
-)
 TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[Row]], Columns]] = {
     "comparison": (
         "The comparison. On drawn labels: the difference less the true one, in points; the 95 % interval covers it",
@@ -148,12 +129,6 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
             "n foretold": "{foretold_whole:.2f}",
             "     n real": "{whole:.2f} ± {whole_error:.2f}",
         },
-    ),
-    "rivals": (
-        "Which labels, beside published ways. Wrong among the first n/4 and n, by kind",
-        ("way",),
-        in_rivals,
-        BESIDE,
     ),
     "whose": (
         "Whose decisions. In more than half of the worlds; in more than 0.9 of them; nothing planted: % of the group's "
@@ -203,13 +178,13 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
     """Per question: all tables and then parts of them, for recorded labels, for drawn ones, and for both together."""
     found: dict[str, list[Row]] = {}
     for question, (_, keys, figures, _) in TABLES.items():
-        asked = {"reliability": "whose", "rivals": "which"}.get(question, question)
+        asked = {"reliability": "whose"}.get(question, question)
         frame = pd.DataFrame([row for row in measured if row["question"] == asked])
         if not len(frame):
             continue
         frame["told"] = np.where(frame["called"], "group called", "group not called")
         rows = found[question] = []
-        for base, by in product((*BASES, BOTH), keys if question == "rivals" else ("all", *keys)):
+        for base, by in product((*BASES, BOTH), ("all", *keys)):
             if base == BOTH and (by not in ("all", "model", "way") or frame["base"].nunique() == 1):
                 continue
             part = frame[(frame["base"] == base) | (base == BOTH)].assign(all="all tables")

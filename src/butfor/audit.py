@@ -429,9 +429,9 @@ class LabelAudit(BaseEstimator):
         """List the training labels and how likely each is to be wrong.
 
         The frame has one row per training row: `label`; `group`; `doubt`, the probability of the other label according
-        to the other groups; `wrong`, the probability that an adverse label is wrong, in groups that were labelled
-        favourably less often; `rank`, the place in a review (by `wrong`, then by `doubt`); and `people`, the number of
-        flip sets that include it.
+        to the other groups; `wrong`, the probability that an adverse label is wrong, in called groups; `wrong_if_real`,
+        the same in groups whose gap may be chance, were it real; `rank`, the place in a review; and `people`, the
+        number of flip sets that include it.
 
         Parameters
         ----------
@@ -441,7 +441,7 @@ class LabelAudit(BaseEstimator):
         Examples
         --------
         >>> audit.labels(population).columns.tolist()
-        ['label', 'group', 'doubt', 'wrong', 'rank', 'people']
+        ['label', 'group', 'doubt', 'wrong', 'wrong_if_real', 'rank', 'people']
         """
         stopped = population is not None and population.interrupted
         standards = self._compared(interrupted=stopped)

@@ -9,7 +9,6 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks import bias, coverage
 from benchmarks.planted import GROUPS, KINDS, MOST_ROWS, Planted
-from benchmarks.rivals import RIVALS
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -48,7 +47,6 @@ def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypat
     found = json.loads(written)
     ways = {row["of"]: row for row in found["summary"]["which"] if row["by"] == "way"}
     assert ways["wrong"]["quarter"] > ways["chance"]["quarter"]
-    assert all(ways[name]["quarter"] > ways["chance"]["quarter"] for name in RIVALS)
     reviews = {row["way"]: row for row in found["summary"]["reviews"] if row["by"] == "all"}
     assert reviews["wrong"]["restored_whole"] >= reviews["wrong"]["restored_quarter"]
     (whose,) = (row for row in found["measured"] if row["question"] == "whose")

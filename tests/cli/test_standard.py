@@ -23,7 +23,7 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels_or_json_and_nothi
         line = next(line for line in printed.splitlines() if line.startswith(f"protected group? = {group} "))
         assert re.search(r" [\d.]+ (less|more) \(−?\d+ to −?\d+\) ", line)
     labels = pd.read_csv(out / "labels.csv")
-    assert list(labels) == ["row", "label", "group", "doubt", "wrong", "rank"]
+    assert list(labels) == ["row", "label", "group", "doubt", "wrong", "wrong_if_real", "rank"]
     assert (sorted(labels["row"]), sorted(labels["rank"])) == (list(range(600)), list(range(1, 601)))
     page = (out / "standard.html").read_text()
     assert ("<svg" in page, "<none>" in page) == (True, False)

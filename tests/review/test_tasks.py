@@ -93,6 +93,7 @@ def test_the_likeliest_labels_their_nearest_controls_and_clear_cases_are_chosen(
     review = review_of(population, labels=20)
     swapped = dict(zip(KINDS, KINDS[1:] + KINDS[:1], strict=True))
     other = {"row": "elsewhere", "label": "other", "people": 9, "doubt": 0.1, "wrong": 0.3, "control": 3}
+    other["wrong_if_real"] = 0.4
     others = tuple(replace(t, position=t.position + 1, kind=swapped[t.kind], **other) for t in review.tasks)
     away = replace(review, key=replace(review.key, tasks=others, audit_sha256="x"), labels=(), power=0.5)
     written = [
@@ -121,7 +122,7 @@ def test_it_says_what_to_expect_and_a_seed_gives_the_same_tasks(german_file, tmp
         texts.append((tmp_path / name / "tasks" / "tasks.csv").read_text())
     assert texts[0] == texts[1] != texts[2]
     key = Counter(task["kind"] for task in key_of(tmp_path / "c" / "tasks"))
-    likely = sum(label.wrong for label in Population.from_json(german_file).labels[:20])
+    likely = sum(label.likely_wrong for label in Population.from_json(german_file).labels[:20])
     for sentence in (
         f"{key.total()} tasks, shuffled: 20 labels 'bad credit' of Female applicants, {key['control']} controls",
         f"About {likely:.0f} of these 20 labels are likely to be wrong (of the first 5, ",

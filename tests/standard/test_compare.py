@@ -91,12 +91,34 @@ def test_lost_labels_are_called_counted_and_listed_first(wronged):
     assert abs(b.missing - wrong.sum()) < 0.5 * wrong.sum()
     assert found.of_group("a").missing == 0
     frame = found.to_frame().sort_values("rank")
-    assert list(frame) == ["label", "group", "doubt", "wrong", "rank"]
+    assert list(frame) == ["label", "group", "doubt", "wrong", "wrong_if_real", "rank"]
     assert wrong[frame.index[: b.missing]].mean() > 0.5
-    assert frame["wrong"].is_monotonic_decreasing
-    assert frame["doubt"][frame["wrong"] == 0].is_monotonic_decreasing
     listed = frame[frame["wrong"] > 0]
     assert (set(listed["group"]), set(listed["label"])) == ({"b"}, {"no"})
+    assert frame.index[: len(listed)].equals(listed.index)
+    assert listed["wrong"].is_monotonic_decreasing
+    assert frame.loc[frame["group"] == "b", "wrong_if_real"].isna().all()
+    later = frame.iloc[len(listed) :]
+    for label in ("no", "yes"):  # the other group's adverse labels, then everything else
+        assert later.loc[later["label"] == label, "doubt"].is_monotonic_decreasing
+    assert later["label"].is_monotonic_increasing
+
+
+def test_a_gap_that_may_be_chance_makes_no_label_wrong():
+    X, y, _ = loans(lost=0.08, seed=11)
+    found = compared(X, y, draws=6)
+    frame, b = found.to_frame(), found.of_group("b")
+    assert not any(c.differs for c in found.comparisons)
+    assert 0 < b.missing < 30, "it lacks few labels"
+    assert frame["wrong"].isna().all()
+    ours = (frame["group"] == "b") & (frame["label"] == "no")
+    assert frame.loc[ours, "wrong_if_real"].sum() == pytest.approx(b.rows * b.difference, rel=1e-6)
+    assert (frame.loc[~ours, "wrong_if_real"] == 0).all()
+    first = frame.sort_values("rank").iloc[: ours.sum()]
+    assert (set(first["group"]), set(first["label"])) == ({"b"}, {"no"}), "the group that lacks most labels comes first"
+    assert first["wrong_if_real"].is_monotonic_decreasing
+    assert first["doubt"].is_monotonic_decreasing, "few labels do not show where they were lost: one rate for all"
+    assert "Labels that are probably wrong" not in found.to_html()
 
 
 def test_probabilities_of_being_wrong_add_up_to_the_gap_and_grow_with_it(wronged):
@@ -214,7 +236,7 @@ def test_it_is_deterministic_whatever_the_number_of_jobs(fair):
     X, y, found = fair
     again = compared(X, y, draws=6, n_jobs=2)
     assert again.to_dict() == found.to_dict()
-    np.testing.assert_array_equal(again.wrong, found.wrong)
+    pd.testing.assert_frame_equal(again.to_frame(), found.to_frame())
     assert found.of_group("b").error != compared(X, y, draws=6, random_state=1).of_group("b").error
 
 
@@ -458,7 +480,7 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
         signal.signal(number, before[0])
     assert (found.interrupted, found.draws, len(ended)) == (True, 25, 4)
     assert found.of_group("a").interval is not None
-    assert np.isfinite(found.wrong).all()
+    assert found.to_frame()["rank"].notna().all()
     assert threading.active_count() == before[1]
 
 

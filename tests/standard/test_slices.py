@@ -84,7 +84,7 @@ def test_the_share_wrong_follows_from_the_share_lost_by_bayes():
     found = compared(X, refused_where(X, granted, True, 0.5))
     for office, p in {"north": 0.9, "south": 0.3}.items():
         adverse = ((X["group"] == "b") & (X["office"] == office)).to_numpy() & ~found.is_favourable
-        for probability in (found.wrong, found.suspect):  # with the group's shortfall, and before it
+        for probability in (found.wrong_if_real, found.suspect):  # with the group's shortfall, and before it
             np.testing.assert_allclose(probability[adverse], p * 0.5 / (1 - p + p * 0.5), atol=0.05)
 
 

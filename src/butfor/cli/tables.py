@@ -100,7 +100,7 @@ def standard(table: str, **options: Any) -> int:
     from butfor.progress import ConsoleProgress, Progress
     from butfor.standard.compare import compare_standards
     from butfor.standard.inputs import LARGE
-    from butfor.standard.wrong import WRONG
+    from butfor.standard.wrong import IF_REAL, WRONG
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed")))
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
@@ -144,6 +144,7 @@ def standard(table: str, **options: Any) -> int:
         if o.out is not None and not o.quiet:
             say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
             say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
+            say_wrapped(f"Column 'wrong_if_real': {IF_REAL}", err=True)
     return 130 if found.interrupted else 0
 
 

@@ -37,7 +37,8 @@ Counts = tuple[int, int]
 
 @dataclass(frozen=True)
 class TrainingLabel:
-    """One training label: its doubt and, if an adverse label is named, the probability that it is wrong."""
+    """One training label: its doubt and, if an adverse label is named, the probability that it is wrong. Where its
+    group is not called, `wrong` is not given, and `wrong_if_real` is the probability were the gap real."""
 
     position: int
     row: Cell
@@ -45,6 +46,12 @@ class TrainingLabel:
     label: str
     doubt: float
     wrong: float | None = None
+    wrong_if_real: float | None = None
+
+    @property
+    def likely_wrong(self) -> float | None:
+        """What a review may count on: `wrong` or, where the group is not called, `wrong_if_real`."""
+        return self.wrong_if_real if self.wrong is None else self.wrong
 
 
 def under_review(compared: Compared, attribute: str) -> dict[str, str]:
@@ -62,13 +69,13 @@ def under_review(compared: Compared, attribute: str) -> dict[str, str]:
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
     """The default: labels that may be wrong, at most 100."""
-    likely = sum(label.wrong is None or label.wrong > 0 for label in labels) or len(labels)
+    likely = sum(label.likely_wrong is None or label.likely_wrong > 0 for label in labels) or len(labels)
     return max(1, min(TO_REVIEW, likely))
 
 
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
     """Whether one of the first labels is likely to be wrong, or nobody knows."""
-    first = [label.wrong for label in labels[:TO_REVIEW]]
+    first = [label.likely_wrong for label in labels[:TO_REVIEW]]
     return any(wrong is None for wrong in first) or sum(filter(None, first)) >= LITTLE
 
 
@@ -77,9 +84,14 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
     if not labels:
         return ""
     how = "the sum of their probabilities of being wrong"
-    if labels[0].wrong is None:
+    if labels[0].likely_wrong is None:
         how = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
-    n, expected = len(labels), np.cumsum([label.doubt if label.wrong is None else label.wrong for label in labels])
+    elif all(label.wrong is None for label in labels):
+        how = "the sum of their probabilities of being wrong if the gap is real; it may be chance"
+    elif any(label.wrong is None for label in labels):
+        how += ", of groups that are not called if their gaps are real"
+    likely = [label.doubt if label.likely_wrong is None else label.likely_wrong for label in labels]
+    n, expected = len(labels), np.cumsum(likely)
     curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in (n // 4, n // 2) if k)
     said = plural(expected[-1], f"of these {n} labels is", f"of these {n} labels are")
     return f"About {said} likely to be wrong{f' ({curve})' if curve else ''}: {how}."

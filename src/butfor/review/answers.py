@@ -49,7 +49,7 @@ class Outcome:
     def corrections(self) -> list[tuple[Task, str]]:
         """Labels to correct and the right ones, of the group and of the controls alike; the most likely wrong first.
         Clear cases are not corrected: there the reviewer is more likely to be wrong."""
-        tasks = sorted(self.key.tasks, key=lambda task: (-(task.wrong or 0), -(task.doubt or 0), task.position))
+        tasks = sorted(self.key.tasks, key=lambda task: (-task.likely_wrong, -(task.doubt or 0), task.position))
         given = [(task, self.answer(task)) for task in tasks if task.kind != CLEAR]
         return [(task, label) for task, label in given if label not in (task.label, CANNOT_TELL)]
 
@@ -67,7 +67,7 @@ class Outcome:
         sure = {task.position: task for task in tasks if counts([task])[1]}
         judged = [task for task in sure.values() if task.kind == REVIEWED]
         pairs = [(task, sure[task.control]) for task in judged if task.control in sure]
-        wrong = np.array([task.wrong or 0.0 for task in judged])
+        wrong = np.array([task.likely_wrong for task in judged])
         usual = ERRS + (1 - 2 * ERRS) * wrong  # how likely a careful reviewer changes each label
         several = len(everybody) > 1
         alike = sum(len({answers[task.id] for answers in everybody}) == 1 for task in tasks)

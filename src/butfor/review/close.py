@@ -110,10 +110,10 @@ def close_review(
     values = {name: name.removeprefix(f"{column}{EQUALS}") for name in after.label_names}
     corrected = [values[after.label_names[code]] for code in after.table.codes]
     rows = [
-        (t.row, t.position, t.kind, values[t.label], values[label], t.doubt, t.wrong, t.people)
+        (t.row, t.position, t.kind, values[t.label], values[label], t.doubt, t.wrong, t.wrong_if_real, t.people)
         for t, label in outcome.corrections
     ]
-    columns = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "people"]
+    columns = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "wrong_if_real", "people"]
     texts = {
         "review.html": render("review.html", p=written, run=written.run),
         "review.json": written.to_json(),

@@ -80,8 +80,8 @@ class Task:
     """One label to review, as in the key. `id`: the review's code and a random number, "KTRBD-4821". `position` among
     the training rows, and the `row`'s name in the index; for a CSV file its number, from 0. `label`: the recorded one.
     `control`: the position of its control, if it has one. `favoured`: whether the standard of those whom the group is
-    compared with would make it favourable. `people`: how many people's flip sets include it. `doubt` and `wrong` as in
-    `TrainingLabel`, `wrong` of labels under review."""
+    compared with would make it favourable. `people`: how many people's flip sets include it. `doubt`, `wrong` and
+    `wrong_if_real` as in `TrainingLabel`, the last two of labels under review."""
 
     id: str
     position: int
@@ -93,6 +93,12 @@ class Task:
     people: int = 0
     doubt: float | None = None
     wrong: float | None = None
+    wrong_if_real: float | None = None
+
+    @property
+    def likely_wrong(self) -> float:
+        """`wrong` or, where the group is not called, `wrong_if_real`; 0 of controls and clear cases."""
+        return (self.wrong_if_real if self.wrong is None else self.wrong) or 0.0
 
 
 @dataclass(frozen=True)
@@ -290,6 +296,7 @@ def make_review(
             people=population.flip_counts[position],
             doubt=chosen[position].doubt if position in chosen else round(float(doubt[position]), 4),
             wrong=chosen[position].wrong if position in chosen else None,
+            wrong_if_real=chosen[position].wrong_if_real if position in chosen else None,
         )
         for position, number in zip(positions, numbers, strict=True)
     )
@@ -323,7 +330,7 @@ def make_review(
     def power(count: int) -> float:
         pairs = matched(likely, [label.position for label in reviewable[:count]], candidates)
         ours = [label for label in reviewable[:count] if label.position in pairs]
-        wrong = np.array([label.wrong or 0.0 for label in ours])
+        wrong = np.array([label.likely_wrong or 0.0 for label in ours])
         own = favoured[[label.position for label in ours]]
         return simulated_power(wrong, own, favoured[list(pairs.values())], clear)
 

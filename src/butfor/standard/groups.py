@@ -512,15 +512,48 @@ class Standards(Compared):
         names = ("groups", "is_favourable", "doubt", "suspect", "index", "places", "cluster", "weight")
         return replace(self, **{name: each[rows] for name in names if (each := getattr(self, name)) is not None})
 
+    @property
+    def _ours(self) -> list[GroupStandard]:
+        """The groups that rows belong to."""
+        return [c for c in self.comparisons if c.attribute == self.attribute]
+
     @cached_property
     def wrong(self) -> Floats:
-        """How likely each label is wrong `[rows]`: above 0 only for adverse labels of groups that fall short; no number
-        where the row's group cannot be compared. See `WRONG`. Folds go by position, so that another order of the rows
-        moves these probabilities slightly."""
-        found, groups = np.full(len(self.doubt), np.nan), self.groups.astype(str)
-        for c in self.comparisons:
-            if c.attribute == self.attribute and not c.not_comparable:
-                found = np.where(groups == c.group, self.wrong_at(c.group, c.difference), found)
+        """How likely each label is wrong `[rows]`: above 0 only for adverse labels of called groups that fall short; no
+        number where the row's group is not called. See `WRONG`. Folds go by position, so that another order of the
+        rows moves these probabilities slightly."""
+        return self._as_estimated([c for c in self._ours if c.differs])
+
+    @cached_property
+    def wrong_if_real(self) -> Floats:
+        """The same for the groups that are not called, were their gaps real `[rows]`; no number where the row's group
+        is called or cannot be compared. Where nothing is wrong, these gaps are chance, and so are these probabilities."""
+        return self._as_estimated([c for c in self._ours if not c.differs and not c.not_comparable])
+
+    def _as_estimated(self, comparisons: Sequence[GroupStandard]) -> Floats:
+        """How likely each label of these groups is wrong, were their gaps as estimated; no number for other rows."""
+        found = np.full(len(self.doubt), np.nan)
+        groups = self.groups.astype(str)
+        for c in comparisons:
+            inside = groups == c.group
+            found[inside] = self.wrong_at(c.group, c.difference)[inside]
+        return found
+
+    @cached_property
+    def order(self) -> NDArray[np.int64]:
+        """The rows that were compared, by position, in the order in which to look at their labels.
+
+        Adverse labels come first: those of called groups that fall short, the most likely wrong first; then group by
+        group, the one that lacks most labels first. Ties, and so all labels of groups that lack none, go by doubt."""
+        lacked = np.zeros(len(self.doubt))
+        groups = self.groups.astype(str)
+        for c in self._ours:
+            # Called groups that fall short are one list: probabilities of being wrong are comparable between them.
+            lacked[groups == c.group] = np.inf if c.short else c.difference * c.rows
+        likely = np.where(np.isnan(self.wrong), self.wrong_if_real, self.wrong)
+        lacked[self.is_favourable] = -np.inf
+        order = np.lexsort((-self.doubt, -np.nan_to_num(likely), -lacked))
+        found: NDArray[np.int64] = order[~np.isnan(self.doubt[order])]
         return found
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
@@ -538,15 +571,20 @@ class Standards(Compared):
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, its doubt, how likely it is wrong, and its rank: the most likely
-        wrong first, then by doubt."""
+        """One row per label: the label, the group, its doubt, how likely it is wrong (of called groups), how likely it
+        would be wrong if the gap were real (of the others), and its rank (see `order`)."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
-        columns = {"label": names, "group": self.groups, "doubt": self.doubt, "wrong": self.wrong}
-        order = np.lexsort((-self.doubt, -self.wrong))
-        order = order[~np.isnan(self.doubt[order])]
         rank = pd.array([pd.NA] * len(names), dtype="Int64")
-        rank[order] = range(1, len(order) + 1)
-        return pd.DataFrame(columns | {"rank": rank}, index=self.index)
+        rank[self.order] = range(1, len(self.order) + 1)
+        columns = {
+            "label": names,
+            "group": self.groups,
+            "doubt": self.doubt,
+            "wrong": self.wrong,
+            "wrong_if_real": self.wrong_if_real,
+            "rank": rank,
+        }
+        return pd.DataFrame(columns, index=self.index)
 
     def notes(self) -> list[str]:
         """What to know when reading it."""
