@@ -37,7 +37,7 @@ from butfor.progress import Progress
 from butfor.result.fresh import FreshSeeds
 from butfor.result.record import plain
 from butfor.result.reviewed import ChangedDecision
-from butfor.result.worlds import OneStandard, PersonInWorlds, World
+from butfor.result.worlds import NO_TRAINING_ROWS, OneStandard, PersonInWorlds, World
 from butfor.rules import Situation
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.train import Trainer
@@ -93,6 +93,10 @@ class FlipTrial:
     def groups(self) -> dict[str, NDArray[np.bool_]]:
         named = self.everyone.groups.astype(str)
         return {group: named == group for group in sorted(set(named))}
+
+    def members_of(self, group: str) -> NDArray[np.bool_]:
+        """Which people are in the group."""
+        return self.groups.get(group, np.zeros(len(self.everyone.people), bool))
 
     def rates(self, logits: Floats) -> dict[str, float]:
         """Per group, the share of favourable decisions."""
@@ -208,15 +212,17 @@ def falling_short(standards: Standards) -> list[GroupStandard]:
 def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     """One result per group with a gap beyond chance. After a stop, the worlds that are done count."""
     short, fitted, trainer = falling_short(standards), tried.fitted, tried.trainer
+    learned = set(standards.groups.astype(str))  # by their labels: other groups are in further labelled rows alone
+    results = [replace(as_it_is(c, tried), untried=NO_TRAINING_ROWS) for c in short if c.group not in learned]
+    short = [c for c in short if c.group in learned]
     if not short:
-        return []
+        return results
     progress, members = trainer.progress, trainer.members
     count = worlds_in_time(trainer, fitted.fit_seconds)
     if count < WORLDS:
         progress.note(f"One standard for all: {count} worlds instead of {WORLDS}, since a training is slow.")
     progress.phase("one standard for all", len(short) * count * members)
     progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
-    results = []
     for comparison in short:
         # By the group's first row: worlds are the same however groups are spelled.
         first_row = int(np.flatnonzero(standards.groups.astype(str) == comparison.group)[0])
@@ -231,13 +237,33 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     return results
 
 
+def as_it_is(comparison: GroupStandard, tried: FlipTrial) -> OneStandard:
+    """The decisions as they are, before any world."""
+    everyone, ours = tried.everyone, tried.members_of(comparison.group)
+    refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
+    return OneStandard(
+        attribute=comparison.attribute,
+        group=comparison.group,
+        labels=tried.trainer.table.n,
+        asked=len(refused),
+        people=int(ours.sum()),
+        refused=int((ours & refused).sum()),
+        adverse_now=tuple(map(int, np.flatnonzero(refused))),
+        worlds=(),
+        changed=(),
+        rates=tried.rates(everyone.logits),
+        accuracy=tried.accuracy(everyone.decisions),
+        limited=tried.trainer.table.decision.pool is not None,
+    )
+
+
 def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial, seeds: Sequence[int]) -> OneStandard:
     """The decisions in these worlds; after a stop, in those that are done."""
     everyone, trainer, table, seeded = tried.everyone, tried.trainer, tried.trainer.table, tried.fitted.seeded
-    ours = tried.groups.get(comparison.group, np.zeros(len(everyone.people), bool))
+    now, ours = as_it_is(comparison, tried), tried.members_of(comparison.group)
     refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
     worlds, others = list[World](), np.zeros(len(refused), np.int64)
-    if not (ours & refused).any():
+    if not now.refused:
         seeds = ()
     drawn = [draw_world(standards, comparison.group, seed, trainer.members, seeded) for seed in seeds]
     with suppress(Stopped):
@@ -259,22 +285,8 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
             )
     by_worlds = sorted(map(int, np.flatnonzero(others)), key=lambda k: (-others[k], k))
     index, groups = everyone.people.index, everyone.groups
-    return OneStandard(
-        attribute=comparison.attribute,
-        group=comparison.group,
-        labels=table.n,
-        asked=len(refused),
-        people=int(ours.sum()),
-        refused=int((ours & refused).sum()),
-        adverse_now=tuple(map(int, np.flatnonzero(refused))),
-        worlds=tuple(worlds),
-        changed=tuple(
-            PersonInWorlds(k, plain(index[k]), plain(groups[k]), bool(refused[k]), int(others[k])) for k in by_worlds
-        ),
-        rates=tried.rates(everyone.logits),
-        accuracy=tried.accuracy(everyone.decisions),
-        limited=table.decision.pool is not None,
-    )
+    people = [PersonInWorlds(k, plain(index[k]), plain(groups[k]), bool(refused[k]), int(others[k])) for k in by_worlds]
+    return replace(now, worlds=tuple(worlds), changed=tuple(people))
 
 
 def worlds_in_time(trainer: Trainer, fit_seconds: float) -> int:

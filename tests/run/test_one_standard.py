@@ -18,7 +18,7 @@ from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
 from butfor.worlds import draw_world
 from conftest import press
-from recorded import LABELS, PLANTED, TABLE, Notes, fitted, wronged
+from recorded import LABELS, PLANTED, TABLE, Notes, fitted, run, wronged
 
 PEOPLE, REFUSED, WRONGED = wronged(80, 1)
 TRUTH = REFUSED.mask(WRONGED, "yes")
@@ -257,6 +257,27 @@ def test_a_difference_that_may_be_chance_flips_nothing():
     nothing = audit.one_standard(PEOPLE)
     assert nothing == ()
     assert repr(nothing) == f"{audit.standards().answer} No decision was tried under one standard."
+
+
+def test_a_group_without_a_training_row_has_no_worlds_and_a_sentence_says_why(tmp_path, capsys):
+    """Its labels stand in further rows alone: they are compared, but the model learned from none of them."""
+    train = TABLE["group"] != "b"
+    audit = fitted(TABLE[train], LABELS[train], also_labelled=(TABLE[~train], LABELS[~train]))
+    assert audit.standards().of_group("b").short
+    (one,) = audit.one_standard(PEOPLE)
+    population = audit.explain_all(PEOPLE, cases=range(2))
+    assert population.one_standard == (one,)
+    assert (one.worlds, one.changed, one.untried) == ((), (), "no training rows")
+    assert one.sentence.startswith("The model learned from no label of people with group = b")
+    assert one.sentence in str(population)
+    assert one.sentence.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}") in population_page(population)
+    files = [tmp_path / "train.csv", tmp_path / "test.csv"]
+    for path, rows in zip(files, (TABLE[train].assign(y=LABELS), TABLE.assign(y=LABELS)), strict=True):
+        rows.to_csv(path, index=False)
+    question = ("--label", "y", "--sensitive", "group", "--adverse", "no", "--model", "logistic", "--budget", "2")
+    code, printed, _ = run(capsys, "audit", files[0], "--test", files[1], *question, "--cases", "0:2", "--quiet")
+    assert code == 0
+    assert one.sentence in " ".join(printed.split())
 
 
 def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():

@@ -17,6 +17,8 @@ from butfor.words import share
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""
+NO_TRAINING_ROWS = "no training rows"
+"""Why a group has no worlds."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +54,8 @@ class OneStandard:
     """One group whose labels fall short. Of `asked` people, `people` are in the group, and `refused` of these are
     refused now. `adverse_now`: the positions of everybody refused now. `changed`: people whose decision changes in any
     world, those in most worlds first. `rates` and `accuracy` are today's. `limited`: whether people compete for places,
-    so that one person's gain is another's loss."""
+    so that one person's gain is another's loss. `untried`: why the group has no worlds; None if it has some, or if
+    nobody in it is refused now."""
 
     attribute: str
     group: str
@@ -66,6 +69,7 @@ class OneStandard:
     rates: dict[str, float]
     accuracy: float | None = None
     limited: bool = False
+    untried: str | None = None
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
 
@@ -147,6 +151,11 @@ class OneStandard:
             return f"There are no {self.who} here."
         if not self.refused:
             return f"None of the {self.people} decisions about {self.who} is adverse: none would change."
+        if self.untried == NO_TRAINING_ROWS:
+            return (
+                f"The model learned from no label of {self.who}: there is none to flip, so nobody knows whose decisions "
+                "would change under one standard."
+            )
         (low, high), places = self.interval, ""
         if self.limited:
             displaced = f"about {max(1, round(self.displaced))} of {self.asked} {self.names.noun}"
