@@ -51,7 +51,7 @@ from butfor.standard.groups import Standards
 from butfor.stopping import Stop, StopFlag, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
-from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, worlds_in_time
+from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, plan_worlds
 
 STANDARDS_SHARE, SEARCH_SHARE = 0.2, 2 / 3
 """Shares of the time limit: for comparing groups, and for the search; the rest is for confirmations and fresh seeds."""
@@ -414,7 +414,7 @@ def _forecast(
     after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds) * seconds_each
     if most.seconds is not None:
         search = min(search, most.seconds - min(after, most.seconds))
-    worlds = short * worlds_in_time(trainer, fitted.fit_seconds) * members if short else 0
+    worlds = plan_worlds(fitted, trainer).trainings(members, short) if short else 0
     rest = after * share + worlds * seconds_each + search * (share - 1)
     progress.note(announcement(round(share * len(part.searched)), search + rest))
     progress.expect(search + rest)

@@ -13,6 +13,7 @@ from butfor.errors import SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
 from butfor.report.page import person_page, population_page
+from butfor.result.outcome import Outcome
 from butfor.result.population import Population
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
@@ -238,10 +239,18 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     assert one.expected > 1
     assert len({training.seed for world, _ in asked for training in world}) == 8
     assert all(len({training.flips for training in world}) == 1 for world, _ in asked)
+    # each world is trained again without flips under the same seeds, on the labels as they are
+    asked, beside = asked[::2], asked[1::2]
+    assert [[t.seed for t in control] for control, _ in beside] == [[t.seed for t in world] for world, _ in asked]
+    assert {(training.flips, table) for control, table in beside for training in control} == {((), audit.table_)}
     person = one.gaining[0]
-    own = [Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1) for _, table in asked]
-    again = [real(trainer, [world])[0][person.case] > 0 for trainer, (world, _) in zip(own, asked, strict=True)]
-    assert np.mean(again) == one.probability[person.case] == person.worlds / 4
+
+    def decided_by(trainings):
+        own = [Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1) for _, table in trainings]
+        return [real(trainer, [each])[0][person.case] > 0 for trainer, (each, _) in zip(own, trainings, strict=True)]
+
+    assert np.mean(decided_by(asked)) == one.probability[person.case] == person.worlds / 4
+    assert np.mean(decided_by(beside)) == person.control
     # the labels that stop its training early are those of one standard too
     X, y = audit.table_.validation
     changed = np.array([table.validation[1].to_numpy() != y.to_numpy() for _, table in asked])
@@ -267,8 +276,8 @@ def test_a_group_without_a_training_row_has_no_worlds_and_a_sentence_says_why(tm
     (one,) = audit.one_standard(PEOPLE)
     population = audit.explain_all(PEOPLE, cases=range(2))
     assert population.one_standard == (one,)
-    assert (one.worlds, one.changed, one.untried) == ((), (), "no training rows")
-    assert one.sentence.startswith("The model learned from no label of people with group = b")
+    assert (one.worlds, one.changed, one.outcome) == ((), (), Outcome("not asked", "no training rows"))
+    assert "people with group = b is not known: the model learned from no label of theirs" in one.sentence
     assert one.sentence in str(population)
     assert one.sentence.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}") in population_page(population)
     files = [tmp_path / "train.csv", tmp_path / "test.csv"]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field, fields, replace
 from typing import Any
 
 import pandas as pd
@@ -14,7 +14,7 @@ from butfor.machine import LARGEST_SEED
 from butfor.names import ALTERNATIVES, Names, named
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
-from butfor.result.worlds import OneStandard
+from butfor.result.worlds import MISSING, OneStandard
 from butfor.standard.explain import MOST_KEPT
 from butfor.standard.groups import Compared, Standards
 from butfor.stopping import Stop
@@ -187,7 +187,10 @@ class Run:
             raise ValueError(".label_names must name at least two labels, each once")
         for name in ("standard", "reviewed"):
             object.__setattr__(self, name, named(getattr(self, name), self.names))
-        object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in self.one_standard))
+        worlds = self.one_standard
+        if self.seeded:  # records of 0.5 compare the worlds with the audited model and its seeds
+            worlds = tuple(replace(one, control=MISSING) if one.worlds and not one.control else one for one in worlds)
+        object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in worlds))
 
     @property
     def lost(self) -> set[str]:
