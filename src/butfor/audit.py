@@ -467,8 +467,7 @@ class LabelAudit(BaseEstimator):
         with listen(), progress, single_threaded():
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
             found = OneStandards(worlds.one_standard(standards, people))
-        if not worlds.falling_short(standards):
-            found.why_empty = standards.answer
+        found.why_empty = standards.answer
         return found
 
     # --- reviews ------------------------------------------------------------------------------------

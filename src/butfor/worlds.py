@@ -300,6 +300,15 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     return results
 
 
+def outcome_of(groups: Sequence[OneStandard]) -> Outcome:
+    """What became of the question, by how many of the groups that fall short have all their worlds."""
+    outcomes = [one.outcome for one in groups if one.outcome is not None and not one.outcome.answered]
+    if not outcomes:
+        return Outcome()
+    begun = any(one.worlds for one in groups) or len(outcomes) < len(groups)
+    return Outcome(NOT_FINISHED if begun else NOT_ASKED, outcomes[0].why, len(groups) - len(outcomes), len(groups))
+
+
 def as_it_is(comparison: GroupStandard, tried: FlipTrial) -> OneStandard:
     """The decisions as they are, before any world."""
     everyone, ours = tried.everyone, tried.members_of(comparison.group)

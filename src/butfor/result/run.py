@@ -12,6 +12,7 @@ from butfor.data.check import Concern
 from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
 from butfor.machine import LARGEST_SEED
 from butfor.names import ALTERNATIVES, Names, named
+from butfor.result.outcome import Questions
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import MISSING, OneStandard
@@ -176,6 +177,8 @@ class Run:
     standard_notes: tuple[str, ...] = ()
     """What to know when reading it."""
     one_standard: tuple[OneStandard, ...] = ()
+    questions: Questions | None = None
+    """What became of the questions beside the search; None if not known, as in records of 0.5."""
     reviewed: Reviewed | None = None
     names: Names = field(default_factory=Names)
     """The reader's words for people, groups, labels and columns."""

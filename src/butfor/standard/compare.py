@@ -313,6 +313,7 @@ def compare(
         weight=weight,
         correlation=common.correlation,
         interrupted=flag.interrupted,
+        cut_short=groups[0].draws.shape[1] < draws,
     )
 
 

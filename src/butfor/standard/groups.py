@@ -376,6 +376,8 @@ class Standards(Compared):
     proxies: tuple[str, ...] = ()
     """A sentence on columns that determine a group."""
     interrupted: bool = False
+    cut_short: bool = False
+    """Whether the draws ended early, by hand or by a limit of time."""
     cluster: NDArray[np.int64] | None = None
     """Each row's cluster, as a number from 0."""
     weight: Floats | None = None
