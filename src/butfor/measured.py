@@ -99,7 +99,7 @@ def persons_of(
         """With a threshold: the score of the favourable label, and the cut."""
         return decision.score(logit + at_cut, fitted.favourable), decision.score(at_cut, fitted.favourable)
 
-    persons, values_of = [], cells(people.people)
+    persons, values_of, flippable = [], cells(people.people), part.psi.counts.tolist()
     for k, case in enumerate(part.cases):
         search, more = searched.get(k), dict[str, Any]()
         flips: FlipSet = search.found or () if search else ()
@@ -160,7 +160,7 @@ def persons_of(
                 values=values_of[k],
                 recorded_label=None if truth is None else names[truth[case]],
                 logit=float(people.logits[k]),
-                flippable=int(part.psi.counts[k]),
+                flippable=flippable[k],
                 left_out=part.left_out[k],
                 flip_set=tuple(map(flip, flips)),
                 pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from typing import Any
 
 import pandas as pd
@@ -77,6 +78,10 @@ class Agreement:
     leader: str
     people: int = 0
     gains: dict[str, float] = field(default_factory=dict)
+
+
+_log_odds_of = cache(log_odds)
+"""Of the one cut of a run, which thousands of people are measured from."""
 
 
 def figures_of(standards: Standards) -> Compared:
@@ -255,7 +260,7 @@ class Run:
         if not self.log_odds or self.cut_moves:
             return None
         towards = logit if self.favourable == self.label_names[1] else -logit
-        return float(expit(towards + log_odds(self._cut)))
+        return float(expit(towards + _log_odds_of(self._cut)))
 
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
