@@ -445,7 +445,9 @@ class LabelAudit(BaseEstimator):
         For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
         group's labels by the others' standard in 20 worlds and trains the model on each. `probability`, for each person
         with an adverse decision, is the share of worlds that decide favourably; `expected` is the number of decisions
-        about the group that change, with its `interval`. Ctrl-C keeps the worlds that are done.
+        about the group that change, with its `interval`. If a seed changes the model, each world has a control, the
+        same trainings without flips: `change` is how much more probable the favourable decision is, for everybody, and
+        `expected` its sum over the group. Ctrl-C keeps the worlds that are done.
 
         Parameters
         ----------

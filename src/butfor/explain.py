@@ -57,6 +57,8 @@ from butfor.worlds import FlipTrial, changes_decision, falling_short, not_asked,
 STANDARDS_SHARE, STANDARDS_MOST, SEARCH_SHARE = 0.2, 0.9, 2 / 3
 """Shares of the time limit: for comparing groups, after which no more tables are drawn, and after which the comparison
 is given up; and for the search. The rest is for confirmations and fresh seeds."""
+DRAWING_UP = 1e-3
+"""Seconds per person, of a time limit, in which verdicts and their page are drawn up; at most half of it."""
 BLOCK, SCORES = 256, 2**23
 """The most people scored at once, and the most scores: one per person and training row must fit in memory."""
 RANKING_COST = 3.0
@@ -90,6 +92,10 @@ def explain_all(
             f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
             "outside the training rows."
         )
+    allowed_time = stop or Stop()
+    if allowed_time.seconds is not None:
+        seconds = allowed_time.seconds - min(DRAWING_UP * len(cases), allowed_time.seconds / 2)
+        allowed_time = replace(allowed_time, seconds=seconds)
     performance = None if truth is None else performance_of(fitted, everyone, truth)
     concerns = check_people(table.X, everyone.people)
     for concern in concerns:
@@ -103,13 +109,13 @@ def explain_all(
         drawn = several and searches and fitted.adverse is not None
         compared = Outcome() if drawn else Outcome(NOT_ASKED, SETTING)
         if searches and standards is None and comparable:
-            seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
-            limit = StopFlag()
-            if stop is not None and stop.seconds is not None:
-                limit.deadline = begun + STANDARDS_MOST * stop.seconds
+            most, limit = allowed_time.seconds, StopFlag()
+            if most is not None:
+                limit.deadline = begun + STANDARDS_MOST * most
             try:
                 with checking(limit.check):
-                    standards = fitted.compare(DRAWS, seconds, progress) if drawn else fitted.undrawn
+                    seconds_of_draws = None if most is None else STANDARDS_SHARE * most
+                    standards = fitted.compare(DRAWS, seconds_of_draws, progress) if drawn else fitted.undrawn
             except (TableError, SettingError) as error:
                 if fitted.adverse is not None:
                     compared = Outcome(NOT_ASKED, TABLE)
@@ -151,7 +157,7 @@ def explain_all(
             for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
-                limits = (stop or Stop()).left(time.monotonic() - begun, trained, len(at) / max(1, left))
+                limits = allowed_time.left(time.monotonic() - begun, trained, len(at) / max(1, left))
                 trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known, copy(fitted.ranking))

@@ -59,7 +59,8 @@ def max_seconds(seconds: float) -> Stop:
     ----------
     seconds : float
         Two thirds are for the search, whose rounds train for the people nearest to the other decision first; the rest
-        is for confirmations and fresh seeds.
+        is for confirmations and fresh seeds. It may end a tenth later, or one training of one model. What it left out
+        is said: `population.run.questions`.
     """
     if not 0 < seconds < math.inf:
         raise SettingError(f"max_seconds={seconds:g} must be above 0.")
