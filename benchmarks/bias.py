@@ -2,6 +2,7 @@
 
     python -m benchmarks.bias --seeds 20000,20001                  the tables of docs/standard.md and docs/review.md
     python -m benchmarks.bias --seeds 20000 --json > some.json     with everything that was measured
+    python -m benchmarks.bias --models mlp --questions whose --seeds 20000,20001     networks and their seeds alone
     python -m benchmarks.bias --summary some.json more.json        the tables of such files together
 
 Tables are those of `benchmarks.planted`: five data sets, at most 4 000 rows of each, a fifth of one group's favourable
@@ -12,10 +13,13 @@ seeds the audited model does not see the attribute. Aims stand in the headings. 
 first three; is any slice called. `which`: of the first n/4 and n adverse labels in training rows, n the number planted
 there, the share that was planted (real), and the mean probability that was given to them (foretold). Judged on drawn
 labels: of recorded ones nobody knows which were wrong before. `whose`: hurt are the group's test people whom the model
-of the clean table accepts and that of the planted table refuses; worlds give everybody who is refused a probability.
-Precision is the share of those above one half who were hurt, recall the share of the hurt who are above one half: means
-over tables. `reviews`: somebody who knows the truth reviews the first n/4 and n adverse labels and corrects the wrong
-ones; restored is the share of the hurt who are accepted then. The order is chosen without the test people.
+of the clean table accepts and that of the planted table refuses. Of a network both are means over 59 fresh seeds, so
+that nobody is hurt by the luck of a seed. Worlds give everybody a probability, networks have controls beside them.
+Precision is the share of those listed as gaining who were hurt, recall the share of the hurt who are listed: means over
+tables. `seeds`, of networks: the same by 0.5's definitions (worlds beside the audited mean; hurt by the audited means),
+and how many people are listed where nothing is planted. `reviews`: somebody who knows the truth reviews the first n/4
+and n adverse labels and corrects the wrong ones; restored is the share of the hurt who are accepted then. The order is
+chosen without the test people.
 
 Ways: `wrong`, the order of the comparison, by the probability that a label is wrong (foretold is that probability, as
 if every gap were real); `even`, the same if the shortfall is spread evenly; `doubt`; `self-confidence`, cleanlab's
@@ -46,6 +50,7 @@ from benchmarks.rows import Row, names, numbers, options, parse, run
 from benchmarks.work import network
 from butfor.errors import SettingError, TableError, nearest
 from butfor.machine import available_cores, single_threaded
+from butfor.models.learner import Training
 from butfor.models.learners import model_named
 from butfor.result.worlds import over
 from butfor.standard.groups import Standards
@@ -56,6 +61,12 @@ MODELS = ("logistic", "boosting", "mlp")
 QUESTIONS = ("where", "which", "whose", "reviews")
 PARTS = {"quarter": 4, "whole": 1}
 """Labels looked at: the number planted, divided by these."""
+FRESH = range(10_000, 10_059)
+"""Seeds of the single networks whose mean says who was hurt."""
+NOW, BEFORE = "beside controls", "beside the audited mean"
+"""What worlds of networks are compared with, today and in 0.5."""
+BY_FRESH, BY_AUDITED = "fresh seeds", "audited means"
+"""Whose decisions say who was hurt."""
 BINS = np.arange(1, 10) / 10 + 1e-9
 
 
@@ -129,26 +140,37 @@ def decisions(planted: Planted, model: str, questions: Sequence[str]) -> list[Ro
     hurt = ours & clean & ~before
     found: list[Row] = []
     if "whose" in questions:
-        found.append({"question": "whose"} | whose(in_worlds(planted, model), ours & ~before, hurt, ours))
+        worlds, controls = in_worlds(planted, model)
+        if controls is None:
+            found.append({"question": "whose"} | whose(worlds, before, ours, hurt))
+        else:
+            fresh = [[Training((), seed) for seed in FRESH]]
+            accepted, were = planted.accepted(model, fresh)[0], planted.accepted(model, fresh, planted.clean)[0]
+            for method, by in product((NOW, BEFORE), (BY_FRESH, BY_AUDITED)):
+                wronged = ours & were & ~accepted if by == BY_FRESH else hurt
+                row = whose(worlds, before if method == BEFORE else controls, ours, wronged)
+                found.append({"question": "seeds", "method": method, "hurt_by": by} | row)
+            found.append(found[0] | {"question": "whose"})
     if "reviews" in questions and len(planted.training_rows):
         found += [{"question": "reviews"} | row for row in reviews(planted, model, hurt)]
     return found
 
 
-def in_worlds(planted: Planted, model: str) -> Mask:
-    """Whom of the test people each world accepts `[worlds × people]`. Validation rows steer a network alone."""
+def in_worlds(planted: Planted, model: str) -> tuple[Mask, Mask | None]:
+    """Whom of the test people each world accepts `[worlds × people]` and, of networks, each control. Validation rows
+    steer a network alone."""
     training, validation = (planted.standards.of_rows(np.arange(part.start, part.stop)) for part in planted.parts[:2])
     known = replace(training, validation=validation if model == "mlp" else None)
     how = (MEMBERS, True) if model == "mlp" else (1, False)
     worlds = [draw_world(known, planted.group, seed, *how) for seed in world_seeds(planted.group, planted.seed)]
     if model != "mlp":
-        return planted.accepted(model, [world.trainings for world in worlds])
+        return planted.accepted(model, [world.trainings for world in worlds]), None
     found = []
     for world in worlds:
         labels = planted.labels.copy()
         labels[planted.parts[1].start + np.array(world.validation_flips, int)] = True
         found.append(planted.accepted(model, [world.trainings], labels)[0])
-    return np.array(found)
+    return np.array(found), planted.accepted(model, [world.control for world in worlds])
 
 
 def reviews(planted: Planted, model: str, hurt: Mask) -> list[Row]:
@@ -167,13 +189,19 @@ def reviews(planted: Planted, model: str, hurt: Mask) -> list[Row]:
     return list(found.values())
 
 
-def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
-    """What worlds `[worlds × people]` say of the group's people who are refused now, beside who was hurt."""
-    probability = worlds.mean(axis=0)
+def whose(worlds: Mask, control: Mask, ours: Mask, hurt: Mask) -> Row:
+    """What worlds `[worlds × people]` say of the group's people, beside who was hurt. `control`: whom the audited model
+    accepts `[people]` or, of a network, each control `[worlds × people]`."""
+    probability, by_luck = worlds.mean(axis=0), np.atleast_2d(control).mean(axis=0)
+    refused = ours & (by_luck < 0.5)
+    change = probability - by_luck
     turned = worlds[:, refused].sum(axis=1)
+    if control.ndim > 1:
+        turned = worlds[:, ours].sum(axis=1) - control[:, ours].sum(axis=1)
     _, low, high = over(turned.tolist())
-    likely, sure = refused & (probability > 0.5), refused & (probability > 0.9)
-    bins = np.digitize(probability[refused], BINS)
+    likely, sure = refused & (probability > 0.5), refused & (change > 0.9)
+    listed = (probability - 0.5) * (by_luck - 0.5) < 0
+    bins = np.digitize(change[refused], BINS)
     return {
         "people": int(ours.sum()),
         "hurt": int(hurt.sum()),
@@ -181,10 +209,12 @@ def whose(worlds: Mask, refused: Mask, hurt: Mask, ours: Mask) -> Row:
         "likely_hurt": int((likely & hurt).sum()),
         "sure": int(sure.sum()),
         "sure_hurt": int((sure & hurt).sum()),
+        "listed": int(listed.sum()),
+        "listed_of": len(listed),
         "expected": float(turned.mean()),
         "covered": bool(low <= hurt.sum() <= high),
         "bins": [
-            [int((bins == k).sum()), float(probability[refused][bins == k].sum()), int(hurt[refused][bins == k].sum())]
+            [int((bins == k).sum()), float(change[refused][bins == k].sum()), int(hurt[refused][bins == k].sum())]
             for k in range(len(BINS) + 1)
         ],
     }

@@ -76,6 +76,19 @@ def in_whose(some: pd.DataFrame) -> Row:
     )
 
 
+def in_seeds(some: pd.DataFrame) -> Row:
+    """Of networks, by what worlds are compared with and who counts as hurt; and the people of any group who are listed
+    where nothing was planted, of all tables and where the group is called."""
+    null = some[some["kind"] == "nothing"]
+    told = null[null["called"].astype(bool)]
+    return in_whose(some) | {
+        "listed": int(null["listed"].sum()),
+        "listed_of": int(null["listed_of"].sum()),
+        "listed_told": int(told["listed"].sum()),
+        "listed_told_of": int(told["listed_of"].sum()),
+    }
+
+
 def in_bins(some: pd.DataFrame) -> list[Row]:
     """People by probability, of all tables together, beside how many of them were hurt."""
     bins = np.array(list(some[some["kind"] != "nothing"]["bins"])).sum(axis=0)
@@ -146,6 +159,21 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
             "told": "{null_told:.2f}",
         },
     ),
+    "seeds": (
+        "Networks: worlds beside what, and hurt by what; people of any group listed where nothing was planted, of all "
+        "such tables and of those where the group is called",
+        ("case",),
+        in_seeds,
+        {
+            "precision    ": "{precision:.3f} ± {precision_error:.3f}",
+            "recall       ": "{recall:.3f} ± {recall_error:.3f}",
+            "covers": "{covered:.2f}",
+            "    hurt": "{hurt:.0f}",
+            "expected": "{expected:.0f}",
+            "nothing: listed": "{listed} of {listed_of}",
+            "    called": "{listed_told} of {listed_told_of}",
+        },
+    ),
     "reliability": (
         "Whose decisions, by probability: the share of people who were hurt (aim: within 0.1)",
         ("model",),
@@ -182,10 +210,12 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
         frame = pd.DataFrame([row for row in measured if row["question"] == asked])
         if not len(frame):
             continue
+        if question == "seeds":
+            frame["case"] = [f"{method}, {by}" for method, by in zip(frame["method"], frame["hurt_by"], strict=True)]
         frame["told"] = np.where(frame["called"], "group called", "group not called")
         rows = found[question] = []
-        for base, by in product((*BASES, BOTH), ("all", *keys)):
-            if base == BOTH and (by not in ("all", "model", "way") or frame["base"].nunique() == 1):
+        for base, by in product((*BASES, BOTH), keys if question == "seeds" else ("all", *keys)):
+            if base == BOTH and (by not in ("all", "model", "way", "case") or frame["base"].nunique() == 1):
                 continue
             part = frame[(frame["base"] == base) | (base == BOTH)].assign(all="all tables")
             if question == "which" and by != "way":

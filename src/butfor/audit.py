@@ -455,7 +455,9 @@ class LabelAudit(BaseEstimator):
         For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
         group's labels by the others' standard in 20 worlds and trains the model on each. `probability`, for each person
         with an adverse decision, is the share of worlds that decide favourably; `expected` is the number of decisions
-        about the group that change, with its `interval`. Ctrl-C keeps the worlds that are done.
+        about the group that change, with its `interval`. If a seed changes the model, each world has a control, the
+        same trainings without flips: `change` is how much more probable the favourable decision is, for everybody, and
+        `expected` its sum over the group. Ctrl-C keeps the worlds that are done.
 
         Parameters
         ----------
@@ -478,8 +480,7 @@ class LabelAudit(BaseEstimator):
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
             about = worlds.one_standard(standards, people)
             found = OneStandards(one.of_people(people.everyone.people.index) for one in about)
-        if not worlds.falling_short(standards):
-            found.why_empty = standards.answer
+        found.why_empty = standards.answer
         return found
 
     # --- reviews ------------------------------------------------------------------------------------

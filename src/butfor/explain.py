@@ -38,6 +38,7 @@ from butfor.prove import Bracket, prove
 from butfor.rank import checked_scores
 from butfor.rank.mix import leader_words
 from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
+from butfor.result.outcome import NO_SEED, NOT_ASKED, NOT_FINISHED, SETTING, STOPPED, TABLE, TIME, Outcome, Questions
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import TrainingLabel
@@ -47,14 +48,18 @@ from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
 from butfor.search import FOUND, LEAST_FOR_SECOND, NEAR, RECORDED, Gains, Known, Person, Search, in_turn, usual_sets
+from butfor.standard.compare import least_draws
 from butfor.standard.groups import Standards
-from butfor.stopping import Stop, StopFlag, listen
+from butfor.stopping import Stop, StopFlag, checking, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
-from butfor.worlds import FlipTrial, changes_decision, falling_short, one_standard, worlds_in_time
+from butfor.worlds import FlipTrial, changes_decision, falling_short, not_asked, one_standard, outcome_of, plan_worlds
 
-STANDARDS_SHARE, SEARCH_SHARE = 0.2, 2 / 3
-"""Shares of the time limit: for comparing groups, and for the search; the rest is for confirmations and fresh seeds."""
+STANDARDS_SHARE, STANDARDS_MOST, SEARCH_SHARE = 0.2, 0.9, 2 / 3
+"""Shares of the time limit: for comparing groups, after which no more tables are drawn, and after which the comparison
+is given up; and for the search. The rest is for confirmations and fresh seeds."""
+DRAWING_UP = 1e-3
+"""Seconds per person, of a time limit, in which verdicts and their page are drawn up; at most half of it."""
 BLOCK, SCORES = 256, 2**23
 """The most people scored at once, and the most scores: one per person and training row must fit in memory."""
 RANKING_COST = 3.0
@@ -88,6 +93,10 @@ def explain_all(
             f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
             "outside the training rows."
         )
+    allowed_time = stop or Stop()
+    if allowed_time.seconds is not None:
+        seconds = allowed_time.seconds - min(DRAWING_UP * len(cases), allowed_time.seconds / 2)
+        allowed_time = replace(allowed_time, seconds=seconds)
     performance = None if truth is None else performance_of(fitted, everyone, truth)
     concerns = check_people(table.X, everyone.people)
     for concern in concerns:
@@ -98,16 +107,26 @@ def explain_all(
         # Is a group's labelling held to another standard? ψ may ask for doubts about labels; without an adverse label
         # they are all that is computed. A time limit gives the comparison a share.
         comparable = fitted.adverse is not None or (several and not table.multiclass)
+        drawn = several and searches and fitted.adverse is not None
+        compared = Outcome() if drawn else Outcome(NOT_ASKED, SETTING)
         if searches and standards is None and comparable:
-            seconds = None if stop is None or stop.seconds is None else STANDARDS_SHARE * stop.seconds
+            most, limit = allowed_time.seconds, StopFlag()
+            if most is not None:
+                limit.deadline = begun + STANDARDS_MOST * most
             try:
-                drawn = several and fitted.adverse is not None
-                standards = fitted.compare(fitted.draws, seconds, progress) if drawn else fitted.undrawn
+                with checking(limit.check):
+                    seconds_of_draws = None if most is None else STANDARDS_SHARE * most
+                    standards = fitted.compare(fitted.draws, seconds_of_draws, progress) if drawn else fitted.undrawn
             except (TableError, SettingError) as error:
                 if fitted.adverse is not None:
+                    compared = Outcome(NOT_ASKED, TABLE)
                     progress.note(f"Note: groups are not compared. {error}")
-            except Stopped:
+            except Stopped as end:
+                compared = Outcome(NOT_FINISHED, STOPPED if end.by_hand else TIME)
                 progress.note("Stopped before the groups were compared.")
+        if drawn and standards is not None and standards.cut_short:
+            ended = STOPPED if standards.interrupted else TIME
+            compared = Outcome(NOT_FINISHED, ended, standards.draws, least_draws(fitted.draws))
         if standards is not None:
             doubt = standards.doubt
             everyone = replace(everyone, doubts=lambda: doubt)
@@ -139,23 +158,31 @@ def explain_all(
             for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
-                limits = (stop or Stop()).left(time.monotonic() - begun, trained, len(at) / max(1, left))
+                limits = allowed_time.left(time.monotonic() - begun, trained, len(at) / max(1, left))
                 trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
                 together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known, copy(fitted.ranking))
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
-                explain_together(fitted, together, everyone, truth, share, len(short))
+                with checking(trainer.flag.check):
+                    explain_together(fitted, together, everyone, truth, share, len(short))
             # Whose decisions would change under one standard for all?
             out_of_time = any(part.trainer.flag.out_of_time for part in parts)
             labels, changed = tuple[TrainingLabel, ...](), list[OneStandard]()
+            worlds = compared if compared.answered else Outcome(NOT_ASKED, compared.why)
             if several and searches and standards is not None:
                 if standards.draws or fitted.adverse is None:
                     labels = labels_to_review(fitted, standards)
-                if standards.draws and not flag.interrupted and not out_of_time:
+                if standards.draws:
                     until = parts[-1].trainer.flag  # which ends when all time is spent
                     trainer = Trainer(engine, fitted.learner, table, everyone.people, flag=until, **how)
-                    changed = one_standard(standards, FlipTrial(fitted, everyone, truth, trainer))
+                    trial = FlipTrial(fitted, everyone, truth, trainer)
+                    with checking(until.check):
+                        if flag.interrupted or out_of_time:
+                            changed = not_asked(standards, trial, by_hand=flag.interrupted)
+                        else:
+                            changed = one_standard(standards, trial)
+                    worlds = outcome_of(changed)
 
         # What was measured, as a record.
         trainers = [part.trainer for part in parts]
@@ -166,7 +193,7 @@ def explain_all(
             retrainings=sum(trainer.trained for trainer in trainers),
             recalled=sum(trainer.recalled for trainer in trainers),
             confirmations=sum(trainer.confirmations for trainer in trainers),
-            agreement=Agreement(**plain(trial)) if (trial := parts[0].agreement) else None,
+            agreement=Agreement(**plain(parts[0].agreement)) if parts[0].agreement else None,
             interrupted=flag.interrupted,
             out_of_time=out_of_time,
             groups=fitted.sensitive.combinations_of(everyone.people),
@@ -179,6 +206,7 @@ def explain_all(
             standard=figures_of(standards) if standards and standards.draws else None,
             standard_notes=tuple(standards.notes()) if standards and standards.draws else (),
             one_standard=tuple(changed),
+            questions=Questions(compared, *_outcomes(fitted, parts, len(everyone.people), flag.interrupted), worlds),
         )
         persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}
         verdicts = [Verdict(persons[case], run, fitted) for case in cases]
@@ -216,6 +244,7 @@ def explain_together(
         for number in part.audited.tolist()
     ]
 
+    flag.last = None if seconds is None else begun + seconds
     with suppress(Stopped):
         # What is proven replaces a search. Without a label to flip, there is nothing to rank.
         flag.check()
@@ -295,7 +324,7 @@ def explain_together(
     if flag.out_of_time:
         left = sum(not person.complete for person in persons)
         progress.note(f"The time is up: the search for {left} of {len(persons)} people is incomplete.")
-    flag.deadline = None if seconds is None else begun + seconds
+    flag.deadline = flag.last
     finds = {person.number: person.found for person in persons if person.found}
 
     # Fresh seeds: without flips, and with every find.
@@ -364,6 +393,21 @@ def check_finds(
         finds = still_open
 
 
+def _outcomes(fitted: Fitted, parts: Sequence[Together], people: int, by_hand: bool) -> tuple[Outcome, Outcome]:
+    """What became of the fresh seeds and of the side effects, by the finds for which they are known."""
+    why = STOPPED if by_hand else TIME
+    finds = sum(person.found is not None for part in parts for person in part.searched)
+    tested, counted = sum(len(part.fresh) for part in parts), sum(len(part.collateral) for part in parts)
+    if not fitted.params.fresh_seeds:
+        return Outcome(NOT_ASKED, SETTING), Outcome(NOT_ASKED, SETTING)
+    side_effects = Outcome.of_parts(counted, finds, why) if people > 1 else Outcome(NOT_ASKED, SETTING)
+    if not fitted.seeded:
+        return Outcome(NOT_ASKED, NO_SEED), side_effects
+    if any(part.searched and not part.without_flips for part in parts):  # nor are close calls known
+        return Outcome(NOT_FINISHED if tested else NOT_ASKED, why, tested, finds), side_effects
+    return Outcome.of_parts(tested, finds, why), side_effects
+
+
 # --- the steps before a search ------------------------------------------------------------------------
 
 
@@ -414,7 +458,7 @@ def _forecast(
     after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds) * seconds_each
     if most.seconds is not None:
         search = min(search, most.seconds - min(after, most.seconds))
-    worlds = short * worlds_in_time(trainer, fitted.fit_seconds) * members if short else 0
+    worlds = plan_worlds(fitted, trainer).trainings(members, short) if short else 0
     rest = after * share + worlds * seconds_each + search * (share - 1)
     progress.note(announcement(round(share * len(part.searched)), search + rest))
     progress.expect(search + rest)

@@ -79,22 +79,27 @@ def persons_of(
     searched = {person.number: person for person in part.searched}
     pulled = None if people.model.pulls is None else people.model.pulls(people.people)
 
-    def cells(rows: pd.DataFrame, position: int) -> dict[str, Cell]:
-        """A row; every value keeps its column's type, and days are dates again."""
-        row = rows.iloc[[position]].astype(object).iloc[0]
-        return {str(k): date_of(v) if k in dates and not pd.isna(v) else plain(v) for k, v in row.items()}
+    def cells(rows: pd.DataFrame) -> list[dict[str, Cell]]:
+        """Each row; every value keeps its column's type, and days are dates again."""
+        values = []
+        for k, column in enumerate(rows.columns):
+            own = [plain(value) for value in rows.iloc[:, k].astype(object)]
+            days = column in dates
+            values.append([date_of(value) if days and value is not None else value for value in own])
+        names = list(map(str, rows.columns))
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)] or [{} for _ in rows.index]
 
     @cache
     def flip(position: int) -> result.Flip:
         known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
         row, label = plain(table.X.index[position]), names[table.codes[position]]
-        return result.Flip(int(position), row, label, cells(table.X, position), known)
+        return result.Flip(int(position), row, label, cells(table.X.iloc[[position]])[0], known)
 
     def scores(logit: float, at_cut: float) -> tuple[float, float]:
         """With a threshold: the score of the favourable label, and the cut."""
         return decision.score(logit + at_cut, fitted.favourable), decision.score(at_cut, fitted.favourable)
 
-    persons = []
+    persons, values_of, flippable = [], cells(people.people), part.psi.counts.tolist()
     for k, case in enumerate(part.cases):
         search, more = searched.get(k), dict[str, Any]()
         flips: FlipSet = search.found or () if search else ()
@@ -152,10 +157,10 @@ def persons_of(
                 case=int(case),
                 row=plain(people.people.index[k]),
                 group=plain(people.groups[k]),
-                values=cells(people.people, k),
+                values=values_of[k],
                 recorded_label=None if truth is None else names[truth[case]],
                 logit=float(people.logits[k]),
-                flippable=int(part.psi.counts[k]),
+                flippable=flippable[k],
                 left_out=part.left_out[k],
                 flip_set=tuple(map(flip, flips)),
                 pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,

@@ -243,9 +243,12 @@ def everyone(s: Situation) -> Mask:
 def same_group(s: Situation, column: Hashable | None = None) -> Mask:
     """The training row has the person's value of the protected attribute, or of `column`."""
     if column is None or str(column) == s.sensitive.name:
-        return np.asarray(s.groups[:, None] == s.sensitive.values[None, :])
-    ours, theirs = (spellings(fill_missing(frame[s.column(column)])) for frame in (s.people, s.table.X))
-    return np.asarray(ours[:, None] == theirs[None, :])
+        ours, theirs = s.groups, s.sensitive.values
+    else:
+        ours, theirs = (spellings(fill_missing(frame[s.column(column)])) for frame in (s.people, s.table.X))
+    # By number: texts of thousands of people and rows take minutes to compare.
+    numbers, _ = pd.factorize(np.concatenate([ours, theirs]).astype(object), use_na_sentinel=False)
+    return np.asarray(numbers[: len(ours), None] == numbers[None, len(ours) :])
 
 
 @_rule

@@ -4,7 +4,8 @@ In every round the sets that people ask for are trained side by side, equal ones
 set that ψ allows them. Rankings wait until nothing else is asked, confirmations also only until there are many. Rounds
 depend on the searches alone, not on the engine's width or the number of cores.
 
-At a limit or Ctrl-C the searches are closed and each person's smallest set that works is confirmed.
+At a limit or Ctrl-C the searches are closed and each person's smallest set that works is confirmed, as far as there is
+time.
 """
 
 from __future__ import annotations
@@ -125,10 +126,8 @@ def schedule(
         labels, it is not the mean of the members' gains."""
         return np.asarray(trainer.table.margins(answers)[..., person.number] * np.float32(person.away))
 
-    def confirm(claims: Mapping[Person, FlipSet]) -> None:
-        progress.phase(CONFIRMATION)
-        trainer.confirm(list(dict.fromkeys(claims.values())))
-        progress.phase(SEARCH)
+    def note_confirmed(claims: Mapping[Person, FlipSet]) -> None:
+        """Note whose decision the model's own `fit` changes."""
         for person, flips in claims.items():
             logit = float(trainer.confirmed_logits(flips)[person.number])
             if not math.isnan(logit) and (logit > 0) == (person.away > 0):
@@ -138,6 +137,14 @@ def schedule(
                 person.rejected.add(flips)
                 person.first = None if person.first == flips else person.first
         note_first()
+
+    def confirm(claims: Mapping[Person, FlipSet]) -> None:
+        progress.phase(CONFIRMATION)
+        try:
+            trainer.confirm(list(dict.fromkeys(claims.values())))
+        finally:  # what was confirmed before a stop counts
+            note_confirmed({person: flips for person, flips in claims.items() if flips in trainer.confirmed})
+        progress.phase(SEARCH)
 
     progress.phase(SEARCH)
     try:
@@ -169,6 +176,7 @@ def schedule(
             if rankings and not tries:
                 scores = rank_again([(person, ranking.flips) for person, ranking in rankings.items()])
                 for (person, ranking), score in zip(rankings.items(), scores, strict=True):
+                    trainer.flag.check()
                     others = np.setdiff1d(np.flatnonzero(psi[person.number] & np.isfinite(score)), ranking.flips)
                     step(person, others[np.argsort(-score[others], kind="stable")])
             elif claims and (not tries or len(set(claims.values())) >= CLAIMS_AT_ONCE):
@@ -189,8 +197,8 @@ def schedule(
         search.close()
         person.complete = False
 
-    # Confirm each person's smallest set that works: as long as it takes after a limit, one by one for a moment after
-    # Ctrl-C.
+    # Confirm each person's smallest set that works: after a limit until all time is spent, one by one for a moment
+    # after Ctrl-C.
     def unconfirmed() -> dict[Person, FlipSet]:
         left = [person for person in people if person in open_ or not (person.complete or person.rejected)]
         smallest = {person: person.smallest() for person in left}

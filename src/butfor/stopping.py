@@ -59,7 +59,8 @@ def max_seconds(seconds: float) -> Stop:
     ----------
     seconds : float
         Two thirds are for the search, whose rounds train for the people nearest to the other decision first; the rest
-        is for confirmations and fresh seeds.
+        is for confirmations and fresh seeds. It may end a tenth later, or one training of one model. What it left out
+        is said: `population.run.questions`.
     """
     if not 0 < seconds < math.inf:
         raise SettingError(f"max_seconds={seconds:g} must be above 0.")
@@ -103,6 +104,8 @@ class StopFlag:
         self._heard = _heard or _Heard()
         self.deadline: float | None = None
         """The moment of `time.monotonic` that ends work."""
+        self.last: float | None = None
+        """The moment that ends confirmations too."""
 
     @property
     def interrupted(self) -> bool:
@@ -119,9 +122,9 @@ class StopFlag:
 
     @contextmanager
     def grace(self) -> Iterator[None]:
-        """Time to confirm finds: unlimited when the time is up, `GRACE` seconds after Ctrl-C."""
+        """Time to confirm finds: until the `last` moment when the time is up, `GRACE` seconds after Ctrl-C."""
         heard, deadline = self._heard, self.deadline
-        self.deadline, heard.grace = None, GRACE
+        self.deadline, heard.grace = self.last, GRACE
         if self.interrupted:
             heard.came = time.monotonic()
         try:
@@ -138,6 +141,21 @@ def check() -> None:
 def checked_by(check: Callable[[], object]) -> None:
     """In a thread of ours, which gets no signals: what `check` calls there."""
     _of_thread.check = check
+
+
+@contextmanager
+def checking(check: Callable[[], object]) -> Iterator[None]:
+    """Within it `stopping.check` of this thread is `check`, which knows limits of time too: code without a flag, such
+    as a fit or a ranking, then ends at the same moment as the work around it."""
+    before = getattr(_of_thread, "check", None)
+    _of_thread.check = check
+    try:
+        yield
+    finally:
+        if before is None:
+            del _of_thread.check
+        else:
+            _of_thread.check = before
 
 
 @contextmanager

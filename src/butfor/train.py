@@ -121,8 +121,8 @@ class Trainer:
     # --- confirmation ---------------------------------------------------------------------------------
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
-        """Train the flip sets with the model's own `fit`, each once, all members of all sets side by side. If the
-        engine used it in this run, its answers stand."""
+        """Train the flip sets with the model's own `fit`, each once, all members of all sets side by side. After a stop
+        those that are done are kept. If the engine used it in this run, its answers stand."""
         for flips in flip_sets:
             recalled = any(Training(flips, seed) in self._from_ledger for seed in self.seeds)
             if self.bound.by_definition and flips in self.means and not recalled:
@@ -132,9 +132,16 @@ class Trainer:
             return
         self.flag.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
-        by_set = self._by_definition(trainings, self._advance).reshape(len(missing), self.members, -1)
-        self.confirmed.update((flips, mean_answers(answers)) for flips, answers in zip(missing, by_set, strict=True))
-        self.confirmations += len(trainings)
+        answers: dict[Training, Floats] = {}
+        size = max(1, self._by_definition.width)
+        for chunk, some in self._by_definition.pieces(trainings, None, size):
+            answers.update(zip(trainings[chunk.start : chunk.stop], some, strict=True))
+            self.confirmations += len(chunk)
+            for flips in dict.fromkeys(training.flips for training in trainings[chunk.start : chunk.stop]):
+                members = [answers.get(Training(flips, seed)) for seed in self.seeds]
+                if all(member is not None for member in members):
+                    self.confirmed[flips] = mean_answers(np.array(members))
+            self._advance(len(chunk))
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self.confirmed[flips])

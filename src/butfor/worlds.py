@@ -8,19 +8,18 @@ distribution, flips every adverse label of the group with its probability at tha
 worlds that decide favourably about a person is a probability.
 
 If a seed changes the model, a world is trained under as many fresh seeds as the audited model has members, and their
-mean decides. With fewer, the noise of seeds would look like an effect of labels: without any flip, single networks of
-German accept 4.3 of the 58 people whom the mean of 16 refuses, means of 4 accept 1.7, means of 16 0.7. 20 worlds of 16
-members are 320 trainings, 8 seconds of one core there. A single audited network has that noise in its own decisions and
-in its worlds.
+mean decides. The seed alone changes decisions too: without any flip, single networks of German accept 4.3 of the 58
+people whom the mean of 16 refuses, means of 4 accept 1.7, means of 16 0.7. So each world is compared with its control,
+the same trainings without flips (`controls.py`). 20 worlds of 16 members and their controls are 640 trainings, 16
+seconds of one core there.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import suppress
 from dataclasses import dataclass, replace
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from zlib import crc32
 
 import numpy as np
@@ -28,16 +27,19 @@ import pandas as pd
 from numpy.typing import NDArray
 from scipy.special import ndtr
 
+from butfor.controls import SingleModels
 from butfor.decide import decides_one
 from butfor.errors import Stopped
 from butfor.fit import Fitted
 from butfor.models.engines import choose_engine
 from butfor.models.learner import FlipSet, Floats, Training
 from butfor.progress import Progress
+from butfor.result.fresh import LEAST as LEAST_SEEDS
 from butfor.result.fresh import FreshSeeds
+from butfor.result.outcome import NO_CONTROL, NO_TRAINING_ROWS, NOT_ASKED, NOT_FINISHED, STOPPED, TIME, Outcome
 from butfor.result.record import plain
 from butfor.result.reviewed import ChangedDecision
-from butfor.result.worlds import OneStandard, PersonInWorlds, World
+from butfor.result.worlds import FRESH, PAIRED, Control, OneStandard, PersonInWorlds, World
 from butfor.rules import Situation
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.train import Trainer
@@ -46,6 +48,8 @@ WORLDS, LEAST = 20, 5
 """Worlds of a group, and the fewest if a training is slow."""
 PATIENCE = 60.0
 """Seconds for a group's worlds; if they take longer, there are fewer."""
+DECIMALS = 4
+"""Of the share of controls that decide otherwise."""
 SEEDS = 2**31
 """Seeds of worlds and of their trainings are below this."""
 
@@ -93,6 +97,10 @@ class FlipTrial:
     def groups(self) -> dict[str, NDArray[np.bool_]]:
         named = self.everyone.groups.astype(str)
         return {group: named == group for group in sorted(set(named))}
+
+    def members_of(self, group: str) -> NDArray[np.bool_]:
+        """Which people are in the group."""
+        return self.groups.get(group, np.zeros(len(self.everyone.people), bool))
 
     def rates(self, logits: Floats) -> dict[str, float]:
         """Per group, the share of favourable decisions."""
@@ -144,6 +152,11 @@ class DrawnWorld:
     validation_flips: FlipSet = ()
     """Flipped validation rows, by position, since one standard would also change when training stops."""
 
+    @property
+    def control(self) -> tuple[Training, ...]:
+        """The same trainings without flips."""
+        return tuple(Training((), training.seed) for training in self.trainings)
+
 
 def world_seeds(group: object, random_state: int = 0, count: int = WORLDS) -> list[int]:
     """The seeds of a group's worlds, by a name or number of the group."""
@@ -161,10 +174,10 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
 
     def drawn(rows: Standards) -> FlipSet:
         if rows.cluster is None or not rows.correlation:
-            uniforms = rng.random(len(rows.groups))
+            uniforms = rng.random(len(rows.groups))[rows.ranks]
         else:  # rows of a cluster go together as far as their labels do
             shared = rng.standard_normal(int(rows.cluster.max()) + 1)[rows.cluster]
-            apart = rng.standard_normal(len(shared))
+            apart = rng.standard_normal(len(shared))[rows.ranks]
             uniforms = ndtr(np.sqrt(rows.correlation) * shared + np.sqrt(1 - rows.correlation) * apart)
         return tuple(map(int, np.flatnonzero(uniforms < rows.wrong_at(group, shortfall))))
 
@@ -174,16 +187,22 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
     return DrawnWorld(seed, shortfall, flips, trainings, drawn(standards.validation) if standards.validation else ())
 
 
-def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tuple[DrawnWorld, Floats]]:
-    """Each world with its model's answers about the trainer's people. Worlds are trained in blocks of the engine's
-    size, so that a stop keeps those that are done; worlds with different validation labels are trained one after the
-    other."""
+def train_worlds(
+    trainer: Trainer, worlds: Sequence[DrawnWorld], paired: bool = False
+) -> Iterator[tuple[DrawnWorld, Floats, Floats | None]]:
+    """Each world with its model's answers about the trainer's people and, if `paired`, those of its control. Worlds are
+    trained in blocks of the engine's size, so that a stop keeps those that are done; worlds with different validation
+    labels are trained one after the other."""
     table = trainer.table
     if table.validation is None or table.multiclass:
-        step = max(1, trainer.bound.width // max((len(world.trainings) for world in worlds), default=1))
+        trainings = max((len(world.trainings) for world in worlds), default=1)
+        step = max(1, trainer.bound.width // (2 * trainings if paired else trainings))
         for first in range(0, len(worlds), step):
             some = worlds[first : first + step]
-            yield from zip(some, trainer.ensemble_answers([world.trainings for world in some]), strict=True)
+            controls = [world.control for world in some] if paired else []
+            answers = trainer.ensemble_answers([*(world.trainings for world in some), *controls])
+            beside = answers[len(some) :] if paired else [None] * len(some)
+            yield from zip(some, answers[: len(some)], beside, strict=True)
         return
     X, y = table.validation
     for world in worlds:
@@ -194,10 +213,40 @@ def train_worlds(trainer: Trainer, worlds: Sequence[DrawnWorld]) -> Iterator[tup
             flipped = replace(table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name)))
             how: dict[str, Any] = {"n_jobs": trainer.n_jobs, "progress": trainer.progress, "flag": trainer.flag}
             its = Trainer(trainer.engine, trainer.single, flipped, trainer.people, **how)
-        yield world, its.ensemble_answers([world.trainings])[0]
+        answers = its.ensemble_answers([world.trainings])[0]
+        yield world, answers, trainer.ensemble_answers([world.control])[0] if paired else None
 
 
 # --- of an audit --------------------------------------------------------------------------------------
+
+
+class Plan(NamedTuple):
+    """How many worlds a group gets in the time there is, and what stands beside them: the same trainings without flips
+    (`PAIRED`), single models under fresh `seeds` (`FRESH`), or nothing, if no seed changes the model."""
+
+    worlds: int
+    control: Control | None = None
+    seeds: tuple[int, ...] = ()
+
+    def trainings(self, members: int, groups: int) -> int:
+        beside = 2 if self.control == PAIRED else 1
+        return groups * self.worlds * members * beside + len(self.seeds)
+
+
+def plan_worlds(fitted: Fitted, trainer: Trainer) -> Plan:
+    """What there is time for. There are no worlds if there is no control for them: too slow to be paired, and too few
+    fresh seeds."""
+    members, seconds = trainer.members, fitted.fit_seconds
+    wanted = WORLDS * members * (2 if fitted.seeded else 1)
+    if seconds * wanted > PATIENCE:
+        seconds = trainer.seconds_each(seconds)
+    if seconds * wanted <= PATIENCE:
+        return Plan(WORLDS, PAIRED if fitted.seeded else None)
+    left = PATIENCE - seconds * len(fitted.seeds)
+    fewer = int(np.clip(left / (members * seconds), LEAST, WORLDS))
+    if not fitted.seeded:
+        return Plan(fewer)
+    return Plan(fewer, FRESH, tuple(fitted.seeds)) if len(fitted.seeds) >= LEAST_SEEDS else Plan(0)
 
 
 def falling_short(standards: Standards) -> list[GroupStandard]:
@@ -205,48 +254,117 @@ def falling_short(standards: Standards) -> list[GroupStandard]:
     return [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
 
 
+def not_asked(standards: Standards, tried: FlipTrial, by_hand: bool) -> list[OneStandard]:
+    """One result per group with a gap beyond chance, without worlds: time is up, or the audit was stopped."""
+    outcome = Outcome(NOT_ASKED, STOPPED if by_hand else TIME)
+    return [replace(as_it_is(comparison, tried), outcome=outcome) for comparison in falling_short(standards)]
+
+
 def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     """One result per group with a gap beyond chance. After a stop, the worlds that are done count."""
     short, fitted, trainer = falling_short(standards), tried.fitted, tried.trainer
+    learned = set(standards.groups.astype(str))  # by their labels: other groups are in further labelled rows alone
+    without_rows = Outcome(NOT_ASKED, NO_TRAINING_ROWS)
+    results = [replace(as_it_is(c, tried), outcome=without_rows) for c in short if c.group not in learned]
+    short = [c for c in short if c.group in learned]
     if not short:
-        return []
-    progress, members = trainer.progress, trainer.members
-    count = worlds_in_time(trainer, fitted.fit_seconds)
-    if count < WORLDS:
-        progress.note(f"One standard for all: {count} worlds instead of {WORLDS}, since a training is slow.")
-    progress.phase("one standard for all", len(short) * count * members)
+        return results
+    progress, plan = trainer.progress, plan_worlds(fitted, trainer)
+    if 0 < plan.worlds < WORLDS:
+        progress.note(f"One standard for all: {plan.worlds} worlds instead of {WORLDS}, since a training is slow.")
+    progress.phase("one standard for all", plan.trainings(trainer.members, len(short)))
     progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
-    results = []
+    single: SingleModels | None = None
+    ended: Outcome | None = None
+    try:
+        single = SingleModels.of(trainer, plan.seeds) if plan.seeds else None
+    except Stopped as stop:
+        ended = Outcome(NOT_ASKED, STOPPED if stop.by_hand else TIME)
+    if ended is None and fitted.seeded and plan.control != PAIRED and single is None:
+        ended = Outcome(NOT_ASKED, NO_CONTROL)
     for comparison in short:
-        # By the group's first row: worlds are the same however groups are spelled.
-        first_row = int(np.flatnonzero(standards.groups.astype(str) == comparison.group)[0])
-        one = in_worlds(standards, comparison, tried, world_seeds(first_row, fitted.params.random_state, count))
-        done = len(one.worlds)
-        if done or not one.refused:
-            results.append(one)
-        if one.refused and done < count:
-            kept = "those that are done count" if done else "changed decisions are not reported"
-            progress.note(f"Stopped after {done} of {count} worlds of {comparison.name}: {kept}.")
-            break
+        now = as_it_is(comparison, tried)
+        if ended is None and now.refused:
+            # By the group's first row: worlds are the same however groups are spelled.
+            first_row = int(standards.places[standards.groups.astype(str) == comparison.group].min())
+            seeds = world_seeds(first_row, fitted.params.random_state, plan.worlds)
+            now = in_worlds(standards, now, tried, seeds, plan.control, single)
+            if now.unfinished:
+                done, why = len(now.worlds), now.outcome.why if now.outcome else None
+                kept = "those that are done count" if done else "changed decisions are not reported"
+                progress.note(f"Stopped after {done} of {plan.worlds} worlds of {comparison.name}: {kept}.")
+                ended = Outcome(NOT_ASKED, why)
+        elif now.refused:
+            now = replace(now, outcome=ended)
+        results.append(now)
     return results
 
 
-def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial, seeds: Sequence[int]) -> OneStandard:
-    """The decisions in these worlds; after a stop, in those that are done."""
-    everyone, trainer, table, seeded = tried.everyone, tried.trainer, tried.trainer.table, tried.fitted.seeded
-    ours = tried.groups.get(comparison.group, np.zeros(len(everyone.people), bool))
+def outcome_of(groups: Sequence[OneStandard]) -> Outcome:
+    """What became of the question, by how many of the groups that fall short have all their worlds."""
+    outcomes = [one.outcome for one in groups if one.outcome is not None and not one.outcome.answered]
+    if not outcomes:
+        return Outcome()
+    begun = any(one.worlds for one in groups) or len(outcomes) < len(groups)
+    return Outcome(NOT_FINISHED if begun else NOT_ASKED, outcomes[0].why, len(groups) - len(outcomes), len(groups))
+
+
+def as_it_is(comparison: GroupStandard, tried: FlipTrial) -> OneStandard:
+    """The decisions as they are, before any world."""
+    everyone, ours = tried.everyone, tried.members_of(comparison.group)
     refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
-    worlds, others = list[World](), np.zeros(len(refused), np.int64)
-    if not (ours & refused).any():
-        seeds = ()
-    drawn = [draw_world(standards, comparison.group, seed, trainer.members, seeded) for seed in seeds]
-    with suppress(Stopped):
-        for world, answers in train_worlds(trainer, drawn):
+    return OneStandard(
+        attribute=comparison.attribute,
+        group=comparison.group,
+        labels=tried.fitted.table.n,
+        asked=len(refused),
+        people=int(ours.sum()),
+        refused=int((ours & refused).sum()),
+        adverse_now=tuple(map(int, np.flatnonzero(refused))),
+        worlds=(),
+        changed=(),
+        rates=tried.rates(everyone.logits),
+        accuracy=tried.accuracy(everyone.decisions),
+        limited=tried.fitted.table.decision.pool is not None,
+        outcome=Outcome(),
+    )
+
+
+def in_worlds(
+    standards: Standards,
+    now: OneStandard,
+    tried: FlipTrial,
+    seeds: Sequence[int],
+    control: Control | None = None,
+    single: SingleModels | None = None,
+) -> OneStandard:
+    """The decisions in these worlds; after a stop, in those that are done. `single`: models under fresh seeds, for
+    controls that are not paired."""
+    everyone, trainer, table, seeded = tried.everyone, tried.trainer, tried.trainer.table, tried.fitted.seeded
+    ours = tried.members_of(now.group)
+    refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
+    towards = np.where(refused, 1, -1)
+    """Of a changed decision: 1 if it becomes favourable, −1 if it becomes adverse."""
+    worlds, outcome = list[World](), Outcome()
+    others, by_seed = np.zeros(len(refused), np.int64), np.zeros(len(refused), np.int64)
+    drawn = [draw_world(standards, now.group, seed, trainer.members, seeded) for seed in seeds]
+    try:
+        for world, answers, unflipped in train_worlds(trainer, drawn, control == PAIRED):
             logits, decisions = table.margins(answers), table.decisions(answers)
             if not world.flips and not seeded:  # the audited model itself, to the last bit
                 logits, decisions = everyone.logits, everyone.decisions
             changed = changes_decision(logits, everyone.predictions)
             others += changed
+            gained = None
+            if seeded:
+                if unflipped is not None:
+                    beside = table.margins(unflipped)
+                else:
+                    assert single is not None
+                    beside = single.drawn(np.random.default_rng([world.seed, 1]), 1)[0]
+                by_luck = changes_decision(beside, everyone.predictions)
+                by_seed += by_luck
+                gained = int((towards[ours] * (changed[ours].astype(int) - by_luck[ours])).sum())
             worlds.append(
                 World(
                     seed=world.seed,
@@ -255,31 +373,28 @@ def in_worlds(standards: Standards, comparison: GroupStandard, tried: FlipTrial,
                     turned=int((changed & refused & ours).sum()),
                     rates=tried.rates(logits),
                     accuracy=tried.accuracy(decisions),
+                    gained=gained,
                 )
             )
-    by_worlds = sorted(map(int, np.flatnonzero(others)), key=lambda k: (-others[k], k))
+    except Stopped as stop:
+        outcome = Outcome(NOT_FINISHED, STOPPED if stop.by_hand else TIME, len(worlds), len(seeds))
+    by_luck_alone = by_seed / max(1, len(worlds))
+    if single is not None:
+        ones = single.decides_one(tried.fitted.params.random_state)
+        by_luck_alone = np.where(decides_one(everyone.logits), 1 - ones, ones)
+    by_luck_alone = by_luck_alone.round(DECIMALS)
+    shown = np.flatnonzero((others > 0) | (seeded & (by_luck_alone > 0))) if worlds else ()
     index, groups = everyone.people.index, everyone.groups
-    return OneStandard(
-        attribute=comparison.attribute,
-        group=comparison.group,
-        labels=table.n,
-        asked=len(refused),
-        people=int(ours.sum()),
-        refused=int((ours & refused).sum()),
-        adverse_now=tuple(map(int, np.flatnonzero(refused))),
-        worlds=tuple(worlds),
-        changed=tuple(
-            PersonInWorlds(k, plain(index[k]), plain(groups[k]), bool(refused[k]), int(others[k])) for k in by_worlds
-        ),
-        rates=tried.rates(everyone.logits),
-        accuracy=tried.accuracy(everyone.decisions),
-        limited=table.decision.pool is not None,
-    )
-
-
-def worlds_in_time(trainer: Trainer, fit_seconds: float) -> int:
-    """The number of worlds that there is time for."""
-    if fit_seconds * trainer.members * WORLDS <= PATIENCE:
-        return WORLDS
-    each = trainer.members * trainer.seconds_each(fit_seconds)
-    return int(np.clip(PATIENCE / each, LEAST, WORLDS))
+    people = [
+        PersonInWorlds(
+            k,
+            plain(index[k]),
+            plain(groups[k]),
+            bool(refused[k]),
+            int(others[k]),
+            float(by_luck_alone[k]) if seeded else None,
+        )
+        for k in map(int, shown)
+    ]
+    found = replace(now, worlds=tuple(worlds), outcome=outcome, control=control if worlds else None)
+    return replace(found, changed=tuple(sorted(people, key=lambda person: (-found.moved(person), person.case))))

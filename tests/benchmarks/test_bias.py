@@ -57,6 +57,36 @@ def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypat
     assert capsys.readouterr().out.startswith("2 tables; 0 could not be compared.")
 
 
+def test_networks_are_judged_beside_controls_and_as_0_5_judged_them(capsys, monkeypatch):
+    for name, few in (("FRESH", range(10_000, 10_003)), ("world_seeds", lambda group, seed: [1, 2])):
+        monkeypatch.setattr(bias, name, few)
+    monkeypatch.setattr("benchmarks.planted.MEMBERS", 2)
+    monkeypatch.setattr(bias, "MEMBERS", 2)
+    monkeypatch.setattr(bias, "Planted", partial(Planted, draws=9))
+    asked = ["--datasets", "student", "--kinds", "uniform,nothing", "--bases", "drawn", "--seeds", "2"]
+    assert bias.main([*asked, "--models", "mlp", "--questions", "whose", "--n-jobs", "1", "--json"]) == 0
+    found = json.loads(capsys.readouterr().out)
+    cases = {row["of"]: row for row in found["summary"]["seeds"]}
+    assert set(cases) == {f"{m}, {by}" for m in (bias.NOW, bias.BEFORE) for by in (bias.BY_FRESH, bias.BY_AUDITED)}
+    listed = {
+        row["method"]: row["listed"] for row in found["measured"] if row.get("method") and row["kind"] == "nothing"
+    }
+    assert cases[f"{bias.NOW}, {bias.BY_FRESH}"]["listed"] == listed[bias.NOW]
+    main = [row for row in found["measured"] if row["question"] == "whose"]
+    assert len(main) == 2
+
+
+def test_listed_are_those_whom_most_worlds_decide_otherwise_than_most_controls():
+    ours, hurt = np.array([True, True, True, False]), np.array([True, False, False, False])
+    now = np.array([[1, 1, 0, 0]] * 3 + [[1, 1, 1, 0]], bool)
+    control = np.array([[0, 1, 1, 0]] * 3 + [[0, 0, 1, 0]], bool)
+    row = bias.whose(now, control, ours, hurt)
+    assert (row["listed"], row["likely"], row["likely_hurt"], row["sure"]) == (2, 1, 1, 1)
+    assert row["expected"] == pytest.approx(1 + 0.25 - 0.75)
+    audited = bias.whose(now, np.array([False, True, True, False]), ours, hurt)
+    assert (audited["listed"], audited["likely"], audited["expected"]) == (2, 1, 1)
+
+
 @pytest.mark.parametrize("family", ["forest", "proxy", "small", "high"])
 def test_tables_of_unseen_truths_are_what_they_say(family):
     drawn = coverage.drawn_table("german", family, np.random.default_rng(2), None)

@@ -13,12 +13,13 @@ from butfor.errors import SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
 from butfor.report.page import person_page, population_page
+from butfor.result.outcome import Outcome
 from butfor.result.population import Population
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
 from butfor.train import Trainer
 from butfor.worlds import draw_world
 from conftest import press
-from recorded import LABELS, PLANTED, TABLE, Notes, fitted, wronged
+from recorded import LABELS, PLANTED, TABLE, Notes, fitted, run, wronged
 
 PEOPLE, REFUSED, WRONGED = wronged(80, 1)
 TRUTH = REFUSED.mask(WRONGED, "yes")
@@ -98,12 +99,17 @@ def test_people_who_are_hurt_are_found(audit):
 def test_worlds_are_drawn_from_their_seeds_alone_in_whichever_order_people_are_asked_about(audit, population):
     (first,) = population.one_standard
     assert audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1]).one_standard == (first,)
-    few = worlds.world_seeds(int(np.flatnonzero(TABLE["group"] == "b")[0]), 0, 7)
+    standards = audit.standards()
+    few = worlds.world_seeds(int(standards.places[standards.groups == "b"].min()), 0, 7)
     assert few == [world.seed for world in first.worlds[:7]]
     assert len(set(worlds.world_seeds("b", 0)) | set(worlds.world_seeds("b", 1)) | set(worlds.world_seeds("a"))) == 60
-    drawn = draw_world(audit.standards(), "b", few[0], members=3, seeded=True)
-    assert drawn.flips == draw_world(audit.standards(), "b", few[0]).flips
+    drawn = draw_world(standards, "b", few[0], members=3, seeded=True)
+    assert drawn.flips == draw_world(standards, "b", few[0]).flips
     assert len({training.seed for training in drawn.trainings}) == 3
+    order = np.random.default_rng(5).permutation(len(TABLE))
+    other = fitted(TABLE.iloc[order], LABELS.iloc[order]).standards()
+    again = draw_world(other, "b", few[0])
+    assert sorted(order[list(again.flips)]) == list(drawn.flips), "the same labels, in whichever order rows stand"
 
 
 def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
@@ -238,10 +244,18 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     assert one.expected > 1
     assert len({training.seed for world, _ in asked for training in world}) == 8
     assert all(len({training.flips for training in world}) == 1 for world, _ in asked)
+    # each world is trained again without flips under the same seeds, on the labels as they are
+    asked, beside = asked[::2], asked[1::2]
+    assert [[t.seed for t in control] for control, _ in beside] == [[t.seed for t in world] for world, _ in asked]
+    assert {(training.flips, table) for control, table in beside for training in control} == {((), audit.table_)}
     person = one.gaining[0]
-    own = [Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1) for _, table in asked]
-    again = [real(trainer, [world])[0][person.case] > 0 for trainer, (world, _) in zip(own, asked, strict=True)]
-    assert np.mean(again) == one.probability[person.case] == person.worlds / 4
+
+    def decided_by(trainings):
+        own = [Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1) for _, table in trainings]
+        return [real(trainer, [each])[0][person.case] > 0 for trainer, (each, _) in zip(own, trainings, strict=True)]
+
+    assert np.mean(decided_by(asked)) == one.probability[person.case] == person.worlds / 4
+    assert np.mean(decided_by(beside)) == person.control
     # the labels that stop its training early are those of one standard too
     X, y = audit.table_.validation
     changed = np.array([table.validation[1].to_numpy() != y.to_numpy() for _, table in asked])
@@ -257,6 +271,27 @@ def test_a_difference_that_may_be_chance_flips_nothing():
     nothing = audit.one_standard(PEOPLE)
     assert nothing == ()
     assert repr(nothing) == f"{audit.standards().answer} No decision was tried under one standard."
+
+
+def test_a_group_without_a_training_row_has_no_worlds_and_a_sentence_says_why(tmp_path, capsys):
+    """Its labels stand in further rows alone: they are compared, but the model learned from none of them."""
+    train = TABLE["group"] != "b"
+    audit = fitted(TABLE[train], LABELS[train], also_labelled=(TABLE[~train], LABELS[~train]))
+    assert audit.standards().of_group("b").short
+    (one,) = audit.one_standard(PEOPLE)
+    population = audit.explain_all(PEOPLE, cases=range(2))
+    assert population.one_standard == (one,)
+    assert (one.worlds, one.changed, one.outcome) == ((), (), Outcome("not asked", "no training rows"))
+    assert "people with group = b is not known: the model learned from no label of theirs" in one.sentence
+    assert one.sentence in str(population)
+    assert one.sentence.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}") in population_page(population)
+    files = [tmp_path / "train.csv", tmp_path / "test.csv"]
+    for path, rows in zip(files, (TABLE[train].assign(y=LABELS), TABLE.assign(y=LABELS)), strict=True):
+        rows.to_csv(path, index=False)
+    question = ("--label", "y", "--sensitive", "group", "--adverse", "no", "--model", "logistic", "--budget", "2")
+    code, printed, _ = run(capsys, "audit", files[0], "--test", files[1], *question, "--cases", "0:2", "--quiet")
+    assert code == 0
+    assert one.sentence in " ".join(printed.split())
 
 
 def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():

@@ -79,9 +79,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         progress.note(line)
     names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
     if o.private and (len(cases) != 1 or o.out is None or o.public):
-        raise SettingError(
-            "--private is for one person's page: give --cases 12 and --out, and leave out --public."
-        )
+        raise SettingError("--private is for one person's page: give --cases 12 and --out, and leave out --public.")
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
     if o.towards is not None:  # an unknown one is said before anything is trained
         o.towards = data.label_names[label_number(o.towards, data.label_names, option="towards")]

@@ -26,7 +26,8 @@ WIDE, NAMES, ROW = 200, 18, 20
 def print_verdict(verdict: Verdict) -> None:
     """One person: the sentences, and the person beside the flipped rows."""
     others = verdict.collateral.sentence if verdict.collateral else ""
-    for line in filter(None, (verdict.sentence, verdict.belief, verdict.doubt_sentence, others)):
+    left = verdict.run.questions.sentences() if verdict.run.questions else []
+    for line in filter(None, (verdict.sentence, verdict.belief, verdict.doubt_sentence, others, *left)):
         say_wrapped(line)
     if verdict.found:
         beside = verdict.to_frame()

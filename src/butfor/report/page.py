@@ -39,7 +39,17 @@ from butfor.terminal import STEERING
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 RESULTS = {
-    *("standard", "standard_notes", "one_standard", "performance", "reviewed", "names", "remarks", "concerns"),
+    *(
+        "standard",
+        "standard_notes",
+        "one_standard",
+        "questions",
+        "performance",
+        "reviewed",
+        "names",
+        "remarks",
+        "concerns",
+    ),
     "command",
 }
 """What pages show in their own sections."""

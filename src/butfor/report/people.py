@@ -32,7 +32,7 @@ Worlds = tuple[tuple[OneStandard, PersonInWorlds], ...]
 class Listed:
     """A person of the page: examined (with a `verdict`), or named because one standard changes the decision."""
 
-    weight: tuple[int, int]
+    weight: tuple[float, float]
     """The order: changes in most worlds, solid, found, changes in some worlds, audited, not audited."""
     decisions: tuple[str | tuple[str, ...], str | tuple[str, ...]]
     """The decision now, and the other one; of several labels each."""
@@ -45,7 +45,7 @@ class Listed:
         self.person = v = verdict or worlds[0][1]
         self.name = row_name(run, v.row, v.case)
         self.in_most = any(one.in_most(person) for one, person in worlds)
-        most = max((person.worlds for _, person in worlds), default=0)
+        most = max((one.moved(person) for one, person in worlds), default=0)
         adverse, favourable = run.adverse or ("adverse",), run.favourable_labels or ("favourable",)
         if isinstance(v, Verdict):
             self.weight = (0 if self.in_most else 3 if most else 4 if v.eligible else NOT_AUDITED), -most
@@ -76,9 +76,25 @@ def listed(p: Population) -> list[Listed]:
 
 
 def changed_by(people: Sequence[Listed], one: OneStandard) -> list[tuple[Listed, PersonInWorlds]]:
-    """Those whose decision changes in worlds of one group, in most worlds first."""
+    """Those whose decision changes in worlds of one group: who gains before who loses, the likeliest first."""
     found = [(each, person) for each in people for world, person in each.worlds if world is one]
-    return sorted(found, key=lambda pair: (not pair[1].refused, -pair[1].worlds))
+    loses = {person.case for person in one.losing}
+    return sorted(found, key=lambda pair: (pair[1].case in loses, -one.moved(pair[1])))
+
+
+def under_one_standard(run: Run, one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]:
+    """What this person gets if the decision changes: of a model without a seed the other decision than now, else what
+    most worlds decide."""
+    gains = person.refused if one.control is None else one.accepted(person)
+    return (run.favourable_labels or ("favourable",)) if gains else (run.adverse or ("adverse",))
+
+
+def shares_in_words(one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]:
+    """In how many worlds the decision changes; beside controls, also in how many of these it is the same, and whether
+    it is a close call."""
+    if one.control is None:
+        return (f"{person.worlds} of {len(one.worlds)}",)
+    return *one.in_words(person), f"{CLOSE_CALL.sign} {CLOSE_CALL.title.lower()}" if person.close_call else ""
 
 
 def behind(people: Sequence[Listed]) -> dict[int, list[Listed]]:

@@ -103,7 +103,8 @@ class Population(Sequence[Verdict]):
         """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
         groups = self.run.standard.summary() if self.run.standard else []
         worlds = [one.sentence for one in self.one_standard]
-        return [*filter(None, (self.advice, self.run.how_accurate)), *groups, *worlds, self.sentence]
+        left = self.run.questions.sentences() if self.run.questions else []
+        return [*filter(None, (self.advice, self.run.how_accurate)), *groups, *worlds, *left, self.sentence]
 
     @property
     def advice(self) -> str:

@@ -6,6 +6,7 @@ import os
 import shlex
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, fields, replace
+from functools import cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -18,9 +19,10 @@ from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
 from butfor.files import found_from, seen_from
 from butfor.machine import LARGEST_SEED
 from butfor.names import ALTERNATIVES, Names, named
+from butfor.result.outcome import Questions
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
-from butfor.result.worlds import OneStandard
+from butfor.result.worlds import MISSING, OneStandard
 from butfor.standard.explain import MOST_KEPT
 from butfor.standard.groups import Compared, Standards
 from butfor.stopping import Stop
@@ -104,6 +106,10 @@ class Agreement:
     leader: str
     people: int = 0
     gains: dict[str, float] = field(default_factory=dict)
+
+
+_log_odds_of = cache(log_odds)
+"""Of the one cut of a run, which thousands of people are measured from."""
 
 
 def figures_of(standards: Standards) -> Compared:
@@ -205,6 +211,8 @@ class Run:
     standard_notes: tuple[str, ...] = ()
     """What to know when reading it."""
     one_standard: tuple[OneStandard, ...] = ()
+    questions: Questions | None = None
+    """What became of the questions beside the search; None if not known, as in records of 0.5."""
     reviewed: Reviewed | None = None
     names: Names = field(default_factory=Names)
     """The reader's words for people, groups, labels and columns."""
@@ -216,7 +224,10 @@ class Run:
             raise ValueError(".label_names must name at least two labels, each once")
         for name in ("standard", "reviewed"):
             object.__setattr__(self, name, named(getattr(self, name), self.names))
-        object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in self.one_standard))
+        worlds = self.one_standard
+        if self.seeded:  # records of 0.5 compare the worlds with the audited model and its seeds
+            worlds = tuple(replace(one, control=MISSING) if one.worlds and not one.control else one for one in worlds)
+        object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in worlds))
 
     def seen_from(self, folder: str | Path) -> Run:
         """The same run for a record or a page in this folder, with paths as seen from there."""
@@ -325,7 +336,7 @@ class Run:
         if not self.log_odds or self.cut_moves:
             return None
         towards = logit if self.favourable == self.label_names[1] else -logit
-        return float(expit(towards + log_odds(self._cut)))
+        return float(expit(towards + _log_odds_of(self._cut)))
 
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""

@@ -122,6 +122,13 @@ CLOSE_CALL = Words(
         "nothing changed.",
     ),
 )
+BECAUSE = {
+    "time": "the time allowed was up",
+    "stopped": "the audit was stopped",
+    "no training rows": "the model learned from no label of theirs, so there is none to flip",
+    "no control": f"the seed alone changes some decisions, and fewer than {LEAST} models under fresh seeds say which",
+}
+"""Why a question was not asked, or not finished."""
 STRATEGIES = {
     "solid": "flip the labels that rank best over all members of the ensemble, as many as the budget allows, and "
     "retrain every member; where nearly all of them decide differently, halve the set again and again to find the "

@@ -7,24 +7,33 @@ from collections.abc import Sequence
 from copy import copy
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import numpy as np
 import pandas as pd
 
 from butfor.errors import plural
 from butfor.names import PLAIN
+from butfor.result.fresh import CLOSE
+from butfor.result.outcome import NOT_ASKED, NOT_FINISHED, Outcome
 from butfor.result.record import Cell, within
-from butfor.words import share
+from butfor.words import percent, share
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""
+Control = Literal["paired", "fresh seeds", "missing"]
+PAIRED: Control = "paired"
+FRESH: Control = "fresh seeds"
+MISSING: Control = "missing"
+"""What says how a seed changes decisions with no label flipped: each world's own trainings, single models under fresh
+seeds, or nothing."""
 
 
 @dataclass(frozen=True)
 class World:
     """One world, identified by its seed: the group's shortfall, the number of flipped labels, how many adverse
-    decisions about the group become favourable (`turned`), the rate of favourable decisions per group, and accuracy."""
+    decisions about the group become favourable (`turned`), the rate of favourable decisions per group, and accuracy.
+    `gained`: the group's favourable decisions in this world less those in its control; None without one."""
 
     seed: int
     shortfall: float
@@ -32,6 +41,7 @@ class World:
     turned: int
     rates: dict[str, float]
     accuracy: float | None = None
+    gained: int | None = None
 
     def __post_init__(self) -> None:
         within(self, seed=(0, 2**53))
@@ -39,22 +49,31 @@ class World:
 
 @dataclass(frozen=True)
 class PersonInWorlds:
-    """A person whose decision changes in some worlds. `worlds`: in how many. `refused`: whether the decision is adverse
-    now."""
+    """A person whose decision is another one in some worlds. `refused`: whether the decision is adverse now. `worlds`:
+    in how many it is another one than now. `control`: in which share of controls, where no label is flipped; None for a
+    model that no seed changes."""
 
     case: int
     row: Cell
     group: Cell
     refused: bool
     worlds: int
+    control: float | None = None
+
+    @property
+    def close_call(self) -> bool:
+        """Whether the seed alone may decide either way."""
+        return self.control is not None and CLOSE < self.control < 1 - CLOSE
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OneStandard:
     """One group whose labels fall short. Of `asked` people, `people` are in the group, and `refused` of these are
-    refused now. `adverse_now`: the positions of everybody refused now. `changed`: people whose decision changes in any
-    world, those in most worlds first. `rates` and `accuracy` are today's. `limited`: whether people compete for places,
-    so that one person's gain is another's loss."""
+    refused now. `adverse_now`: the positions of everybody refused now. `changed`: people whose decision is another one
+    in any world or control, those whom flips change most first. `rates` and `accuracy` are today's. `limited`: whether
+    people compete for places, so that one person's gain is another's loss. `control`: what the worlds are compared
+    with; None if the model has no seed, so that it is the audited model. `outcome`: whether all worlds were made, and
+    if not, why; None if not known."""
 
     attribute: str
     group: str
@@ -68,6 +87,8 @@ class OneStandard:
     rates: dict[str, float]
     accuracy: float | None = None
     limited: bool = False
+    control: Control | None = None
+    outcome: Outcome | None = None
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
     index: ClassVar[pd.Index | None] = None
@@ -81,9 +102,9 @@ class OneStandard:
         """By the people's own index: the share of worlds that decide favourably, for everybody who is refused now, in
         any group; NaN for the others."""
         shares = dict.fromkeys(self.adverse_now, 0.0)
-        shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in self.gaining}
-        found = pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
-        return found if self.index is None else found.set_axis(self.index)
+        refused = [person for person in self.changed if person.refused]
+        shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in refused}
+        return self._of_everybody(pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked)))
 
     def of_people(self, index: pd.Index) -> OneStandard:
         """The same about people with this index."""
@@ -91,34 +112,91 @@ class OneStandard:
         object.__setattr__(found, "index", index)
         return found
 
+    def _of_everybody(self, values: pd.Series) -> pd.Series:
+        """Values by position, with the people's own index where it is known."""
+        return values if self.index is None else values.set_axis(self.index)
+
+    @cached_property
+    def change(self) -> pd.Series:
+        """By the people's own index, for everybody: the probability of the favourable decision in the worlds less that
+        with no label flipped. NaN if there is no control, so that nobody can tell labels from seeds."""
+        nobody = math.nan if self.control == MISSING or self.no_worlds else 0.0
+        changes = {person.case: self.change_of(person) for person in self.changed} if nobody == 0 else {}
+        found = pd.Series(changes, dtype=float, name="change").reindex(range(self.asked), fill_value=nobody)
+        return self._of_everybody(found)
+
+    def change_of(self, person: PersonInWorlds) -> float:
+        """The same for one person: above 0 towards the favourable decision."""
+        otherwise = person.worlds / max(1, len(self.worlds)) - (person.control or 0.0)
+        return otherwise if person.refused else -otherwise
+
+    def moved(self, person: PersonInWorlds) -> float:
+        """How far the flips move this person's decision either way, in worlds."""
+        return abs(person.worlds - (person.control or 0.0) * len(self.worlds))
+
     @property
     def gaining(self) -> tuple[PersonInWorlds, ...]:
-        """People refused now and accepted in some worlds, in any group; those in most worlds first."""
-        return tuple(person for person in self.changed if person.refused)
+        """People who gain by one standard, in any group, those most likely to first. Of a model without a seed: those
+        refused now and accepted in some worlds. Else those whom most worlds accept and most controls refuse."""
+        if self.control is None:
+            return tuple(person for person in self.changed if person.refused)
+        return tuple(person for person in self.changed if self.in_most(person) and self.accepted(person))
 
     @property
     def losing(self) -> tuple[PersonInWorlds, ...]:
-        """People accepted now and refused in most worlds."""
-        return tuple(person for person in self.changed if not person.refused and self.in_most(person))
+        """People accepted now, or in most controls, and refused in most worlds."""
+        return tuple(person for person in self.changed if self.in_most(person) and not self.accepted(person))
 
     def in_most(self, person: PersonInWorlds) -> bool:
-        """Whether this person's decision changes in more than half of the worlds."""
-        return 2 * person.worlds > len(self.worlds)
+        """Whether most worlds decide otherwise than most controls do; without a seed, than the audited model does."""
+        in_worlds = person.worlds / max(1, len(self.worlds))
+        if self.control is None or person.control is None:
+            return self.control is None and in_worlds > 0.5
+        return (in_worlds - 0.5) * (person.control - 0.5) < 0  # where they are even, most decide nothing
+
+    def accepted(self, person: PersonInWorlds) -> bool:
+        """Whether most worlds decide favourably."""
+        return (2 * person.worlds > len(self.worlds)) == person.refused
+
+    @property
+    def no_worlds(self) -> bool:
+        """Whether there should be worlds and are none."""
+        return not self.worlds and self.outcome is not None and self.outcome.status in (NOT_ASKED, NOT_FINISHED)
+
+    @property
+    def unfinished(self) -> bool:
+        """Whether the worlds that are done are not all."""
+        return self.outcome is not None and self.outcome.status == NOT_FINISHED
 
     @property
     def expected(self) -> float:
-        """How many adverse decisions about the group would change: the sum of their probabilities."""
-        return over([world.turned for world in self.worlds])[0]
+        """How many more decisions about the group would be favourable: the sum of its people's changes; NaN without a
+        control. Of a model without a seed: how many adverse ones would change, the sum of their probabilities."""
+        if self.no_worlds or self.control == MISSING:
+            return math.nan
+        if self.control is None:
+            return over([world.turned for world in self.worlds])[0]
+        return self._sum_of_changes(ours=True)
+
+    def _sum_of_changes(self, ours: bool) -> float:
+        """Of the group's people, or of the others."""
+        return sum(self.change_of(person) for person in self.changed if (str(person.group) == self.group) is ours)
 
     @property
-    def interval(self) -> tuple[int, int]:
-        """The 5th and 95th percentile of that number over worlds, in whole people."""
-        _, low, high = over([world.turned for world in self.worlds])
+    def interval(self) -> tuple[int, int] | None:
+        """The 5th and 95th percentile of that number over worlds, in whole people; None without a control."""
+        counts = [world.turned if self.control is None else world.gained for world in self.worlds]
+        if self.no_worlds or None in counts:
+            return None
+        _, low, high = over([count for count in counts if count is not None])
         return int(low), int(high)
 
     @property
     def displaced(self) -> float:
-        """How many favourable decisions about anybody would become adverse, on average over worlds."""
+        """How many favourable decisions about anybody would become adverse, on average over worlds; with controls, how
+        many fewer there would be about people of other groups."""
+        if self.control is not None:
+            return max(0.0, -self._sum_of_changes(ours=False))
         return sum(person.worlds for person in self.changed if not person.refused) / max(1, len(self.worlds))
 
     @property
@@ -141,15 +219,39 @@ class OneStandard:
         return self.names.people_in(self.attribute, self.group)
 
     def about(self, case: int | None) -> str:
-        """In how many worlds a person's decision changes, in a sentence; empty if in none."""
-        worlds = next((person.worlds for person in self.changed if person.case == case), 0)
-        said = f"If {self.who} were labelled by the standard of the others, this decision would change in"
-        return f"{said} {worlds} of {len(self.worlds)} worlds." if worlds else ""
+        """In how many worlds a person's decision changes, in a sentence; empty if flips change it in none, or, beside
+        controls, hardly."""
+        person = next((person for person in self.changed if person.case == case), None)
+        if person is None or self.control == MISSING:
+            return ""
+        said = f"If {self.who} were labelled by the standard of the others, this decision would"
+        if person.control is None:
+            return f"{said} change in {person.worlds} of {len(self.worlds)} worlds." if person.worlds else ""
+        if not self.in_most(person) and abs(self.change_of(person)) <= CLOSE:
+            return ""
+        worlds, control = self.in_words(person, favourable=True)
+        close = " That is a close call: the seed alone may decide either way." if person.close_call else ""
+        return f"{said} be favourable in {worlds} worlds; with no label flipped, in {control}.{close}"
+
+    def in_words(self, person: PersonInWorlds, favourable: bool | None = None) -> tuple[str, str]:
+        """In how many worlds, and in how many controls, the decision is favourable or adverse; None: as most worlds
+        have it. "19 of 20" and "2 of 20 trainings", or "9 % of trainings"."""
+        count, worlds, control = len(self.worlds), person.worlds, person.control or 0.0
+        favourable = self.accepted(person) if favourable is None else favourable
+        if favourable is not person.refused:  # as the decision is now
+            worlds, control = count - worlds, 1 - control
+        beside = f"{round(control * count)} of {count}" if self.control == PAIRED else percent(control)
+        return f"{worlds} of {count}", f"{beside}{'' if self.control == PAIRED else ' of trainings'}"
 
     @property
     def expected_in_words(self) -> str:
-        """In whole people: "5", "fewer than 1"."""
-        return f"{math.floor(self.expected + 0.5)}" if self.expected >= 1 or not self.expected else "fewer than 1"
+        """In whole people: "5", "fewer than 1"; with controls "5 more", "no more", "2 fewer"."""
+        count = f"{math.floor(abs(self.expected) + 0.5)}" if abs(self.expected) >= 1 else "fewer than 1"
+        if self.control is None:
+            return count if self.expected else "0"
+        if -1 < self.expected <= 0:
+            return "no more"
+        return f"{count} {'more' if self.expected > 0 else 'fewer'}"
 
     @property
     def sentence(self) -> str:
@@ -158,34 +260,41 @@ class OneStandard:
             return f"There are no {self.who} here."
         if not self.refused:
             return f"None of the {self.people} decisions about {self.who} is adverse: none would change."
-        (low, high), places = self.interval, ""
+        if self.no_worlds:
+            assert self.outcome is not None
+            return (
+                f"Whose decisions would change under one standard for {self.who} is not known: {self.outcome.because}."
+            )
+        if self.control == MISSING:
+            return (
+                f"Whose decisions would change under one standard for {self.who} is not known: the record has no "
+                "models without flipped labels that say what the seed alone changes."
+            )
+        (low, high), places = self.interval or (0, 0), ""
         if self.limited:
             displaced = f"about {max(1, round(self.displaced))} of {self.asked} {self.names.noun}"
             places = f" Places are limited: {displaced if self.displaced >= 0.5 else 'nobody'} would lose theirs."
+        if self.unfinished:
+            assert self.outcome is not None
+            of = f"{len(self.worlds)} of {self.outcome.of} worlds"
+            places += f" Only {of} were made: {self.outcome.because}."
+        among = f"in 9 of 10 simulated worlds: {low} to {high}".replace("-", "−")
+        if self.control is None:
+            return (
+                "Under one standard for all, the model would probably decide differently about "
+                f"{self.expected_in_words} of {self.people} {self.who} ({among}).{places}"
+            )
         return (
-            f"Under one standard for all, the model would probably decide differently about {self.expected_in_words} "
-            f"of {self.people} {self.who} (in 9 of 10 simulated worlds: {low} to {high}).{places}"
+            f"Under one standard for all, the model would probably decide favourably about {self.expected_in_words} of "
+            f"{self.people} {self.who} than with the recorded labels ({among}{' more' if high > 0 else ''}).{places}"
         )
 
     def details(self) -> list[str]:
         """Who is concerned, and how rates and accuracy move; a sentence each."""
-        if not self.worlds:
+        if not self.worlds or self.control == MISSING:
             return []
-        names, group, worlds = self.names, self.who, len(self.worlds)
-        flips, about = [world.flips for world in self.worlds], f"of {self.people} decisions about {group}"
-        ours = [person for person in self.gaining if str(person.group) == self.group]
-        lines = [
-            f"In each of {worlds} worlds, {min(flips)} to {max(flips)} of {self.labels} labels are flipped. Today "
-            f"{plural(self.refused, f'{about} is', f'{about} are')} adverse; "
-            f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
-        ]
-        others = sum(person.worlds for person in self.gaining if person not in ours) / worlds
-        if others >= 1:
-            decisions = f"{plural(others, 'adverse decision')} about {names.noun} of other groups"
-            lines.append(f"About {decisions} would change too.")
-        if self.losing:
-            losing = plural(len(self.losing), f"{names.one} is", f"{names.noun} are")
-            lines.append(f"{losing} accepted now and refused in most worlds.")
+        group = self.who
+        lines = self._who_changes() if self.control is None else self._who_changes_beside_controls()
         caveat = (
             " It is measured against the recorded labels, also those that the worlds correct, so a lower figure does "
             "not mean a worse model."
@@ -198,6 +307,49 @@ class OneStandard:
                 lines.append(f"{what}: {share(now)} now, {among}.{note}")
         return lines
 
+    @property
+    def _flipped(self) -> str:
+        flips = [world.flips for world in self.worlds]
+        return (
+            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of {self.labels} labels are flipped."
+        )
+
+    def _who_changes(self) -> list[str]:
+        """Beside the audited model."""
+        names, about = self.names, f"of {self.people} decisions about {self.who}"
+        ours = [person for person in self.gaining if str(person.group) == self.group]
+        lines = [
+            f"{self._flipped} Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
+            f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
+        ]
+        others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
+        if others >= 1:
+            decisions = f"{plural(others, 'adverse decision')} about {names.noun} of other groups"
+            lines.append(f"About {decisions} would change too.")
+        if self.losing:
+            losing = plural(len(self.losing), f"{names.one} is", f"{names.noun} are")
+            lines.append(f"{losing} accepted now and refused in most worlds.")
+        return lines
+
+    def _who_changes_beside_controls(self) -> list[str]:
+        """Beside what the same kind of model decides with no label flipped."""
+        names, beside = self.names, "The same trainings without flips stand beside each world"
+        if self.control == FRESH:
+            beside = "Single models under fresh seeds, trained without flips, stand beside the worlds"
+        lines = [f"{self._flipped} {beside}, so that the luck of a seed does not count as an effect of labels."]
+        for people, then, before in ((self.gaining, "accept", "refuse"), (self.losing, "refuse", "accept")):
+            if people:
+                lines.append(
+                    f"Most worlds {then} {names.count(len(people))} whom most trainings without flips {before}."
+                )
+        if close := sum(person.close_call for person in (*self.gaining, *self.losing)):
+            calls = plural(close, "of these is a close call", "of these are close calls")
+            lines.append(f"{calls}: the seed alone may decide either way.")
+        if (others := self._sum_of_changes(ours=False)) >= 1:
+            decisions = plural(others, "more decision")
+            lines.append(f"About {decisions} about {names.noun} of other groups would be favourable too.")
+        return lines
+
     def __repr__(self) -> str:
         return self.sentence
 
@@ -205,7 +357,7 @@ class OneStandard:
 class OneStandards(tuple[OneStandard, ...]):
     """The results of all groups that fall short. Prints as one sentence per group or, if there is none, says why."""
 
-    why_empty = "Stopped before the first world."
+    why_empty = ""
 
     def __repr__(self) -> str:
         why = f"{self.why_empty} No decision was tried under one standard."

@@ -427,6 +427,7 @@ def _compare_in_order(
         doubt=doubt,
         suspect=suspect,
         index=inputs.index,
+        places=np.arange(len(inputs)),
         draws=comparisons[0].draws,
         moves=tuple(itertools.chain(*moves)),
         parts=slices,
@@ -436,6 +437,7 @@ def _compare_in_order(
         weight=weight,
         correlation=common.correlation,
         interrupted=flag.interrupted,
+        cut_short=groups[0].draws.shape[1] < least_draws(draws),
     )
 
 
@@ -445,6 +447,11 @@ def block_ends(draws: int | None) -> list[int]:
     to draw 299 are equal: tables are fitted side by side, and figures depend on which."""
     most = MOST_DRAWS if draws is None else draws
     return [*range(FIRST_DRAWS, most, MORE_DRAWS), most] if most else []
+
+
+def least_draws(draws: int | None) -> int:
+    """How many tables a comparison draws at least, unless it is stopped."""
+    return FIRST_DRAWS if draws is None else draws
 
 
 def _no_tables(group: Group, common: CommonStandard) -> DrawnTables:

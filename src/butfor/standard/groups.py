@@ -452,13 +452,15 @@ class Standards(Compared):
     doubt: Floats
     suspect: Floats
     index: pd.Index
-    places: NDArray[np.int64] | None = None
+    places: NDArray[np.int64]
     """Each row's place in the comparison's own order, which no order of the table changes."""
     not_sliced: tuple[str, ...] = ()
     """Columns with too many values for slices."""
     proxies: tuple[str, ...] = ()
     """A sentence on columns that determine a group."""
     interrupted: bool = False
+    cut_short: bool = False
+    """Whether the draws ended early, by hand or by a limit of time."""
     cluster: NDArray[np.int64] | None = None
     """Each row's cluster, as a number from 0."""
     weight: Floats | None = None
@@ -513,6 +515,11 @@ class Standards(Compared):
         return replace(self, **{name: each[rows] for name in names if (each := getattr(self, name)) is not None})
 
     @property
+    def ranks(self) -> NDArray[np.int64]:
+        """Each row's rank among these rows in the comparison's own order: random numbers go by it."""
+        return np.argsort(np.argsort(self.places, kind="stable"), kind="stable")
+
+    @property
     def _ours(self) -> list[GroupStandard]:
         """The groups that rows belong to."""
         return [c for c in self.comparisons if c.attribute == self.attribute]
@@ -527,7 +534,7 @@ class Standards(Compared):
     @cached_property
     def wrong_if_real(self) -> Floats:
         """The same for the groups that are not called, were their gaps real `[rows]`; no number where the row's group
-        is called or cannot be compared. Where nothing is wrong, these gaps are chance, and so are these probabilities."""
+        is called or cannot be compared. Where nothing is wrong, these gaps are chance and so are the probabilities."""
         return self._as_estimated([c for c in self._ours if not c.differs and not c.not_comparable])
 
     def _as_estimated(self, comparisons: Sequence[GroupStandard]) -> Floats:
