@@ -82,9 +82,9 @@ MARKED = 0.5
 OBNC = "Fair-OBNC"
 CHOSEN = {
     "FairLabel": "standard",
-    "Massaging": "standard",
+    "Massaging": "logistic",
     "DeCoLe": "standard",
-    "cleanlab": "standard",
+    "cleanlab": "logistic",
     OBNC: "standard, residuals",
 }
 """The variant of each rival, chosen on seeds below 10 000 (`--choose`)."""

@@ -86,7 +86,7 @@ def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floa
     the columns, less their means, on labels that are favourable with probability p · (1 − r). The mean over penalties,
     weighted by the likelihood of the labels that a fit has not seen; one rate for all rows if few labels lack."""
     weight = weight / weight.mean()
-    penalties = PENALTIES
+    penalties: tuple[float, ...] = PENALTIES
     one_rate = float((p - favourable) @ weight) < FEW_LACKED
     if one_rate:
         inputs, penalties = np.empty((len(p), 0)), (FLAT,)
