@@ -12,6 +12,13 @@ is 15 % of the group's mean probability.
     python -m benchmarks.coverage --large 1000 --no-peers --out large.json         tables treated as very large ones are
     python -m benchmarks.coverage --rows 50000 --share 0.03 --no-peers --out big.json     many rows
     python -m benchmarks.coverage --part --draws 300 --out part.json               intervals by a part of the others
+    python -m benchmarks.coverage --stability --count 100 --out stability.json     verdicts under ten random states
+    python -m benchmarks.coverage --clusters --count 300 --out clusters.json       new matched experiments
+
+`--stability` draws each table once and compares its groups under ten values of `random_state`; half of the tables are
+planted. Folds go by `random_state` too: with `--same-folds` they are those of the first value. `--clusters` makes new
+matched experiments: every advert gets letters of all groups, adverts differ in how often they answer and in the gap
+between groups. A third has a gap, a third a mean gap of 0, a third labels that are swapped within adverts.
 
 With `--rows`, groups have at least a fiftieth of them, and truths are of the first five families.
 
@@ -46,6 +53,7 @@ import pandas as pd
 from joblib import Parallel, delayed
 from numpy.typing import NDArray
 from scipy import stats
+from scipy.optimize import brentq
 from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
@@ -55,6 +63,7 @@ from butfor.data import load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder
 from butfor.errors import DatasetError
+from butfor.standard import compare as compare_module
 from butfor.standard import inputs as standard_inputs
 from butfor.standard import second_opinion
 from butfor.standard.boosting import fit_boosting
@@ -85,6 +94,8 @@ FURTHER = {
 LARGE_TABLES = ("adult", "default", *FURTHER)
 FAMILIES = ("logistic", "boosting", "forest", "interactions", "proxy", "small", "high")
 PLANTED, MOST_ROWS, SHUFFLES = 0.15, 2000, 39
+SEEDS = 10
+"""Values of random_state that each table of `--stability` is compared under."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -200,7 +211,7 @@ def measure(
     number: int,
     names: Sequence[str],
     seed: int,
-    draws: int,
+    draws: int | None,
     folder: str | None,
     peers: bool,
     large: int | None = None,
@@ -251,12 +262,26 @@ def measure(
         "any": any(c.p_adjusted is not None and c.p_adjusted < 0.05 for c in found.comparisons),
         "estimates": estimates(ours),
     }
-    result |= {"centre": ours.centre, "p_adjusted": ours.p_adjusted}
+    result |= {"centre": ours.centre, "p_adjusted": ours.p_adjusted, "draws": found.draws}
+    if not planted or len(found.comparisons) == 2:  # of more groups, what a planted one does to others is not known
+        truths = {table.group: true, **_of_the_other(found.comparisons, table, planted)}
+        result["all_bounds"] = all(_within(c.bounds, truths.get(c.group, 0.0)) for c in found.comparisons)
     result["disagrees"] = ours.second_opinion is not None and ours.second_opinion.disagrees
     result |= {"effective_others": ours.overlap.effective_others, "poor": ours.overlap.poor} if ours.overlap else {}
     if peers:
         result["estimates"] |= peer_estimates(table, labels, inside, seed + number)
     return result
+
+
+def _of_the_other(comparisons: Sequence[GroupStandard], table: Table, planted: float) -> dict[str, float]:
+    """The true difference of the one other group: what the planted one lost, its people would lose by that standard."""
+    groups = table.attribute.astype(str)
+    others = {c.group for c in comparisons} - {table.group}
+    return {other: -planted * float(table.truth[groups == other].mean()) for other in others}
+
+
+def _within(interval: tuple[float, float] | None, value: float) -> bool:
+    return interval is not None and interval[0] <= value <= interval[1]
 
 
 def estimates(c: GroupStandard) -> dict[str, Any]:
@@ -402,10 +427,126 @@ def double(
     }
 
 
+# --- verdicts under other seeds, and clusters ----------------------------------------------------------
+
+
+def stability(
+    number: int, names: Sequence[str], seed: int, draws: int | None, folder: str | None, same_folds: bool
+) -> dict[str, Any]:
+    """The verdict on one drawn table under ten values of `random_state`: which groups are called, and in which
+    direction."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng([seed, number])
+    place, name = number // 2, names[(number // 2) % len(names)]
+    family = FAMILIES[(place // len(names)) % len(FAMILIES)]
+    planted = PLANTED * (number % 2)
+    table = drawn_table(name, family, rng, folder)
+    inside = table.attribute.astype(str) == table.group
+    labels = rng.random(len(inside)) < table.truth
+    labels[inside] &= rng.random(int(inside.sum())) >= planted
+    sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
+    if same_folds:
+        compare_module.folds_of = lambda rows, clusters, _: folds_of(rows, clusters, 0)
+    verdicts, tables = list[str](), 0
+    for random_state in range(SEEDS):
+        how: dict[str, Any] = {"sides": (("no",), ("yes",)), "draws": draws, "n_jobs": 1, "random_state": random_state}
+        try:
+            found = compare(table.X, labels, [sensitive], **how)
+        except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
+            return {"number": number, "table": name, "family": family, "error": str(error)}
+        tables += found.draws
+        called = [f"{c.group} {'less' if c.difference > 0 else 'more'}" for c in found.comparisons if c.differs]
+        verdicts.append(", ".join(called))
+    return {
+        "number": number, "table": name, "family": family, "planted": planted, "verdicts": verdicts,
+        "draws": tables / SEEDS,
+    }  # fmt: skip
+
+
+def _stability_summary(results: Sequence[dict[str, Any]]) -> str:
+    good = [r for r in results if "error" not in r]
+    lines = [f"{len(good)} tables under {SEEDS} values of random_state; {len(results) - len(good)} not comparable"]
+    for title, is_planted in (("nothing planted", False), ("planted", True)):
+        some = [r for r in good if bool(r["planted"]) == is_planted]
+        if not some:
+            continue
+        changed = [len(set(r["verdicts"])) > 1 for r in some]
+        counts = [np.unique(r["verdicts"], return_counts=True)[1] for r in some]
+        apart = [1 - float((count * (count - 1)).sum()) / SEEDS / (SEEDS - 1) for count in counts]
+        lines.append(
+            f"{title}: verdicts differ between the values in {_share(changed)} % of {len(some)} tables; two values "
+            f"differ in {100 * float(np.mean(apart)):.1f} %; {np.mean([r['draws'] for r in some]):.0f} drawn tables"
+        )
+    return "\n".join(lines)
+
+
+CASES = ("a gap", "a mean gap of 0", "labels swapped within clusters")
+
+
+def clustered(number: int, seed: int, draws: int | None) -> dict[str, Any]:
+    """A new matched experiment, and what is said of the group that may be held to another standard."""
+    warnings.simplefilter("ignore")
+    rng = np.random.default_rng([seed, number])
+    case = CASES[number % 3]
+    adverts, groups, letters = int(rng.integers(100, 401)), int(rng.integers(2, 5)), int(rng.integers(1, 3))
+    level, spread = rng.uniform(-1.5, 1), rng.uniform(0.5, 2)
+    gap_spread = rng.uniform(0, 1.5)
+    slopes = rng.normal(0, 0.5, 3)
+
+    def chances(count: int, gap: float) -> tuple[pd.DataFrame, Floats, Floats]:
+        """Columns, and of so many letters the chance of an answer as a usual group and as the one with the gap."""
+        X = pd.DataFrame(rng.normal(size=(count * groups * letters, 2)), columns=["quality", "experience"])
+        X["kind"] = np.repeat(rng.choice(["office", "shop"], count), groups * letters)
+        own, gaps = (np.repeat(rng.normal(0, by, count), groups * letters) for by in (spread, gap_spread))
+        usual = level + own + X[["quality", "experience"]].to_numpy() @ slopes[:2] + slopes[2] * (X["kind"] == "shop")
+        return X, expit(np.asarray(usual)), expit(np.asarray(usual) - gap - gaps)
+
+    state = rng.bit_generator.state
+
+    def mean_gap(gap: float) -> float:
+        rng.bit_generator.state = state
+        _, usual, shorted = chances(40_000 // (groups * letters), gap)
+        return float((usual - shorted).mean())
+
+    gap = float(brentq(lambda by: mean_gap(by) - (0.08 if case == CASES[0] else 0.0), -3, 3))
+    true = mean_gap(gap)
+    X, usual, shorted = chances(adverts, gap)
+    cluster = np.repeat(np.arange(adverts), groups * letters)
+    group = np.tile(np.repeat(list("abcd"[:groups]), letters), adverts)
+    labels = rng.random(len(X)) < np.where(group == "b", shorted, usual)
+    if case == CASES[2]:
+        true = 0.0
+        labels = labels[np.lexsort((rng.random(len(X)), cluster))]
+    sensitive = Sensitive.of(pd.Series(group.astype(object), name="group"), X)
+    how: dict[str, Any] = {"sides": (("no",), ("yes",)), "draws": draws, "n_jobs": 1, "random_state": seed + number}
+    found = compare(X, labels, [sensitive], cluster=cluster, **how)
+    ours = found.of_group("b")
+    assert ours is not None
+    assert ours.second_opinion is not None
+    return {
+        "number": number, "case": case, "true": true, "difference": ours.difference, "interval": ours.interval,
+        "p": ours.p, "called": ours.differs, "second": ours.second_opinion.interval, "draws": found.draws,
+    }  # fmt: skip
+
+
+def _clusters_summary(results: Sequence[dict[str, Any]]) -> str:
+    lines = [f"{'':34}{'tables':>7} {'coverage':>12} {'AIPW covers':>12} {'p < 0.05':>12} {'called':>12} {'bias':>6}"]
+    for case in CASES:
+        some = [r for r in results if r["case"] == case]
+        has, second = ([_within(r[name], r["true"]) for r in some] for name in ("interval", "second"))
+        alarms = _share([r["p"] < 0.05 for r in some])
+        off = 100 * float(np.mean([r["difference"] - r["true"] for r in some])) if some else float("nan")
+        lines.append(
+            f"{case:34}{len(some):7d} {_share(has):>12} {_share(second):>12} {alarms:>12} "
+            f"{_share([r['called'] for r in some]):>12} {off:6.2f}"
+        )
+    return "\n".join(lines)
+
+
 # --- large tables ---------------------------------------------------------------------------------------
 
 
-def parts(number: int, names: Sequence[str], seed: int, draws: int, folder: str | None) -> list[dict[str, Any]]:
+def parts(number: int, names: Sequence[str], seed: int, draws: int | None, folder: str | None) -> list[dict[str, Any]]:
     """A real table of 20 000 to 45 000 rows with its real labels: each group's interval where models of drawn labels
     learn from a part of the others, and from all of them."""
     warnings.simplefilter("ignore")
@@ -476,6 +617,11 @@ def summary(results: Sequence[dict[str, Any]]) -> str:
         lines.append(
             f"any group's adjusted p below 0.05 where nothing is planted: {_share([r['any'] for r in several])}"
         )
+    for title, some in (("nothing planted", null), ("planted, two groups", [r for r in results if r["planted"]])):
+        together = [r["all_bounds"] for r in some if "all_bounds" in r]
+        lines.append(f"bounds of all groups hold at once, {title}: {_share(together)} of {len(together)}")
+    lines.append(f"planted groups called: {_share([r['headline'] for r in results if r['planted']])}")
+    lines.append(f"drawn tables, mean: {np.mean([r.get('draws', 99) for r in results]):.0f}")
     good = [r for r in results if not r.get("poor")]
     lines += _block("overlap not poor", good) + _block("overlap poor", [r for r in results if r.get("poor")])
     for title, some in (("nothing planted", null), ("planted", [r for r in results if r["planted"]])):
@@ -538,7 +684,7 @@ def main() -> None:
     parser.add_argument("--seed", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first table")
     parser.add_argument("--count", type=int, default=100_000, help="so many tables at most")
-    parser.add_argument("--draws", type=int, default=99)
+    parser.add_argument("--draws", type=int, help="drawn tables; by default as many as users get")
     parser.add_argument("--tables", help="a folder with HMDA.csv, ResumeNames.csv and loanapp.csv")
     parser.add_argument("--no-peers", action="store_true")
     parser.add_argument("--large", type=int, help="treat tables of more rows as large ones: a sample of half as many")
@@ -548,11 +694,15 @@ def main() -> None:
         "--part", action="store_true", help="large tables: intervals by a part of the others, and by all"
     )
     parser.add_argument("--hide", action="store_true", help="how far a hidden column was foretold by the others")
+    parser.add_argument("--stability", action="store_true", help="verdicts under ten values of random_state")
+    parser.add_argument("--same-folds", action="store_true", help="of --stability, with the folds of the first value")
+    parser.add_argument("--clusters", action="store_true", help="new matched experiments from a known process")
     parser.add_argument("--double", action="store_true", help="the error of the centre, by a double bootstrap")
     parser.add_argument("--out", type=Path, default=Path("coverage.json"))
     parser.add_argument("--summary", nargs="+", type=Path, help="print what these files hold")
     o = parser.parse_args()
-    kind = "part" if o.part else "double" if o.double else "hide" if o.hide else "coverage"
+    kinds = [name for name in SUMMARIES if getattr(o, name, False)]
+    kind = kinds[0] if kinds else "coverage"
     if o.summary:
         results = [each for path in o.summary for each in json.loads(path.read_text())]
         print(SUMMARIES[kind](results))
@@ -566,6 +716,10 @@ def main() -> None:
         tasks = (delayed(parts)(k, names, o.seed, o.draws, o.tables) for k in numbers)
     elif o.double:
         tasks = (delayed(double)(k, names, o.seed, o.tables) for k in numbers)
+    elif o.stability:
+        tasks = (delayed(stability)(k, names, o.seed, o.draws, o.tables, o.same_folds) for k in numbers)
+    elif o.clusters:
+        tasks = (delayed(clustered)(k, o.seed, o.draws) for k in numbers)
     else:
         settings = (names, o.seed, o.draws, o.tables, not o.no_peers, o.large, o.rows, o.share)
         tasks = (delayed(measure)(k, *settings) for k in numbers)
@@ -600,7 +754,14 @@ def _double_summary(results: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-SUMMARIES = {"coverage": summary, "hide": _hide_summary, "double": _double_summary, "part": _parts_summary}
+SUMMARIES = {
+    "hide": _hide_summary,
+    "double": _double_summary,
+    "part": _parts_summary,
+    "stability": _stability_summary,
+    "clusters": _clusters_summary,
+    "coverage": summary,
+}
 
 
 if __name__ == "__main__":
