@@ -325,8 +325,11 @@ class LabelAudit(BaseEstimator):
         (476, 484, 569)
         """
         frame = as_person(person, self._require_fit().table.X)
-        given = in_pandas(sensitive_features)
-        beside = None if given is None else np.atleast_1d(np.asarray(given, dtype=object))
+        beside = in_pandas(sensitive_features)
+        if isinstance(beside, pd.DataFrame) and len(beside) == 1:
+            beside = beside.set_axis(frame.index)
+        elif beside is not None:
+            beside = np.atleast_1d(np.asarray(beside, dtype=object))
         (verdict,) = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
         return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.fitted)
 

@@ -198,9 +198,7 @@ def test_a_group_without_comparable_people_is_said_first_and_fails_a_strict_chec
     assert c.overlap.comparable < c.rows / 2
     assert not c.differs
     assert not c.disputed
-    first = (
-        f"Not comparable: group = c ({c.overlap.comparable} of {c.rows} rows have comparable people, who say as much"
-    )
+    first = f"Not comparable: group = c ({c.overlap.comparable} of {c.rows} rows have comparable people; the"
     assert found.answer.startswith(first)
     assert "No other group was labelled granted = yes less often" in found.answer
     assert np.isnan(found.wrong[table["group"] == "c"]).all()

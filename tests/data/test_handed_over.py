@@ -155,6 +155,10 @@ def test_columns_of_other_libraries_are_what_those_of_pandas_are(library):
     assert audit.fitted_.sensitive.attributes == ("sex", "home")
     person = audit.explain(X.iloc[[0]], sensitive_features=given[:1])
     assert person.group == f"{frame['sex'][0]} · 0"
+    turned = beside[["home", "sex"]].astype({"home": float})
+    assert audit.explain(X.iloc[[0]], sensitive_features=turned[:1]).group == person.group
+    with pytest.raises(TableError, match="has 1 column; give those of the training rows: 'sex', 'home'"):
+        audit.explain(X.iloc[[0]], sensitive_features=beside["sex"][:1])
 
 
 @pytest.mark.parametrize(

@@ -54,6 +54,7 @@ def test_a_table_of_any_separator_and_label_studio_give_the_same(german_file, ta
         (("=1+1", "no"), {"'=1+1": "=1+1"}),  # no spreadsheet calculates an answer
         (("ab", "AB"), {"Ab": None}),
         (("x = 1", "y = 1"), {"1": None}),
+        (("granted = 0", "granted = 1"), {"1.0": "granted = 1", "0": "granted = 0", "0.5": None}),
     ],
 )
 def test_labels_are_read_as_they_are_meant(tmp_path, names, meant):

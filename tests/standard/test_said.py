@@ -95,6 +95,29 @@ CASES = {
         ["People with sex = m were labelled 'yes' 5.7 points more often than comparable people in other groups (95 %"],
         [],
     ),
+    "a group without comparable people": (
+        [replace(group("f", 0.1, 0.001), overlap=Overlap(47, 900, 61.0, True)), group("m", 0.001, 0.9)],
+        [LeftOut("sex", "x", "rows", 27)],
+        "Not comparable: sex = f (47 of 300 rows have comparable people; the 900 others count for 61). It takes "
+        "comparable people for half of the rows and at least 30, and others who count for 30. Not compared: sex = x "
+        "(27 rows); at least 30 are needed. No other group was labelled 'yes' less often than",
+        [],
+        ["People with sex = f were", "No group was"],
+    ),
+    "groups whose comparable people say too little": (
+        [replace(group(name, 0.1, 0.001, 0.0, True), overlap=Overlap(250, 900, 12.0, True)) for name in "fm"],
+        [],
+        "Not comparable: sex = f (250 of 300 rows have comparable people; the 900 others count for 12), sex = m (250",
+        ["others who count for 30. No group can be compared."],
+        ["two estimates disagree", "less often than comparable"],
+    ),
+    "little overlap where nobody is called": (
+        [replace(group("f", 0.01, 0.6), overlap=Overlap(260, 900, 61.0, True)), group("m", 0.0, 0.9)],
+        [],
+        "No group was labelled 'yes' less often than comparable people by more than chance.",
+        ["Little overlap: sex = f (260 of 300 rows have comparable people; the 900 others count for 61)."],
+        ["Not comparable"],
+    ),
     "several groups": (
         [group("f", 0.1, 0.001), group("x", 0.07, 0.01)],
         [],

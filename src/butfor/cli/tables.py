@@ -204,8 +204,8 @@ def check_table(
 
 
 def overlap_concerns(data: Dataset, o: SimpleNamespace, adverse: set[int]) -> tuple[list[Concern], list[Concern]]:
-    """A concern about groups that cannot be compared, and one about groups with little overlap, among all rows, as
-    `butfor standard` compares them. `adverse`: labels by number."""
+    """A concern about groups that cannot be compared, or that none can, and one about groups with little overlap, among
+    all rows, as `butfor standard` compares them. `adverse`: labels by number."""
     from butfor.data.check import Concern
     from butfor.data.sensitive import Sensitive
     from butfor.standard.compare import overlaps
@@ -222,7 +222,7 @@ def overlap_concerns(data: Dataset, o: SimpleNamespace, adverse: set[int]) -> tu
             weight=None if weight is None else weight.to_numpy(),
         )
     except (SettingError, TableError) as error:
-        return [Concern("overlap", (), f"Groups cannot be compared. {error}")], []
+        return [Concern("overlap", (), str(error))], []
     few, little = dict[str, str](), dict[str, str]()
     for group, overlap in found.items():
         rows, name = len(group.rows), f"{group.attribute} = {group.value}"

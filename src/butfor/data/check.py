@@ -108,8 +108,8 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     -------
     list of Concern
         Copies of the label and columns that almost give it away; identifiers; constant columns; numbers that stand for
-        "missing", such as 999999; numbers read as text because of a few cells; people who are training rows. An empty
-        list does not mean that the table is right.
+        "missing", such as 999999; numbers read as text because of a few cells; columns that sum to 1 like probabilities
+        of groups; people who are training rows. An empty list does not mean that the table is right.
 
     Examples
     --------

@@ -185,8 +185,9 @@ class Sensitive:
             )
         frame = _beside(given, people)
         if frame.shape[1] != len(self.attributes):
+            columns = plural(frame.shape[1], "column")
             raise TableError(
-                f"sensitive_features of these people has {plural(frame.shape[1], 'column')}; give the training rows': "
+                f"sensitive_features of these people has {columns}; give those of the training rows: "
                 f"{listed(self.attributes)}."
             )
         named = set(frame.columns) == set(self.attributes)

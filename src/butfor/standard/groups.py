@@ -89,11 +89,9 @@ class Overlap:
         return self.comparable < max(LEAST_ROWS, rows / 2) or self.effective_others < LEAST_ROWS
 
     def why(self, rows: int) -> str:
-        """ "47 of 332 rows have comparable people, who say as much as 12"."""
-        return (
-            f"{self.comparable} of {plural(rows, 'row has', 'rows have')} comparable people, who say as much as "
-            f"{self.effective_others:.0f}"
-        )
+        """ "47 of 332 rows have comparable people; the 900 others count for 12"."""
+        have = f"{self.comparable} of {plural(rows, 'row has', 'rows have')} comparable people"
+        return f"{have}; the {self.others} others count for {self.effective_others:.0f}"
 
 
 @dataclass(frozen=True)
@@ -423,7 +421,8 @@ def not_comparable_in_words(named: Mapping[str, str]) -> str:
     """Groups and why they are not comparable; empty without any: "Not comparable: race = c (47 of 332 rows have …)."""
     if not named:
         return ""
-    needed = f"It takes half of the rows and at least {LEAST_ROWS}, and people who say as much as {LEAST_ROWS}."
+    least = f"half of the rows and at least {LEAST_ROWS}"
+    needed = f"It takes comparable people for {least}, and others who count for {LEAST_ROWS}."
     return f"Not comparable: {_and_more([f'{name} ({why})' for name, why in named.items()])}. {needed}"
 
 
