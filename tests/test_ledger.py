@@ -165,6 +165,10 @@ def test_answers_of_another_type_of_column_or_another_threshold_are_not_recalled
         assert with_ledger.run.recalled == 0
         assert with_ledger.to_dict()["people"] == plain.to_dict()["people"]
     assert audit.explain_all(X[60:], cases=[0]).run.recalled == with_ledger.run.retrainings
+    sql(tmp_path / "l.db", "PRAGMA user_version = 0")  # as 0.5 leaves it
+    notes = Notes()
+    audit.explain_all(X[60:], cases=[0], progress=notes)
+    assert sum("is of butfor 0.5" in line for line in notes.lines) == 1
 
 
 def test_a_ledger_of_another_rule_recalls_nothing_and_says_so_once(tmp_path):

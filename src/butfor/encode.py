@@ -294,11 +294,12 @@ class EncodedTable:
 
     def people(self, people: pd.DataFrame) -> NDArray[Any]:
         """People as numbers. Nothing is remembered about a table that somebody else may change: see `Asked`."""
-        asked = Asked.now.get()
-        if asked is not None and asked.people is people:
-            if self not in asked.numbers:
-                asked.numbers[self] = self._numbers_of(people)
-            return asked.numbers[self]
+        for asked in Asked.now.get():
+            for place, table in enumerate(asked.tables):
+                if table is people:
+                    if (self, place) not in asked.numbers:
+                        asked.numbers[self, place] = self._numbers_of(people)
+                    return asked.numbers[self, place]
         return self._numbers_of(people)
 
     def _numbers_of(self, people: pd.DataFrame) -> NDArray[Any]:
@@ -306,19 +307,19 @@ class EncodedTable:
 
 
 class Asked:
-    """People about whom one model after the other is asked, by somebody who holds them and does not change them: each
-    encoder turns them into numbers once, not once per model."""
+    """Tables of people about whom one model after the other is asked, by somebody who holds them and does not change
+    them: each encoder turns them into numbers once, not once per model."""
 
-    now: ContextVar[Asked | None] = ContextVar("asked", default=None)
+    now: ContextVar[tuple[Asked, ...]] = ContextVar("asked", default=())
 
-    def __init__(self, people: pd.DataFrame) -> None:
-        self.people = people
-        self.numbers: dict[EncodedTable, NDArray[Any]] = {}
+    def __init__(self, *tables: pd.DataFrame) -> None:
+        self.tables = tables
+        self.numbers: dict[tuple[EncodedTable, int], NDArray[Any]] = {}
 
     @contextmanager
     def unchanged(self) -> Iterator[None]:
         """Models that are asked within share the numbers."""
-        before = Asked.now.set(self)
+        before = Asked.now.set((*Asked.now.get(), self))
         try:
             yield
         finally:

@@ -145,21 +145,22 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
     """Trains with the learner's own `fit`. Gives answers about the people, NaN if the training diverged or failed; if
     nobody is asked about, the model itself, packed for the journey."""
     table, people = data
-    asked = None if people is None else Asked(own(people))
+    people = own(people)
+    asked = Asked() if people is None else Asked(people)
 
     def answer(training: Training) -> Any:
         flips, seed = training
         try:
             model = (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
-            if asked is None:
+            if people is None:
                 return learner.pack(model)
             with asked.unchanged():
-                return np.asarray(table.answers(model, asked.people), np.float32)
+                return np.asarray(table.answers(model, people), np.float32)
         except Exception as error:  # such as one class alone; a learner of one's own may raise anything
             passes = isinstance(error, (ButforError, MemoryError)) and not isinstance(error, (LearnerError, TableError))
-            if asked is None or passes:
+            if people is None or passes:
                 raise
-            return np.full(len(asked.people) * table.outputs, np.nan, np.float32)
+            return np.full(len(people) * table.outputs, np.nan, np.float32)
 
     return lambda trainings: [answer(training) for training in trainings], 1
 

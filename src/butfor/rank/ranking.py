@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.encode import Asked
 from butfor.errors import SettingError
 from butfor.models.learner import Engine, Model, Numbers, Table, flip_direction
 
@@ -76,10 +77,13 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
         scores = np.asarray(ranking.score(model, table, people))
     else:
         scores, direction = np.zeros(shape), flip_direction(model.logits(people))
-        for member in model.members:
-            own = checked_scores(ranking, member, table, people)
-            # A member that disagrees with the ensemble counts the other way, so that all count away from its decision.
-            scores += own * (flip_direction(member.logits(people)) * direction)[:, None] if ranking.signed else own
+        with Asked(people, table.X).unchanged():
+            for member in model.members:
+                own = checked_scores(ranking, member, table, people)
+                # A member that disagrees with the ensemble counts the other way, so that all count away from its
+                # decision.
+                towards = flip_direction(member.logits(people)) * direction
+                scores += own * towards[:, None] if ranking.signed else own
         scores /= len(model.members)
     problem = ""
     if scores.shape != shape:
