@@ -6,7 +6,6 @@ import re
 import shlex
 import stat
 import tomllib
-from pathlib import Path
 
 import pandas as pd
 
