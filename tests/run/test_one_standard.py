@@ -44,7 +44,9 @@ def decided(labels, people=PEOPLE):
 
 
 def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
-    (one,) = audit.one_standard(PEOPLE, TRUTH)
+    names = [f"P{k}" for k in range(len(PEOPLE))]
+    (one,) = audit.one_standard(PEOPLE.set_axis(names), TRUTH.set_axis(names))
+    assert one.probability.index.tolist() == names
     recorded = (LABELS == "yes").to_numpy()
     now, ours = decided(recorded), (PEOPLE["group"] == "b").to_numpy()
     assert (one.group, one.asked, one.people, one.refused) == ("b", 80, ours.sum(), (ours & ~now).sum())
