@@ -63,10 +63,10 @@ PARTS = {"quarter": 4, "whole": 1}
 """Labels looked at: the number planted, divided by these."""
 FRESH = range(10_000, 10_059)
 """Seeds of the single networks whose mean says who was hurt."""
-NOW, BEFORE = "beside controls", "beside the audited mean"
-"""What worlds of networks are compared with, today and in 0.5."""
-BY_FRESH, BY_AUDITED = "fresh seeds", "audited means"
-"""Whose decisions say who was hurt."""
+NOW, BEFORE = "controls", "audited"
+"""What worlds of networks are compared with: their controls or, as in 0.5, the audited mean."""
+BY_FRESH, BY_AUDITED = "hurt by fresh", "hurt by audited"
+"""Whose decisions say who was hurt: the means of fresh seeds or, as in 0.5, those of the audited seeds."""
 BINS = np.arange(1, 10) / 10 + 1e-9
 
 

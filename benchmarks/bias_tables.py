@@ -80,8 +80,11 @@ def in_seeds(some: pd.DataFrame) -> Row:
     """Of networks, by what worlds are compared with and who counts as hurt; and the people of any group who are listed
     where nothing was planted, of all tables and where the group is called."""
     null = some[some["kind"] == "nothing"]
-    told = null[null["called"].astype(bool)]
+    told, planted = null[null["called"].astype(bool)], some[some["kind"] != "nothing"]
+    hits, likely, hurt = (int(planted[name].sum()) for name in ("likely_hurt", "likely", "hurt"))
     return in_whose(some) | {
+        "all_precision": hits / likely if likely else None,
+        "all_recall": hits / hurt if hurt else None,
         "listed": int(null["listed"].sum()),
         "listed_of": int(null["listed_of"].sum()),
         "listed_told": int(told["listed"].sum()),
@@ -167,6 +170,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         {
             "precision    ": "{precision:.3f} ± {precision_error:.3f}",
             "recall       ": "{recall:.3f} ± {recall_error:.3f}",
+            "of all people: precision": "{all_precision:.3f}",
+            "recall": "{all_recall:.3f}",
             "covers": "{covered:.2f}",
             "    hurt": "{hurt:.0f}",
             "expected": "{expected:.0f}",

@@ -383,7 +383,7 @@ class LabelAudit(BaseEstimator):
             sensitive_features=sensitive_features,
             cases=cases,
             towards=towards,
-            standards=None if self._standards and self._standards.interrupted else self._standards,
+            standards=None if self._standards is None or self._standards.unfinished else self._standards,
             stop=stop,
             progress=shown(progress),
         )
@@ -446,8 +446,7 @@ class LabelAudit(BaseEstimator):
         >>> audit.labels(population).columns.tolist()
         ['label', 'group', 'doubt', 'wrong', 'wrong_if_real', 'rank', 'people']
         """
-        stopped = population is not None and population.interrupted
-        standards = self._compared(interrupted=stopped)
+        standards = self._compared(unfinished=population is not None)
         return labels_frame(self.fitted_, standards, population.flip_counts if population else {})
 
     def one_standard(
@@ -592,11 +591,11 @@ class LabelAudit(BaseEstimator):
         self._settings = self._settings_of_the_fit()
         return self
 
-    def _compared(self, progress: Progress | bool | None = None, interrupted: bool = False) -> Standards:
-        """The comparison of groups, computed once; without an adverse label, only the doubts. `interrupted`: a
-        comparison that Ctrl-C cut short will do."""
+    def _compared(self, progress: Progress | bool | None = None, unfinished: bool = False) -> Standards:
+        """The comparison of groups, computed once; without an adverse label, only the doubts. `unfinished`: one that
+        Ctrl-C or a limit of time cut short will do, as for the labels of the audit that it is of."""
         fitted = self._require_fit()
-        if self._standards is None or (self._standards.interrupted and not interrupted):
+        if self._standards is None or (self._standards.unfinished and not unfinished):
             self._standards = fitted.compare(0 if fitted.adverse is None else fitted.draws, progress=shown(progress))
         return self._standards
 

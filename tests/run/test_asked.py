@@ -1,6 +1,7 @@
 """Not asked, not finished and nobody are three answers: of the comparison, worlds, fresh seeds and side effects."""
 
 import time
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -120,6 +121,16 @@ def test_a_comparison_that_was_stopped_is_not_one_that_nobody_asked_for(tmp_path
     assert plain.run.questions.comparison == Outcome("not asked", "setting")
     assert plain.run.questions.one_standard == Outcome("not asked", "setting")
     assert "is not known" not in str(plain)
+
+
+def test_a_comparison_that_a_limit_cut_short_is_that_of_its_audit_alone():
+    audit = fitted(settings={"budget": 2})
+    short = audit._standards = replace(audit.standards(), cut_short=True)
+    population = audit.explain_all(PEOPLE, cases=range(1))
+    audit._standards = short  # as an audit with a limit leaves it
+    assert audit.labels(population) is not None
+    assert audit._standards is short, "nothing is drawn again for the labels of that audit"
+    assert not audit.standards().cut_short
 
 
 def test_the_command_says_what_its_limit_left_out(tmp_path, capsys):

@@ -100,7 +100,7 @@ def close_review(
         fitted, outcome, data.X_test, data.y_test, sensitive_features=groups, before=known, progress=progress
     )
     figures, notes = (figures_of(standards), tuple(standards.notes())) if standards else (None, ())
-    run = replace(audit.run, reviewed=reviewed, standard=figures, standard_notes=notes, one_standard=())
+    run = replace(audit.run, reviewed=reviewed, standard=figures, standard_notes=notes, one_standard=(), questions=None)
     compared = standards or after.compare(draws=0)
     population = Population([], run, labels=labels_to_review(after, compared))
     written = population.in_folder_of(folder / "review.json")

@@ -472,6 +472,11 @@ class Standards(Compared):
     table: str | None = None
     """The table's name, for the page."""
 
+    @property
+    def unfinished(self) -> bool:
+        """Whether Ctrl-C or a limit of time ended the draws early."""
+        return self.interrupted or self.cut_short
+
     @cached_property
     def by_group(self) -> pd.DataFrame:
         """One row per group: rows, recorded and expected share, difference, its interval, p-values (below what draws
