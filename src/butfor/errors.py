@@ -28,6 +28,8 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO)
 """Error numbers of a full disk."""
 
 
+LONGEST_NAME = 80
+"""Characters of a name or a value that a message quotes."""
 ENDLESS = re.compile(r"\S{300,}")
 
 
@@ -77,9 +79,15 @@ class OutputError(ButforError):
         super().__init__(f"'{path}' cannot be written ({reason}): {remedy}.")
 
 
+def shortened(text: object, most: int = LONGEST_NAME) -> str:
+    """A text that is quoted in a message; what is longer than `most` characters loses its end."""
+    whole = str(text)
+    return whole if len(whole) <= most else f"{whole[: most - 1]}…"
+
+
 def listed(items: Iterable[object], most: int = 8) -> str:
     """The items in quotes, at most `most` of them and a count of the rest."""
-    names = [f"'{item}'" for item in items]
+    names = [f"'{shortened(item)}'" for item in items]
     shown = ", ".join(names[:most])
     return shown if len(names) <= most else f"{shown} and {len(names) - most} more"
 
@@ -90,11 +98,11 @@ def plural(count: float, one: str, many: str = "") -> str:
     return f"{count:.0f} {one if f'{count:.0f}' == '1' else several}"
 
 
-def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 30) -> str:
-    """A suggestion after an unknown name: the nearest known name or, if none is near, all of them."""
+def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 20) -> str:
+    """A suggestion after an unknown name: the nearest known name or, if none is near, the first `most` of them."""
     names = {str(name).lower(): str(name) for name in known}
-    near = get_close_matches(str(given).lower(), names, n=1, cutoff=0.65)
-    return f"Did you mean '{names[near[0]]}'?" if near else f"{otherwise} {listed(names.values(), most)}."
+    near = get_close_matches(shortened(given).lower(), names, n=1, cutoff=0.65)
+    return f"Did you mean '{shortened(names[near[0]])}'?" if near else f"{otherwise} {listed(names.values(), most)}."
 
 
 def first_line(error: BaseException) -> str:

@@ -13,7 +13,6 @@ obrat = "debt ratio"
 from __future__ import annotations
 
 import json
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from copy import copy
 from dataclasses import asdict, dataclass, field
@@ -21,7 +20,7 @@ from pathlib import Path
 from typing import Any, Self, TypeVar
 
 from butfor.errors import SettingError, nearest, plural
-from butfor.files import text_of
+from butfor.files import toml_of
 
 T = TypeVar("T", bound=Any)
 SECTIONS = ("people", "groups", "labels", "columns")
@@ -105,10 +104,7 @@ class Names:
     @classmethod
     def read(cls, file: str | Path) -> Self:
         """From a TOML file."""
-        try:
-            content = tomllib.loads(text_of(Path(file), "The names", "check-table --write-names writes a template."))
-        except tomllib.TOMLDecodeError as error:
-            raise SettingError(f"'{file}' is not a TOML file ({error}).") from error
+        content = toml_of(Path(file), "The names", "'butfor check-table --write-names' writes a template.")
         return cls.of(content, f"'{file}'")
 
     @classmethod

@@ -1,14 +1,19 @@
 """Bad input gets one sentence and exit code 2, before anything is trained; it names the option, or their file."""
 
+import json
+import os
+
 import numpy as np
 import pandas as pd
 import pytest
 
 from applicants import COLUMNS, applicants, holed
 from butfor.cli.options import SETTINGS
+from butfor.result.population import Population
+from butfor.result.record import with_checksum
 from conftest import odd_table
 from hostile.harness import audit, saved
-from recorded import run
+from recorded import RUN, run
 
 T = applicants()
 TEXT = T.to_csv(index=False).splitlines()
@@ -52,6 +57,10 @@ def folder(tmp_path_factory):
         elif isinstance(content, list):
             content = "\n".join(content).encode()
         (made / f"{name}.csv").write_bytes(content)
+    os.mkfifo(made / "fifo")
+    (made / "loop").symlink_to("loop")
+    record = with_checksum(Population([], RUN).to_dict())
+    (made / "record.json").write_text(json.dumps(record))
     return made
 
 
@@ -116,6 +125,32 @@ FILE = [
     ("overwrite = 'perhaps'", "'--overwrite': 'perhaps' is not a valid boolean"),
     ("label = { column = 'x' }", "is a section"),
     ("label = 'granted', ", "'a.toml' is not a TOML file ("),
+    (f"x = {'[' * 2000}{']' * 2000}", "'a.toml' is not a TOML file (its values are nested too deeply)."),
+    (f"x = {'{a=' * 2000}1{'}' * 2000}", "(its values are nested too deeply)."),
+    (f"epochs = {'9' * 5000}", "(a number has too many digits)."),
+    (f"{'.'.join('a' * 20_000)} = 1", "(a key has more than 50 parts)."),
+    (f"[{'.'.join('a' * 20_000)}]", "(a key has more than 50 parts)."),
+    ('drop = "a\\u0000b"', "(it holds the character NUL)."),
+    (f"#{'x' * 1_100_000}", "--config 'a.toml' cannot be read (it is larger than 1 MB)."),
+    (f"{'x' * 5000} = 1", f"there is no option '{'x' * 79}…'."),
+]
+# Places of files that are written or read.
+PLACES = [
+    ("audit t.csv P --config fifo", "--config 'fifo' cannot be read (it is not a file)."),
+    ("audit t.csv P --config /dev/zero", "--config '/dev/zero' cannot be read (it is not a file)."),
+    ("audit t.csv P --config loop", "--config 'loop' cannot be read ("),
+    ("audit t.csv P --names fifo --model logistic", "The names 'fifo' cannot be read (it is not a file)."),
+    ("audit t.csv P --out loop", "'loop' is a loop of links, which leads nowhere: name another place."),
+    ("audit t.csv P --out loop/x", "'loop/x' is a loop of links"),
+    ("standard t.csv P --out loop", "'loop' is a loop of links"),
+    ("check-table t.csv P --write-names loop", "'loop' is a loop of links"),
+    ("review loop --out tasks", "'loop' cannot be read"),
+    ("review record.json --out loop", "'loop' is a loop of links"),
+    ("review record.json --answers loop", "'loop' is a loop of links"),
+    ("review record.json --answers t.csv --key loop", "'loop' is a loop of links"),
+    ("review record.json --answers t.csv --labels 0", "--labels says what to review and goes with --out alone"),
+    ("review record.json --answers t.csv --anyway", "--anyway is about the files of --out FOLDER"),
+    ("review record.json --answers t.csv --overwrite", "--overwrite is about the files of --out FOLDER"),
 ]
 # What is wrong with a table, and with a file of names.
 CHECK = [
@@ -161,8 +196,19 @@ NAMES = [
     ("[labels]\n'bad credt' = 'x'", "label|Did you mean 'bad credit'"),
     ("[columns]\nAge = 'x'", "column|Did you mean 'age'"),
     ("[", "not a TOML file"),
+    (f"[people]\nnoun = {'[' * 2000}{']' * 2000}", "(its values are nested too deeply)."),
+    (f"[people]\nnoun = {'9' * 5000}", "(a number has too many digits)."),
+    (f"people{'.a' * 20_000} = 'x'", "(a key has more than 50 parts)."),
+    ('[people]\nnoun = "a\\u0000b"', "(it holds the character NUL)."),
 ]
-TABLES = {"audit": AUDIT, "standard": STANDARD, "check-table": CHECK, "--config": FILE, "--names": NAMES}
+TABLES = {
+    "audit": AUDIT,
+    "standard": STANDARD,
+    "check-table": CHECK,
+    "--config": FILE,
+    "--names": NAMES,
+    "places": PLACES,
+}
 
 
 @pytest.mark.parametrize(
@@ -181,7 +227,11 @@ def test_what_cannot_be_meant_gets_one_sentence(capsys, folder, loans, monkeypat
     elif command == "--names":
         (folder / "a.toml").write_text(given)
         arguments = ["audit", "german", "--model", "logistic", "--names", "a.toml"]
-    code, out, err = run(capsys, *arguments, *(["--quiet"] if command != "check-table" else []))
+    elif command == "places":
+        command, arguments = arguments[1], arguments[1:]
+    code, out, err = run(
+        capsys, *arguments, *(["--quiet"] if command in ("audit", "standard", "--config", "--names") else [])
+    )
     assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
     assert [part for part in said.split("|") if part not in err] == []
 

@@ -166,3 +166,24 @@ def test_a_reader_that_has_gone_is_no_failure_and_a_full_one_a_sentence():
         line = f"set -o pipefail; {' '.join(command('datasets'))} {stream}"
         done = subprocess.run(["bash", "-c", line], capture_output=True, text=True, timeout=120, check=False)
         assert (done.returncode, "Traceback" in done.stderr, "Error" in done.stderr) == (code, False, code != 0)
+
+
+def test_of_runs_into_one_new_folder_the_first_gets_it_and_a_refused_one_leaves_none(tmp_path):
+    out, table = tmp_path / "new" / "out", saved(tmp_path)
+    with files.claimed(out):  # as a run does before it begins
+        ending = audit(table, "--out", out, "--overwrite")
+        assert (ending.code, "Another run is writing into" in ending.err) == (2, True)
+    assert not out.parent.exists()
+    assert attempt("audit", "/nowhere.csv", "--out", out, "--quiet").code == 2
+    assert not out.parent.exists()
+    assert audit(table, "--out", out).code == 0
+    assert audit(table, "--out", out).code == 2
+    assert not list(out.glob(".*"))
+
+
+@system
+def test_of_two_processes_into_one_new_folder_one_writes(tmp_path):
+    asked = command("audit", saved(tmp_path), *COLUMNS, *QUICK["logistic"], "--out", tmp_path / "out")
+    both = [subprocess.Popen(asked, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) for _ in range(2)]
+    said = [process.communicate()[1] for process in both]
+    assert sorted(process.returncode for process in both) == [0, 2], said

@@ -21,6 +21,8 @@ from butfor.stopping import stopped
 from butfor.terminal import one_line, prepare, say
 
 NO_ROOM, BAD_INPUT = 3, 2
+LONGEST = 1000
+"""Characters of a message."""
 NO_MEMORY = "not enough memory|out of memory|alloc_cpu"
 """Torch's words for it."""
 SMALLER = (
@@ -73,8 +75,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
             message = error.format_message() + (f" See '{context.command_path} --help'." if context else "")
         else:
             raise
-    say(f"Error: {one_line(message)}", err=True)
+    say(f"Error: {within_a_screen(one_line(message))}", err=True)
     return code
+
+
+def within_a_screen(sentence: str) -> str:
+    """A message without its middle if it is longer than a screen: names and values in it may be of any length."""
+    if len(sentence) <= LONGEST:
+        return sentence
+    return f"{sentence[: 2 * LONGEST // 3]} … {sentence[-LONGEST // 3 :]}"
 
 
 def spelled(message: str) -> str:

@@ -49,7 +49,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - reads a CSV from
     standard input.
     """
-    from butfor.files import check_folder
+    from butfor.files import check_folder, claimed
     from butfor.progress import ConsoleProgress, Progress
     from butfor.stopping import Stop, listen, max_retrainings, max_seconds
 
@@ -63,6 +63,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
 
         public.refuse_other_files(o.out)
     if o.out is not None:
+        click.get_current_context().with_resource(claimed(o.out))
         check_folder(o.out, o.overwrite)
 
     # Read. What takes long to import comes now: a folder that cannot be used is said at once.

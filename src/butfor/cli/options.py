@@ -10,7 +10,6 @@ epochs = 20
 
 from __future__ import annotations
 
-import tomllib
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,7 +19,7 @@ import click
 from click.types import convert_type
 from cloup import argument, option, option_group
 
-from butfor.errors import SettingError, nearest
+from butfor.errors import SettingError, nearest, shortened
 
 ROWS, FOLDER, SEED = click.Path(), click.Path(path_type=Path, file_okay=False), int
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -74,14 +73,9 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     audit knows."""
     if file is None:
         return
-    from butfor.files import found_from
+    from butfor.files import found_from, toml_of  # imports pandas
 
-    try:
-        lines = tomllib.loads(Path(file).read_text(encoding="utf-8"))
-    except OSError as error:
-        raise SettingError(f"--config '{file}' cannot be read ({error.strerror}); name a TOML file.") from error
-    except ValueError as error:
-        raise SettingError(f"'{file}' is not a TOML file ({error}); write lines such as label = \"x\".") from error
+    lines = toml_of(Path(file), "--config", 'Name a TOML file with lines such as label = "x".')
     group = ctx.find_root().command
     audit = group.commands["audit"] if isinstance(group, click.Group) else ctx.command
     options = {str(o.name): o for o in (*audit.params, *ctx.command.params) if o.name not in ("config", "settings")}
@@ -90,8 +84,8 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     for written, value in lines.items():
         name = written.replace("-", "_")
         if name not in types:
-            meant = nearest(dashed(written), sorted(map(dashed, types)), most=60)
-            raise SettingError(f"'{file}': there is no option '{written}'. {meant}")
+            meant = nearest(dashed(written), sorted(map(dashed, types)))
+            raise SettingError(f"'{file}': there is no option '{shortened(written)}'. {meant}")
         if isinstance(value, dict):
             raise SettingError(f"'{file}': {written} is a section; write options at the top, one a line.")
         several = list(map(str, value)) if isinstance(value, list) else [str(value)]

@@ -117,7 +117,7 @@ def review(
     another round. Exit code 1 and nothing written: no number of labels is likely to show anything, or the answers show
     nothing.
     """
-    from butfor.files import check_folder
+    from butfor.files import check_folder, claimed, real
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress
     from butfor.result.population import Population
@@ -129,11 +129,15 @@ def review(
 
     record = opened(file)
     audit, seal = with_table(Population.from_json(record), data), record.content[CHECKSUM]
-    if key is not None and key.resolve() == file.resolve():
+    if key is not None and real(key) == real(file):
         raise SettingError(f"--key {key} is the record itself; the key is another file.")
-    if out is not None and out.resolve() in (path.resolve().parent for path in (file, *answers)):
+    if out is not None and real(out) in (real(path).parent for path in (file, *answers)):
         raise SettingError(f"--out {out} is the folder of a file that this command reads; name another folder.")
 
+    if out is None and (anyway or overwrite) and answers:
+        raise SettingError(
+            f"--{'anyway' if anyway else 'overwrite'} is about the files of --out FOLDER: name that folder, too."
+        )
     if not answers:
         if out is None:
             raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them back.")
@@ -151,7 +155,7 @@ def review(
         say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
         return 0
 
-    if about_tasks := [name for name, value in choice.items() if value]:
+    if about_tasks := [name for name, value in choice.items() if value is not None]:
         name = opt.dashed(about_tasks[0])
         raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
     outcome = read_answers(answers, read_key(key, answers, seal))
@@ -164,6 +168,7 @@ def review(
             return 1
         say("Add --out FOLDER to correct the labels and retrain the model.")
         return 0
+    click.get_current_context().with_resource(claimed(out))
     check_folder(out, overwrite)
     with as_recorded("The record's labels cannot be corrected"):
         given = None if model is None else model_named(model)

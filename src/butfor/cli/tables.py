@@ -95,7 +95,7 @@ def standard(table: str, **options: Any) -> int:
     """
     import pandas as pd
 
-    from butfor.files import as_csv, check_folder, save
+    from butfor.files import as_csv, check_folder, claimed, save
     from butfor.models.learners import model_named
     from butfor.progress import ConsoleProgress, Progress
     from butfor.standard.compare import compare_standards
@@ -105,6 +105,7 @@ def standard(table: str, **options: Any) -> int:
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed")))
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
     if o.out is not None:
+        click.get_current_context().with_resource(claimed(o.out))
         check_folder(o.out, o.overwrite)
     data = load(table, o, progress.note, whole=True)
     name, names, sensitive, adverse = data.name, names_of(data, o), data.sensitive, adverse_of(data, o)
@@ -181,10 +182,10 @@ def check_table(
     too_little, poor = overlap_concerns(data, o, named)
     concerns = [*too_little, *concerns, *poor]
     if write_names is not None:
-        from butfor.files import save
+        from butfor.files import real, save
         from butfor.names import template
 
-        if Path(write_names).exists():
+        if real(Path(write_names)).exists():
             raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
         save(template(**nameable(data, attribute)), write_names)
         say(f"Wrote {write_names}. Take away a # and write your own words.", err=True)

@@ -19,7 +19,7 @@ from sklearn.metrics import cohen_kappa_score
 from butfor.columns import spelled
 from butfor.data.labels import EQUALS
 from butfor.errors import SettingError, TableError, listed, plural
-from butfor.files import harmless, text_of
+from butfor.files import harmless, real, text_of
 from butfor.result.reviewed import Evidence
 from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
 
@@ -127,7 +127,7 @@ def check_answers(
 
 def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
     """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per reviewer."""
-    if len({path.resolve() for path in paths}) < len(paths):
+    if len({real(path) for path in paths}) < len(paths):
         raise SettingError("answers names the same file twice; give one file per reviewer.")
     read = []
     for path in paths:

@@ -33,7 +33,7 @@ from butfor.columns import DATES, date_of
 from butfor.data.labels import EQUALS
 from butfor.data.sensitive import Sensitive
 from butfor.errors import ReplayError, SettingError, TableError, nearest, plural
-from butfor.files import as_csv, harmless, save_all, text_of
+from butfor.files import as_csv, claimed, harmless, real, save_all, text_of
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
 from butfor.names import Names
@@ -438,8 +438,8 @@ def write_review(
 ) -> tuple[list[Path], Path]:
     """Write the reviewer's files into `folder` and the key beside it, all or none. Returns the files and the key.
     Existing files, which may be somebody's work, are replaced only with `overwrite`."""
-    folder = folder.resolve()
-    key = key_of(folder) if key is None else key.resolve()
+    folder = real(folder)
+    key = key_of(folder) if key is None else real(key)
     if folder in key.parents:
         raise SettingError(
             f"--key {key} is in the reviewer's folder, and the reviewer must not see it; put it elsewhere."
@@ -466,12 +466,13 @@ def write_review(
         folder / "review.html": reviewer_page(shown, review.question, names, review.key.file_column),
         key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False),
     }
-    if not overwrite and (there := [path for path in texts if path.exists()]):
-        raise SettingError(
-            f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
-            "--overwrite."
-        )
-    save_all(texts)
+    with claimed(folder):
+        if not overwrite and (there := [path for path in texts if path.exists()]):
+            raise SettingError(
+                f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
+                "--overwrite."
+            )
+        save_all(texts)
     return [path for path in texts if path != key], key
 
 
@@ -480,7 +481,7 @@ def read_key(path: Path | None, answers: Sequence[Path], record: str) -> Key:
     record with this checksum, or was changed."""
     import msgspec
 
-    folders = [file.resolve().parent for file in answers]
+    folders = [real(file).parent for file in answers]
     places = [place for folder in folders for place in (key_of(folder), folder / "tasks.key.json")]
     path = path or next((place for place in places if place.exists()), places[0])
     text = text_of(path, "The key", "Name the file that was written beside the tasks: --key FILE.")
