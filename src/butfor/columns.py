@@ -18,7 +18,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import TableError, brief, listed, plural
+from butfor.errors import TableError, brief, listed, plural, shortened
 
 DATES, ASIDE = "dates", "aside"
 """What `attrs` of training rows name: columns of dates that were turned into days, and columns of the user's table that
@@ -27,12 +27,20 @@ LARGEST = 1e154
 """The square of a larger number is infinite."""
 EXACT = 2**53
 """Up to here, different whole numbers are different floating-point numbers."""
+MOSTLY_DIFFERENT, LEAST_DIFFERENT = 0.95, 20
+"""A column of text whose values differ in this share of at least so many rows is an identifier or free text, which the
+check of a table says."""
 NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
-SINGLE = (str, bool, int, float, np.generic, decimal.Decimal, datetime.date)
+SINGLE = (str, bool, int, float, np.bool_, np.number, np.datetime64, decimal.Decimal, datetime.date)
 ISO_DATE = re.compile(r"\d{4}-\d\d-\d\d([ T]\d\d:\d\d(:\d\d(\.\d+)?)?)?")
 WHOLE = re.compile(r"[-+]?\d+\.0*")
 """A whole number with a fraction, as text."""
-NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration")
+NO_CELL = (
+    *("list", "large_list", "fixed_size_list", "struct", "map", "union", "sparse_union", "dense_union"),
+    *("binary", "large_binary", "fixed_size_binary", "time32", "time64", "month_day_nano"),
+)
+"""Types of Arrow whose cells are no single values, or values that no table of text holds."""
+NO_DTYPE = ("period", "interval", "complex", "Sparse", "timedelta", "duration", *NO_CELL)
 
 
 def as_table(X: Any) -> pd.DataFrame:
@@ -55,18 +63,23 @@ def as_table(X: Any) -> pd.DataFrame:
             f"Column {named} needs a name of its own, a text or a number that differs from other columns' names also "
             "when written as text: rename or drop one."
         )
-    turn = "turn it into numbers or text, or leave the column out"
+    turn, plain = "turn it into numbers or text, or leave the column out", dict[Hashable, pd.Series]()
     for column, values in frame.items():
         if str(values.dtype).startswith(NO_DTYPE):
-            raise TableError(f"Column '{column}' has type {values.dtype}; {turn}.")
+            raise TableError(f"Column '{column}' has type {shortened(values.dtype)}; {turn}.")
         if values.dtype not in (object, np.uint64):
             continue
+        if strange := strange_kinds(values):
+            raise TableError(f"Column '{column}' holds {listed(strange)} instead of numbers or text; {turn}.")
+        if (cells := plain_cells(values)) is not values:
+            plain[column] = cells
         present = values.dropna()
-        strange = {kind.__name__ for kind in set(map(type, present)) if not issubclass(kind, SINGLE)}
-        if strange:
-            raise TableError(f"Column '{column}' holds {listed(sorted(strange))} instead of numbers or text; {turn}.")
         beyond = [isinstance(value, (int, np.uint64)) and not -(2**63) <= value < 2**63 for value in present]
         refuse_rows(present, np.array(beyond, bool), "holds a whole number too large for 64 bits", NO_NUMBER)
+    if plain:
+        frame = frame.copy(deep=False)
+        for column, cells in plain.items():
+            frame[column] = cells
     return own(frame)
 
 
@@ -83,6 +96,29 @@ def own(given: Any) -> Any:
 def _copies_on_write() -> bool:
     """Whether writing to a table leaves its shallow copies alone: from pandas 3 on always, before if it was set."""
     return int(pd.__version__.partition(".")[0]) >= 3 or pd.options.mode.copy_on_write is True
+
+
+def strange_kinds(values: pd.Series) -> list[str]:
+    """The names of the types of cells of objects that are no single values: lists, bytes, structures."""
+    kinds = set(map(type, values.dropna()))
+    return sorted({kind.__name__ for kind in kinds if not issubclass(kind, SINGLE)})
+
+
+def plain_cells(values: pd.Series) -> pd.Series:
+    """A column of objects with values of Python in place of numpy's, as numbers if all are; any other as it is. Not all
+    of pandas knows half-precision numbers."""
+    if not any(issubclass(kind, np.generic) for kind in set(map(type, values))):
+        return values
+
+    def plain(value: Any) -> Any:
+        if isinstance(value, np.floating):
+            return float(value)
+        if isinstance(value, np.datetime64):
+            return pd.Timestamp(value)
+        return value.item() if isinstance(value, np.generic) else value
+
+    cells = pd.Series([plain(value) for value in values], values.index, dtype=object, name=values.name)
+    return cells.infer_objects()
 
 
 def in_pandas(given: Any) -> Any:

@@ -20,7 +20,17 @@ from numpy.typing import NDArray
 from sklearn.base import BaseEstimator, TransformerMixin, clone
 from sklearn.utils.validation import check_array, check_is_fitted
 
-from butfor.columns import as_table, is_numeric, numbers_in, own, refuse_missing, refuse_rows, same_columns
+from butfor.columns import (
+    LEAST_DIFFERENT,
+    MOSTLY_DIFFERENT,
+    as_table,
+    is_numeric,
+    numbers_in,
+    own,
+    refuse_missing,
+    refuse_rows,
+    same_columns,
+)
 from butfor.errors import SettingError, TableError, listed, plural
 from butfor.machine import check_whole
 
@@ -49,7 +59,8 @@ class _Block:
 
     Numeric: (value − shift) / scale, with `fill` for a missing value and, with two names, a second column that is 1 for
     missing values and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for
-    unknown values; `rare` values share the category `OTHER`."""
+    unknown values; `rare` values share the category `OTHER`. `all_differ`: nearly every training row has a value of its
+    own, so that unknown and grouped ones say nothing new."""
 
     columns: slice
     names: tuple[str, ...]
@@ -59,6 +70,7 @@ class _Block:
     codes: dict[Any, int] | None = None
     table: NDArray[Any] | None = None
     rare: int = 0
+    all_differ: bool = False
 
     def codes_of(self, values: pd.Series) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
         """Each value's code (NaN if it has none), and which values training did not contain."""
@@ -185,7 +197,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Sentences about missing values, unknown categories and grouped ones."""
         check_is_fitted(self)
         frame = same_columns(_as_frame(X), list(self.blocks_))
-        coded = {c: b for c, b in self.blocks_.items() if b.codes is not None}
+        coded = {c: b for c, b in self.blocks_.items() if b.codes is not None and not b.all_differ}
         strange = {c: b.codes_of(frame[c])[1].sum() for c, b in coded.items()}
         missing, unknown = (
             ", ".join(f"'{c}' in {plural(count, 'row')}" for c, count in counts if count)
@@ -253,7 +265,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             filled = values.astype(object).where(values.notna(), MISSING)
             shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
             table, names = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale, (name,)
-        return _Block(slice(at, at + table.shape[1]), names, codes=codes, table=table, rare=len(rare))
+        present = int(values.notna().sum())
+        all_differ = present >= LEAST_DIFFERENT and len(different) >= MOSTLY_DIFFERENT * present
+        return _Block(
+            slice(at, at + table.shape[1]), names, codes=codes, table=table, rare=len(rare), all_differ=all_differ
+        )
 
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
         if self.numeric == "raw":

@@ -24,6 +24,7 @@ from butfor.columns import (
     refuse_misaligned,
     same_columns,
 )
+from butfor.data.labels import as_values, refuse_infinite
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError, brief, listed, nearest, plural
 from butfor.models.learner import Learner, Table, set_rows_aside
@@ -35,10 +36,7 @@ LARGEST_WEIGHT, WIDEST_WEIGHTS = 1e100, 1e12
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = False) -> pd.Series:
     """A copy of one label per row of X, in its order; a y without an index is matched by position. `gaps`: some may
     lack one."""
-    given = in_pandas(y.iloc[:, 0] if isinstance(y, pd.DataFrame) and y.shape[1] == 1 else y)
-    # As objects: an array of texts would turn a missing value among them into the text "nan".
-    values = given if isinstance(given, (pd.Series, np.ndarray)) else np.asarray(given, dtype=object)
-    series = values if isinstance(values, pd.Series) else pd.Series(np.ravel(values)).infer_objects()
+    series = as_values(y, what)
     indexed = isinstance(y, (pd.Series, pd.DataFrame))
     refuse_misaligned(series if indexed else series.to_numpy(), X, what, "y")
     series = own(series if indexed else series.set_axis(X.index))
@@ -56,11 +54,12 @@ def labelled(
     rows; a note counts the other rows."""
     X = as_table(X)
     y = as_labels(X, y, what, gaps=True)
+    refuse_infinite(y, what)
     known, everything = y.notna().to_numpy(), [beside(given, X) for given in about]
     if known.all():
         return X, y, list(map(own, everything))
     if not known.any():
-        raise TableError(f"All {what} are missing.")
+        raise TableError(f"All {what} are missing: check that they are of the right column.")
     rest = list[Any]()
     for given in everything:
         per_row = not isinstance(given, (str, type(None))) and np.ndim(given) and len(given) == len(known)

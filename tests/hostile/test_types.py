@@ -6,16 +6,18 @@ import gzip
 import io
 import itertools
 import os
+import re
 import zipfile
 
 import numpy as np
 import pandas as pd
+import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor import TableEncoder
 from butfor.data import table
-from hostile.harness import attempt, audit, people, saved
+from hostile.harness import QUICK, attempt, audit, people, saved
 
 STRANGE = {
     "lists": [[1, 2]] * 60,
@@ -49,6 +51,86 @@ def test_cells_that_are_no_single_value_are_refused_with_their_column_and_others
         table = pa.Table.from_pandas(people()).replace_schema_metadata({b"pandas": metadata})
         pq.write_table(table, tmp_path / "t.parquet")
         assert audit(tmp_path / "t.parquet").code in (0, 2)
+
+
+def test_damaged_files_of_arrow_are_refused_or_read_and_never_end_the_process(tmp_path):
+    import pyarrow.feather as feather
+
+    path, rng = tmp_path / "t.feather", np.random.default_rng(0)
+    table = people(90).assign(kind=pd.Categorical(["a", "b"] * 45), day=pd.date_range("2024-01-01", periods=90))
+    feather.write_feather(table, path, compression="uncompressed")
+    whole, refusals = path.read_bytes(), 0
+    for places in rng.integers(8, len(whole) - 8, (40, 9)):
+        damaged = bytearray(whole)
+        for place in places:
+            damaged[place] = rng.integers(256)
+        path.write_bytes(damaged)
+        ending = attempt("check-table", path, "--label", "granted", "--sensitive", "sex")
+        refusals += ending.code == 2
+    assert refusals > 20
+
+
+half = np.float16
+LABELS = {  # what is said of such labels, or nothing: they work
+    "infinite, and a gap": ([np.inf, np.nan, *[0.0, 1.0] * 49], "The label of row 0 is infinite"),
+    "half precision": (np.resize([0, 1], 100).astype(half), ""),
+    "half precision with a gap": (np.array([np.nan, *[0, 1] * 49, 1], half), ""),
+    "half precision as objects": (pd.Series([half(0), half(1)] * 50, dtype=object), ""),
+    "structured": (np.array([(k % 2, 0.5) for k in range(100)], [("a", int), ("b", float)]), "structured array of 'a'"),
+    "structured as objects": (pd.Series([{"a": k % 2} for k in range(100)]), "The labels hold 'dict'"),
+    "bytes": (np.resize([b"a", b"b"], 100), "The labels hold '|S1'"),
+    "lists of Arrow": ("list", "The labels hold 'list<"),
+    "nothing": ([None] * 100, "All labels are missing"),
+}
+COLUMNS_OF = {
+    "half precision as objects": (pd.Series(list(map(half, range(100))), dtype=object), ""),
+    "lists of Arrow": ("list", "Column 'x' has type list<"),
+    "structured as objects": (
+        pd.Series(list(np.zeros(100, [("a", int)])), dtype=object),
+        "Column 'x' holds 'void' instead of numbers or text",
+    ),
+    "bytes of numpy": (pd.Series([np.bytes_(b"a")] * 100, dtype=object), "Column 'x' holds 'bytes_'"),
+}
+
+
+def test_labels_and_cells_of_any_type_work_or_are_named():
+    import pyarrow as pa
+
+    lists = pd.Series([[k % 2] for k in range(100)], dtype=pd.ArrowDtype(pa.list_(pa.int64())))
+    table, usual = people(100), np.resize([0, 1], 100)
+    cases = [("label", name, *row) for name, row in LABELS.items()]
+    cases += [("column", name, *row) for name, row in COLUMNS_OF.items()]
+    for where, name, values, said in cases:
+        given = lists if isinstance(values, str) else values
+        X = table[["x", "sex", "debts"]].assign(**({"x": given} if where == "column" else {}))
+        y = given if where == "label" else usual
+        adverse = "1" if "gap" in name or where == "column" else "1.0"
+        audit = butfor.LabelAudit(LogisticRegression(), members=1, fresh_seeds=0, budget=2)
+        doors = [
+            lambda: audit.fit(X, y, sensitive_features="sex"),  # noqa: B023
+            lambda: butfor.check_table(X, y),  # noqa: B023
+            lambda: butfor.compare_standards(X, y, sensitive_features="sex", draws=0, adverse=adverse),  # noqa: B023
+        ]
+        for door in doors:
+            if said:
+                with pytest.raises(butfor.errors.TableError, match=re.escape(said)):
+                    door()
+            else:
+                door()
+
+
+def test_a_wide_table_and_a_long_label_are_refused_before_the_work(tmp_path):
+    wide = pd.DataFrame([range(10_001)] * 3).rename(columns=lambda k: f"c{k}")
+    ending = audit(saved(tmp_path, wide))
+    assert (ending.code, "has 10001 columns, and at most 10000" in ending.err) == (2, True)
+    for label in (f"{' ' * 20_000}x", f"x {'>' * 20_000}", f"x>={'1' * 20_000}x", f"{'>=1' * 7000}"):
+        ending = attempt("audit", saved(tmp_path), "--label", label, "--sensitive", "sex", "--quiet", limit=20)
+        assert (ending.code, len(ending.err) < 1100) == (2, True)
+    assert attempt("audit", saved(tmp_path), "--label", "x >= 50", "--sensitive", "sex", *QUICK["logistic"]).code == 0
+    empty = people().assign(granted=None)
+    empty.to_excel(tmp_path / "empty.xlsx", index=False)
+    for place in (tmp_path / "empty.xlsx", saved(tmp_path, empty)):
+        assert "Column 'granted', the label, is empty in every row." in audit(place).err
 
 
 NO_TABLES = [

@@ -266,5 +266,6 @@ def command_again(again: dict[str, Any]) -> str:
     for name, value in list(again.items())[1:]:
         for one in value if isinstance(value, list) else [value]:
             setting = name.replace("-", "_") in opt.SETTINGS
-            words += ["--set", f"{name}={one}"] if setting else [f"--{name}", str(one)]
+            said = [f"--{name}"] if one is True else [f"--{name}", str(one)]
+            words += ["--set", f"{name}={one}"] if setting else said
     return shlex.join(words)

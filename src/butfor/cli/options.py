@@ -209,6 +209,12 @@ COLUMNS = (
         help="Missing values: their own value, an error, or drop the row.",
     ),
     option(
+        "--decimal",
+        type=click.Choice([",", "."]),
+        help="The decimal sign of numbers that are text (1.234,50 or 1,234.50). Default: such columns stay text.",
+    ),
+    option("--day-first", is_flag=True, help="Read text such as 29.02.2024 as dates. Default: it stays text."),
+    option(
         "--bands",
         multiple=True,
         help="Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. Default: thirds, above "

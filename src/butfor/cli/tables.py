@@ -23,7 +23,18 @@ if TYPE_CHECKING:
     from butfor.data.sensitive import Sensitive
     from butfor.names import Names
 
-AS_NAMED = ("label", "sensitive", "split_seed", "missing", "test", "validation", "cluster", "weight")
+AS_NAMED = (
+    "label",
+    "sensitive",
+    "split_seed",
+    "missing",
+    "test",
+    "validation",
+    "cluster",
+    "weight",
+    "decimal",
+    "day_first",
+)
 
 
 def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: bool) -> Dataset:

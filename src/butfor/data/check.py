@@ -7,7 +7,6 @@ because the columns are coarse, and measurements that are all different, are nor
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Hashable, Iterable, Sequence
 from dataclasses import dataclass
 from itertools import chain, combinations
@@ -17,7 +16,9 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import as_table, is_numeric
+from butfor.columns import MOSTLY_DIFFERENT, as_table, is_numeric
+from butfor.data.labels import as_values, refuse_infinite
+from butfor.data.notation import MANY, unread, unreadable
 from butfor.data.sensitive import Sensitive
 from butfor.errors import TableError, listed, plural
 
@@ -42,18 +43,12 @@ TWINS, LEAST_TWINS = 0.01, 2
 """People who are training rows beyond coincidence: the least share and number that is a concern."""
 MOST_OF_WEIGHT = 0.1
 """A row with more of its group's weight is a concern."""
-MANY = 20
-"""So many different texts that are numbers are a number, not codes."""
-WRITTEN = re.compile(
-    r"[-+]?[$€£]? ?(\d+,\d+|(?!0)\d{1,3}([,.' ]\d{3})+([,.]\d+)?|\d+([,.]\d+)? ?[%$€£])"
-    r"|(0?[1-9]|[12]\d|3[01])([./-])(0?[1-9]|[12]\d|3[01])\6(\d\d)?\d\d"
-)
-"""1234,5, 1.234,50, 1,234, 12.5 %, 29.02.2024 or 2/29/2024."""
 ROUNDING = 0.005
 """Probabilities may be rounded to this much."""
 UNDERMINING = ("copy", "telling", "proxy")
 """Concerns about columns with which a comparison of groups says little."""
-MOSTLY_DIFFERENT = 0.95
+WORDS = 3
+"""Values that are longer, on average, are free text, not identifiers."""
 MANY_WHOLE = 1000
 """This many whole numbers that all differ are no coincidence."""
 SAID = {
@@ -66,12 +61,13 @@ SAID = {
     "empty": "{column} no value in any row, which carries no information.",
     "sentinel": "{column} holds {mark} in {rows}, which looks like a mark for a missing value (other values: {least} "
     "to {most}). The model reads it as a number; if it is a mark, leave these cells empty.",
-    "text numbers": "{column} holds numbers and {texts}, so every number counts as its own category. Leave those cells "
-    "empty to have it read as numbers.",
+    "text numbers": "{column} holds numbers, but also {texts}, so every number counts as its own category. Leave those "
+    "cells empty to have it read as numbers.",
     "probabilities": "{column} sum to 1 in every row, like the probabilities of groups. If they are, they tell the "
     "groups apart, and hardly anybody in another group is comparable. Leave them out: --drop {drop}.",
-    "written": "{column} holds text such as '{text}', so every value counts as its own category. Write numbers as "
-    "1234.5 and dates as 2024-02-29.",
+    "written": "{column} holds {texts}, so every value counts as its own category. {remedy}",
+    "text": "{column} holds free text, {values}. Unless your model reads text, every value is its own category: leave "
+    "it out (--drop).",
 }
 """What is said of columns, in this order."""
 
@@ -83,8 +79,8 @@ class Concern:
     """Something that readers of an audit should know about its table or model. Prints as a sentence."""
 
     kind: str
-    """"copy", "telling", "written", "identifier", "constant", "sentinel", "text numbers", "probabilities", "proxy",
-    "duplicates", "overlap", "little overlap" or "weight"."""
+    """"copy", "telling", "written", "text", "identifier", "constant", "sentinel", "text numbers", "probabilities",
+    "proxy", "duplicates", "overlap", "little overlap" or "weight"."""
     columns: tuple[str, ...]
     sentence: str
 
@@ -119,10 +115,14 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     >>> [concern.columns for concern in butfor.check_table(leaky, data.y_train)]
     [('repaid',)]
     """
-    X = as_table(X)
-    if len(X) != len(y):
-        raise TableError(f"The table has {len(X)} rows and there are {len(y)} labels; give one per row.")
-    return concerns_of(X, y, None, None if X_test is None else as_table(X_test))
+    X, labels = as_table(X), as_values(y, "labels")
+    if len(X) != len(labels):
+        raise TableError(f"The table has {len(X)} rows and there are {len(labels)} labels; give one per row.")
+    refuse_infinite(labels, "labels")
+    known = labels.notna().to_numpy()
+    if not known.any():
+        raise TableError("All labels are missing: check that they are of the right column.")
+    return concerns_of(X[known], labels[known], None, None if X_test is None else as_table(X_test))
 
 
 def concerns_of(
@@ -149,19 +149,19 @@ def concerns_of(
         if rarer >= LEAST_RARER and len(different) > 1:
             wrong = _errors(values, codes + 1, numeric and len(different) > MEASURED, labels)
         alone = len(different) == present
-        texts = [] if numeric or len(different) < MANY else [text for text in different if isinstance(text, str)]
-        written = [text for text in texts if WRITTEN.fullmatch(text.strip())]
+        written = unread(values)
         if wrong == 0 and len(different) == 2 and present == rows:
             add("copy")
         elif wrong <= TELLING * rarer:
             add("telling", right=f"{100 * (1 - wrong / rows):.1f} %", usual=f"{100 * (1 - rarer / rows):.1f} %")
-        elif len(written) > len(different) / 2:
-            add("written", text=written[0])
+        elif written:
+            add("written", texts=written.holds, remedy=written.remedy)
         elif present >= LEAST_ROWS and (
             (alone and _counts_rows(values.dropna())) if numeric else len(different) >= MOSTLY_DIFFERENT * present
         ):
             all_but = f"{len(different)} different values in {present} rows"
-            add("identifier", values="a different value in every row" if alone else all_but)
+            how_many = "a different value in every row" if alone else all_but
+            add("text" if _is_prose(different) else "identifier", values=how_many)
 
         if numeric and len(different) >= 3:  # 999 or 666 far beyond all other numbers, or a single −1 or −99
             numbers = np.sort(different.to_numpy(dtype=np.float64))
@@ -174,8 +174,8 @@ def concerns_of(
                 least, most = (f"{number:.6g}" for number in numbers[numbers != mark][[0, -1]])
                 add("sentinel", mark=f"{mark:.12g}", rows=plural(count, "row"), least=least, most=most)
 
-        if strange := strange_among_numbers(values):
-            add("text numbers", texts=listed(strange))
+        if not written and (strange := strange_among_numbers(values)):
+            add("text numbers", texts=unreadable(values[values.isin(strange)].value_counts()))
 
     for kind in ("constant", "empty"):  # one sentence for all of them
         if names := [concern.columns[0] for concern in concerns[kind]]:
@@ -246,15 +246,22 @@ def _sum_to_one(shares: Sequence[NDArray[np.float64]]) -> int:
 
 
 def strange_among_numbers(values: pd.Series) -> list[str]:
-    """The few texts, such as "?", that make a column of many different numbers text; none in any other column."""
+    """The texts, such as "?", that make a column of many different numbers text: less than half of its spellings and of
+    its cells; none in any other column."""
     if is_numeric(values):
         return []
     different = pd.Index(values.dropna().unique())
     if len(different) < MANY or not isinstance(different[0], str):
         return []
     strange = different[pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()]
-    few = 1 <= len(strange) <= 5 and values.isin(strange).sum() <= values.notna().sum() / 2
+    few = 1 <= len(strange) < len(different) / 2 and values.isin(strange).sum() <= values.notna().sum() / 2
     return list(strange) if few else []
+
+
+def _is_prose(different: pd.Index) -> bool:
+    """Whether texts are sentences: several words on average."""
+    texts = [value for value in different if isinstance(value, str)]
+    return bool(texts) and sum(len(text.split()) for text in texts) > WORDS * len(texts)
 
 
 def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:

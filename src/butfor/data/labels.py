@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -9,13 +10,45 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, TableError, listed, nearest
+from butfor.columns import NO_CELL, in_pandas, plain_cells, strange_kinds
+from butfor.errors import SettingError, TableError, listed, nearest, plural
 
 MOST_CLASSES = 50
 """Values that a label may have."""
 EQUALS = " = "
 SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
 """Values that nobody understands without their column."""
+
+
+def as_values(given: Any, what: str) -> pd.Series:
+    """What was given as labels (or as `what`), one after the other: numbers, texts, booleans or dates that can be
+    compared and counted. Values of numpy inside a column of objects become Python's, half precision double."""
+    y = in_pandas(given.iloc[:, 0] if isinstance(given, pd.DataFrame) and given.shape[1] == 1 else given)
+    # As objects: an array of texts would turn a missing value among them into the text "nan".
+    values = y if isinstance(y, (pd.Series, np.ndarray)) else np.asarray(y, dtype=object)
+    fields = getattr(values.dtype, "names", None)
+    if fields:
+        raise TableError(f"The {what} are a structured array of {listed(fields)}: give one of its fields.")
+    series = values if isinstance(values, pd.Series) else pd.Series(np.ravel(values)).infer_objects()
+    if series.dtype == object:
+        series = plain_cells(series)
+        strange = strange_kinds(series)
+    else:
+        # "|S3" are bytes, "|V3" raw memory
+        strange = [str(series.dtype)] if str(series.dtype).startswith(("complex", "|", *NO_CELL)) else []
+    if strange:
+        raise TableError(f"The {what} hold {listed(strange)}; give one number, text, boolean or date per row.")
+    return series.astype(np.float64) if series.dtype == np.float16 else series
+
+
+def refuse_infinite(labels: pd.Series, what: str) -> None:
+    """Raise an error that names the first infinite label."""
+    infinite = [isinstance(value, (float, np.floating)) and math.isinf(value) for value in labels]
+    if any(infinite):
+        more = sum(infinite) - 1
+        also = f" (and {plural(more, 'more row')})" if more else ""
+        row = labels.index[infinite][0]
+        raise TableError(f"The {what.removesuffix('s')} of row {row}{also} is infinite: correct it or drop the row.")
 
 
 def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDArray[Any]:

@@ -18,6 +18,7 @@ import io
 import operator
 import re
 import sys
+import warnings
 import zipfile
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -42,6 +43,7 @@ from butfor.columns import (
 from butfor.data.check import strange_among_numbers
 from butfor.data.labels import label_names, label_values
 from butfor.data.load import DATASETS, SPECS, TEST, TRAIN, VAL, Dataset, Setup, load_dataset, split
+from butfor.data.notation import check_decimal, read_notation
 from butfor.encode import OWN, REFUSE
 from butfor.errors import ButforError, SettingError, TableError, first_line, listed, nearest, plural
 
@@ -51,12 +53,15 @@ STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "parquet", ".xlsx": "excel"}
 """Binary files by the ending of their names, and the extra that reads them."""
 MOST_BYTES = 2 * 1024**3
+MOST_COLUMNS = 10_000
+"""Models work with products of all pairs of columns, which are 800 MB of so many."""
 LEAST_ROWS = 20
-COMPARISON = re.compile(r"(.+?)\s*(>=|<=|>|<)\s*([-+]?(?:\d+\.?\d*|\.\d+)(?:[eE][-+]?\d+)?)")
+LIMIT = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
+"""The number of a label such as "score>=70"."""
 SIGNS = {
     ">=": (operator.ge, "<"),
-    "<": (operator.lt, ">="),
     "<=": (operator.le, ">"),
+    "<": (operator.lt, ">="),
     ">": (operator.gt, "<="),
 }
 """What a sign compares, and the sign of all other rows."""
@@ -81,6 +86,8 @@ def load_table(
     identifier: str | None = None,
     cluster: str | None = None,
     weight: str | None = None,
+    decimal: str | None = None,
+    day_first: bool = False,
     whole: bool = False,
     beside: str | None = None,
     note: Note = lambda line: None,
@@ -92,16 +99,19 @@ def load_table(
     or its encoder, "refuse" raises an error, "drop" leaves out their rows; rows without a label are always left out.
     `test` and `validation` are files with the same columns. With a test file but no validation file, `hold_out` says
     whether to split off validation rows. `identifier` is the column that names the rows, `cluster` the one whose rows
-    of one value stay on one side of the split, `weight` that of weights; none is learned from. `beside` is a column
-    that reviewers are shown, whatever else it is; only the label cannot be. `note` gets a sentence about each
+    of one value stay on one side of the split, `weight` that of weights; none is learned from. `decimal` is the decimal
+    sign of numbers that are written as text, "," or "."; `day_first` reads text such as 29.02.2024 as dates. `beside` is
+    a column that reviewers are shown, whatever else it is; only the label cannot be. `note` gets a sentence about each
     change."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     given: dict[str, Any] = {"label": label, "test": test and str(test)}
     given |= {"validation": validation and str(validation), "identifier": identifier}
-    given |= {"cluster": cluster, "weight": weight}
+    given |= {"cluster": cluster, "weight": weight, "decimal": decimal, "day_first": day_first}
     if str(source) in DATASETS:
-        if fixed := [f"--{'id' if name == 'identifier' else name}" for name, value in given.items() if value]:
+        if fixed := [
+            f"--{'id' if name == 'identifier' else name.replace('_', '-')}" for name, value in given.items() if value
+        ]:
             raise SettingError(
                 f"'{source}' is an embedded data set with its published label, rows and split: leave out "
                 f"{' and '.join(fixed)}."
@@ -114,13 +124,13 @@ def load_table(
 
     # The rows of all files in one frame, numbered as in their files, and the part that each row belongs to.
     files = {part: file for part, file in ((TRAIN, source), (VAL, validation), (TEST, test)) if file is not None}
-    frames = {part: read_file(file, note) for part, file in files.items()}
+    frames = {part: read_file(file, note, decimal=decimal, day_first=day_first) for part, file in files.items()}
     parts = np.repeat(list(frames), [len(rows) for rows in frames.values()])
     frame = frames.pop(TRAIN)
     frame = pd.concat([frame, *(_alike(rows, frame, title(files[part])) for part, rows in frames.items())])
-    if label not in frame.columns and (read := COMPARISON.fullmatch(label.strip())) and read[1] in frame.columns:
+    if label not in frame.columns and (read := _compared(label)) and read[0] in frame.columns:
         # Of "score>=70", the column score becomes two labels, with that name.
-        column, sign, limit = read.groups()
+        column, sign, limit = read
         compare, otherwise = SIGNS[sign]
         numbers, label = numbers_in(frame[column]), f"{column}{sign}{limit}"
         two = np.where(compare(numbers, float(limit)), label, f"{column}{otherwise}{limit}")
@@ -128,9 +138,9 @@ def load_table(
         frame[label] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
 
     # Which column is what.
-    named = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
-    for option, column in (named | {"--file-column": beside}).items():
-        _refuse_unknown(frame, option, [] if column is None else [column])
+    named: dict[str, str | None] = {"--label": label, "--id": identifier, "--cluster": cluster, "--weight": weight}
+    for option, name in (named | {"--file-column": beside}).items():
+        _refuse_unknown(frame, option, [] if name is None else [name])
     protected = _protected(frame, sensitive, drop, note)
     if beside == label:
         raise SettingError(f"--file-column '{label}' is the label; name the column with the reviewers' files.")
@@ -162,6 +172,11 @@ def load_table(
     if missing == REFUSE:
         refuse_missing(frame[[label, *read_from]], "fill it in, or use --missing own or --missing drop")
     usable = frame[label].notna().to_numpy()
+    if not usable.any():
+        raise TableError(
+            f"Column '{label}', the label, is empty in every row. If these are formulas of an Excel file, they were "
+            "saved without their values: open the file in a spreadsheet program and save it again."
+        )
     if not usable.all():
         note(f"{plural((~usable).sum(), 'row')} without a label in '{label}' left out.")
     holes = frame[read_from].isna()
@@ -256,6 +271,15 @@ def _embedded(
     return replace(data, **kept, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups)
 
 
+def _compared(label: str) -> tuple[str, str, str] | None:
+    """The column, the sign and the limit of a label such as "score >= 70"; None of any other label."""
+    for sign in SIGNS:  # those of two characters come before their first one alone
+        column, found, limit = label.rpartition(sign)
+        if found and LIMIT.fullmatch(limit.strip()):
+            return column.strip(), sign, limit.strip()
+    return None
+
+
 def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[str]) -> None:
     if absent := [c for c in columns if c not in frame.columns]:
         known = nearest(absent[0], frame.columns, "The table has")
@@ -312,14 +336,22 @@ def default_setup(n: int, seed: int = 0) -> Setup:
 # --- files ------------------------------------------------------------------------------------------------
 
 
-def read_file(path: str | Path, note: Note = lambda line: None) -> pd.DataFrame:
+def read_file(
+    path: str | Path, note: Note = lambda line: None, *, decimal: str | None = None, day_first: bool = False
+) -> pd.DataFrame:
     """A file as a frame, rows numbered from 0: CSV (comma, semicolon or tab, also .gz; "-" is standard input), Parquet,
-    Feather or Excel."""
+    Feather or Excel. `decimal` and `day_first` say how its text is read, see `read_notation`."""
+    check_decimal(decimal)
     refuse_absent(path)
     name, ending = title(path), Path(path).suffix.lower()
     try:
-        frame = _read_binary(Path(path), ending, note) if ending in FILES else _read_text(path, note)
-        return frame.rename(columns=lambda column: column.strip() or column)
+        if ending in FILES:
+            frame = _read_binary(Path(path), ending, note)
+        else:
+            # With a decimal sign every cell is text first: 1.234 may be a thousand.
+            frame = _read_text(path, note, as_text=decimal is not None)
+        frame = frame.rename(columns=lambda column: column.strip() or column)
+        return read_notation(frame, decimal, day_first)
     except ImportError as error:
         raise TableError(
             f"Reading '{name}' needs a package that is not installed: pip install \"butfor[{FILES[ending]}]\"."
@@ -357,7 +389,13 @@ def _refuse_large(size: int, name: str) -> None:
 
 
 def _check_header(header: list[str], name: str, note: Note) -> None:
-    """Refuse a first line that is no line of names, and note columns without one, which pandas gives a name."""
+    """Refuse a first line that is no line of names, or names too many columns, before the others are read; note columns
+    without a name, which pandas gives one."""
+    if len(header) > MOST_COLUMNS:
+        raise TableError(
+            f"'{name}' has {len(header)} columns, and at most {MOST_COLUMNS} can be worked with: leave out those that "
+            "had no part in the decisions, or combine them."
+        )
     named = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
     if len(named) < 2:
         raise TableError(
@@ -385,7 +423,7 @@ def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
             header = pd.read_excel(book, header=None, nrows=1, dtype=object).fillna("").to_numpy().ravel()
             frame = pd.read_excel(book)
     else:
-        frame = (pd.read_feather if ending == ".feather" else pd.read_parquet)(path)
+        frame = _read_arrow(path, ending)
         frame = frame.reset_index(drop=not any(frame.index.names))  # a named index is a column of the table
         header = frame.columns.to_numpy()
     _check_header(list(map(str, header)), str(path), note)
@@ -396,7 +434,24 @@ def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
     return frame
 
 
-def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
+def _read_arrow(path: Path, ending: str) -> pd.DataFrame:
+    """A Parquet or Feather file. All lengths, places and texts of it are checked before pandas takes them as they are:
+    those of a damaged file lead out of the memory."""
+    from pyarrow import feather, parquet
+
+    if ending == ".feather":
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", FutureWarning)  # in favour of what cannot read the first version
+            table = feather.read_table(path)
+    else:
+        table = parquet.read_table(path)
+    table.validate(full=True)
+    frame: pd.DataFrame = table.to_pandas()
+    return frame
+
+
+def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.DataFrame:
+    """A CSV; `as_text`: all of its cells as text, missing ones apart."""
     name = title(path)
     content = sys.stdin.buffer.read(MOST_BYTES + 1) if str(path) == STANDARD_INPUT else Path(path).read_bytes()
     if content.startswith(b"\x1f\x8b"):
@@ -442,7 +497,8 @@ def _read_text(path: str | Path, note: Note) -> pd.DataFrame:
         raise TableError(
             f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the line."
         ) from error
-    return pd.read_csv(io.StringIO(text), sep=separator, skipinitialspace=True, low_memory=False, index_col=False)
+    how: dict[str, Any] = {"sep": separator, "skipinitialspace": True, "low_memory": False, "index_col": False}
+    return pd.read_csv(io.StringIO(text), dtype=str if as_text else None, **how)
 
 
 def title(path: str | Path) -> str:

@@ -68,6 +68,8 @@ class Data:
     identifier: str | None = None
     cluster: str | None = None
     weight: str | None = None
+    decimal: str | None = None
+    day_first: bool = False
 
     def __post_init__(self) -> None:
         within(self, training_rows=(1, 2**31), split_seed=(0, LARGEST_SEED))

@@ -20,6 +20,7 @@ import pandas as pd
 from butfor.columns import as_numbers, clusters_in, spelled
 from butfor.data.check import concerns_of, undermining, weight_concerns
 from butfor.data.labels import label_names, label_numbers, label_values
+from butfor.data.notation import refuse_unread
 from butfor.data.sensitive import Cuts, Sensitive
 from butfor.errors import SettingError, Stopped, TableError, listed, nearest
 from butfor.machine import (
@@ -272,6 +273,7 @@ def _compare_in_order(
     inputs, favourable, cluster, weight = rows.inputs, rows.favourable, rows.cluster, rows.weight
     weights = np.ones(len(inputs)) if weight is None else weight
     whole, labels = rows.attributes[-1], favourable.astype(np.float64)
+    refuse_unread(inputs)
     groups, left_out = groups_of(rows.attributes, favourable, weight, reference)
     for group in groups:
         if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
