@@ -4,6 +4,7 @@ import pickle
 import sys
 import warnings
 from functools import partial
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
@@ -27,6 +28,7 @@ from butfor.cli import main
 from butfor.errors import LearnerError, ReplayError, SettingError, TableError
 from butfor.measured import run_of
 from butfor.models import estimators as describe
+from butfor.models import linear
 from butfor.models.engines import OwnFit
 from butfor.models.learner import Table
 from butfor.models.learners import as_learner, learner_of, model_named
@@ -518,3 +520,27 @@ def test_a_learner_of_ones_own():
         assert verdict.found == same
         assert verdict.positions == ((row,) if same else ())
     assert run_of(audit.fitted_).not_rebuildable[0] == "model: nearest by income is a learner of the user's own"
+
+
+def test_with_fewer_rows_than_columns_effects_are_the_same_by_the_smaller_matrix(monkeypatch):
+    rng = np.random.default_rng(0)
+    X, asked = rng.normal(size=(30, 80)), rng.normal(size=(5, 80))
+    names = [f"c{k}" for k in range(80)]
+    rows = pd.DataFrame(X, columns=names)
+    for classes, model in ((2, RidgeClassifier()), (2, LogisticRegression()), (3, LogisticRegression())):
+        y = pd.Series(np.arange(30) % classes)
+        codes = y.to_numpy()
+        table = SimpleNamespace(n=30, weight=None, codes=codes, new_codes=(codes + 1) % classes, zero_one=codes)
+        contrast = None if classes == 2 else np.tile([[1.0, -1.0, 0.0]], (5, 1))
+        final = model.fit(rows, y)
+        small = linear.flip_effects(final, X, asked, table, contrast)
+        with monkeypatch.context() as patched:
+            patched.setattr(linear, "spanned", lambda X, *others: (X, *others))
+            assert np.allclose(small, linear.flip_effects(final, X, asked, table, contrast), atol=1e-6)
+    z = Surrogate().weights(X, asked)
+    assert np.allclose(z, asked @ np.linalg.solve(X.T @ X + np.eye(80), X.T))
+    with monkeypatch.context() as patched:  # nothing of columns × columns is made
+        whole = np.eye
+        patched.setattr(np, "eye", lambda size, *rest, **how: whole(size, *rest, **how) if size < 80 else 1 / 0)
+        Surrogate().weights(X, asked)
+        linear.ridge_effects(RidgeClassifier(), X, asked, np.zeros(30), np.ones(30))

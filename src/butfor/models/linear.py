@@ -64,9 +64,9 @@ def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: ND
         X, people, w = reduce_inputs(final, X, people)
         H = curvature(X, weight, penalty(final, X.shape[1]), w)
         return np.asarray((_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :])
-    X, people = (with_ones(A, final.fit_intercept) for A in (X, people))
+    X, people, w = reduce_inputs(final, X, people)
     outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
-    by_class = _solve(_softmax_curvature(final, X, weight), outcomes.T).T.reshape(*contrast.shape, -1)
+    by_class = _solve(_softmax_curvature(final, X, weight, w), outcomes.T).T.reshape(*contrast.shape, -1)
     effects = np.zeros((len(people), table.n))
     for k in range(contrast.shape[1]):
         moved = (table.new_codes == k).astype(float) - (table.codes == k)
@@ -74,10 +74,9 @@ def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: ND
     return effects
 
 
-def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
+def _softmax_curvature(estimator: Any, X: Array, weight: Array, w: Array) -> Array:
     """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. Adding a constant to all scores does
     not change the softmax, so the intercepts have a direction without curvature; it gets a little."""
-    w = np.column_stack([estimator.coef_, estimator.intercept_]) if estimator.fit_intercept else estimator.coef_
     shares, (classes, size) = softmax(X @ w.T, axis=1), w.shape
     blocks = np.empty((classes, size, classes, size))
     for a in range(classes):
@@ -91,14 +90,24 @@ def _softmax_curvature(estimator: Any, X: Array, weight: Array) -> Array:
 
 
 def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
-    """Rows and people, with a column of ones for an intercept, and the coefficients. If there are more inputs than
-    rows, all are projected on the space that the rows span: the penalty is the same in every direction, so flips do not
-    move the minimum out of it."""
-    w, intercept = np.ravel(estimator.coef_).astype(np.float64), estimator.fit_intercept
-    if X.shape[1] > len(X):
-        basis = np.linalg.qr(X.T)[0]
-        X, people, w = X @ basis, people @ basis, w @ basis
-    return with_ones(X, intercept), with_ones(people, intercept), np.append(w, estimator.intercept_[:intercept])
+    """Rows and people, with a column of ones for an intercept, and the coefficients (one row per class, if there are
+    several). If there are more inputs than rows, all are projected on the space that the rows span: the penalty is the
+    same in every direction, so flips do not move the minimum out of it."""
+    w = np.atleast_2d(estimator.coef_).astype(np.float64)
+    X, people, w = spanned(X, people, w)
+    if estimator.fit_intercept:
+        X, people = with_ones(X, True), with_ones(people, True)
+        w = np.column_stack([w, estimator.intercept_])
+    return X, people, w if len(w) > 1 else w[0]
+
+
+def spanned(X: Array, *others: Array) -> tuple[Array, ...]:
+    """Rows and others, projected on the space that the rows span if there are more inputs than rows: products of all
+    pairs of inputs would fill the memory."""
+    if X.shape[1] <= len(X):
+        return X, *others
+    basis = np.linalg.qr(X.T)[0]
+    return X @ basis, *(other @ basis for other in others)
 
 
 def penalty(estimator: Any, size: int) -> Array:
@@ -120,9 +129,9 @@ def ridge_effects(estimator: Any, X: Array, people: Array, y: Array, weight: Arr
         share = weight / weight.sum()
     else:
         centre, share = np.zeros(X.shape[1]), np.zeros(len(X))
-    centred = X - centre
-    gram = (centred * weight[:, None]).T @ centred + estimator.alpha * np.eye(X.shape[1])
-    z: Array = _solve(gram, (people - centre).T).T @ (centred * weight[:, None]).T + share[None, :]
+    centred, asked = spanned(X - centre, people - centre)
+    gram = (centred * weight[:, None]).T @ centred + estimator.alpha * np.eye(centred.shape[1])
+    z: Array = _solve(gram, asked.T).T @ (centred * weight[:, None]).T + share[None, :]
     return z * (2 * (1 - 2 * y))[None, :]
 
 

@@ -34,9 +34,12 @@ class Surrogate(Ranking):
 
     def weights(self, rows: Numbers, people: Numbers) -> NDArray[np.float64]:
         """z, `[people × training rows]`."""
-        X = rows.astype(np.float64)
+        X, asked = rows.astype(np.float64), np.asarray(people, np.float64)
+        if X.shape[1] > len(X):  # the same by the smaller matrix: (XᵀX + λI)⁻¹Xᵀ = Xᵀ(XXᵀ + λI)⁻¹
+            gram = X @ X.T + self.ridge * np.eye(len(X))
+            return np.asarray(np.linalg.solve(gram, X @ asked.T).T, np.float64)
         gram = X.T @ X + self.ridge * np.eye(X.shape[1])
-        return np.linalg.solve(gram, np.asarray(people, np.float64).T).T @ X.T
+        return np.linalg.solve(gram, asked.T).T @ X.T
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         z = self.weights(*numbers_of(model, table, people))
