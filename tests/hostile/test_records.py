@@ -13,6 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from butfor import replay
+from butfor.cli import main
 from butfor.errors import ReplayError
 from butfor.result.population import Population
 from butfor.result.record import opened, with_checksum
@@ -191,6 +192,104 @@ def test_what_is_altered_never_agrees_and_what_is_not_trained_is_sealed(genuine,
     for command, options in (("gate", ("--max-solid", "99%")), ("review", ("--out", str(tmp_path / "t")))):
         code, _, err = outcome(capsys, command, record, tmp_path, *options)
         assert (code, "was changed since" in err) == (2, True)
+
+
+FRESH, GROUP = ("people", 0, "fresh"), ("run", "standard", "comparisons", 0)
+TESTED = [  # in an audit with fresh seeds, even if its checksum was made again
+    ((*FRESH, "with_flips"), 5, "people[0].fresh.with_flips is 5, above the 4 seeds"),
+    ((*FRESH, "without_flips"), -1, "people[0].fresh.without_flips is -1, but must be a count"),
+    ((*FRESH, "only_with_flips"), 5, "people[0].fresh.only_with_flips"),
+    ((*FRESH, "seeds"), 90, "people[0].fresh.seeds is 90, but the run has 4 fresh seeds"),
+    (("run", "fresh_seeds"), 0, "is 4, but the run has 0 fresh seeds"),
+    ((*PERSON, "collateral", "changed"), 10**6, "people[0].collateral.changed is 1000000, above the"),
+    ((*FLIP, "position"), 10**6, "people[0].flip_set[0].position is 1000000, but there are"),
+    ((*PERSON, "flippable"), -1, "people[0].flippable is -1"),
+]
+CANNOT_BE = [  # in one that compares groups
+    ((*GROUP, "bounds"), [0.5, -0.5], "comparisons[0].bounds is reversed"),
+    ((*GROUP, "bounds"), [1.5, 1.6], "comparisons[0].bounds, 1.5 to 1.6, leave out the difference"),
+    ((*GROUP, "interval"), [0.5, -0.5], "comparisons[0].interval is reversed"),
+    ((*GROUP, "p_adjusted"), 1.5, "comparisons[0].p_adjusted is 1.5, but must be from 0 to 1"),
+    ((*GROUP, "recorded"), -0.1, "comparisons[0].recorded is -0.1"),
+    ((*GROUP, "difference"), 7, "comparisons[0].difference is 7.0"),
+    ((*GROUP, "rows"), -5, "comparisons[0].rows is -5"),
+    (("labels", 0, "wrong"), 1.5, "labels[0].wrong is 1.5"),
+    (("labels", 0, "doubt"), -1, "labels[0].doubt is -1.0"),
+    (("labels", 0, "position"), 10**6, "labels[0].position is 1000000"),
+    (("run", "performance", "accuracy"), 1.5, "run.performance.accuracy is 1.5"),
+    (("run", "decision", "favoured"), 10**6, "run.decision.favoured is 1000000, above the"),
+]
+STANDARD = [  # in a comparison of groups
+    (("nonsense",), 1, "there is no field nonsense"),
+    (("groups", 0, "oops"), 1, "there is no field groups[0].oops"),
+    (("groups", 0, "bounds"), [0.5, -0.5], "groups[0].bounds is reversed"),
+    (("groups", 0, "bounds"), [1.5, 1.6], "leave out the difference"),
+    (("groups", 0, "p"), -1, "groups[0].p is -1"),
+    (("draws",), -1, "draws is -1"),
+    (("sides",), [[], []], "sides must name labels"),
+]
+KEY = [  # in the key of a review
+    (("tasks",), [], "it has no tasks"),
+    (("adverse",), ["granted = yes"], "which of them are adverse"),
+    (("label_names",), ["x", "y"], "its labels"),
+    (("tasks", 0, "wrong"), 7, "a probability or a count that cannot be"),
+    (("tasks", 0, "position"), -1, "is about position -1"),
+    (("tasks", 0, "position"), 10**6, "is about position 1000000"),
+    (("tasks", 0, "label"), "maybe", "has the label 'maybe'"),
+    (("tasks", 0, "kind"), "other", "is a 'other'"),
+    (("tasks", 0, "control"), 10**6, "is no task"),
+    (("tasks", 0, "oops"), 1, "there is no field tasks[0].oops"),
+]
+
+
+@pytest.fixture(scope="module")
+def compared(tmp_path_factory) -> tuple[dict[str, Any], Path]:
+    """An audit that compares groups, and a folder with a standard.json and with tasks of a review of that audit."""
+    folder = tmp_path_factory.mktemp("compared")
+    columns = (str(saved(folder, people(130))), "--label", "granted", "--sensitive", "sex", "--adverse", "no")
+    path = audited(folder / "audit", *columns, "--model", "logistic", "--members", "1", "--cases", "0:8")
+    assert main(["standard", *columns, "--draws", "3", "--out", str(folder / "standard"), "--quiet"]) == 0
+    assert main(["review", str(path), "--out", str(folder / "tasks"), "--labels", "4", "--anyway"]) == 0
+    return json.loads(path.read_text()), folder
+
+
+def test_what_cannot_be_is_refused_even_if_it_was_sealed_again(made, compared, capsys, tmp_path):
+    record, folder = compared
+    assert outcome(capsys, "gate", record, tmp_path, "--max-gap", "100")[0] in (0, 4)
+    tested = changed(made[1], ("people",), sorted(made[1]["people"], key=lambda person: "fresh" not in person))
+    cases = [(tested, *row) for row in TESTED] + [(record, *row) for row in CANNOT_BE]
+    for record, path, value, said in cases:
+        edited = with_checksum(changed(record, path, value))
+        for command, options in (("gate", ("--max-gap", "2")), ("review", ("--out", str(tmp_path / "t")))):
+            code, _, err = outcome(capsys, command, edited, tmp_path, *options)
+            assert (code, said in err, len(err.splitlines())) == (2, True, 1), (path, err)
+    code, _, err = outcome(capsys, "replay", edited, tmp_path)
+    assert (code, said in err) == (2, True)
+    standard = json.loads((folder / "standard" / "standard.json").read_text())
+    assert outcome(capsys, "gate", standard, tmp_path, "--max-gap", "100")[0] in (0, 4)
+    for path, value, said in STANDARD:
+        code, _, err = outcome(
+            capsys, "gate", with_checksum(changed(standard, path, value)), tmp_path, "--max-gap", "2"
+        )
+        assert (code, said in err) == (2, True), (path, err)
+    code, out, _ = outcome(
+        capsys, "gate", with_checksum(changed(standard, ("groups",), [])), tmp_path, "--max-gap", "2"
+    )
+    assert (code, "compares no group" in out) == (4, True)
+
+
+def test_a_key_that_was_sealed_again_is_compared_with_the_record(compared, capsys, tmp_path):
+    _, folder = compared
+    key, edited = json.loads((folder / "tasks.key.json").read_text()), tmp_path / "key.json"
+    answers = tmp_path / "answers.csv"
+    lines = [f"{task['id']},{task['label']}" for task in key["tasks"]]
+    answers.write_text("\n".join(["id,label", *lines]))
+    question = ("review", folder / "audit" / "audit.json", "--answers", answers, "--key")
+    assert run(capsys, *question, folder / "tasks.key.json")[0] == 1
+    for path, value, said in KEY:
+        edited.write_text(json.dumps(with_checksum(changed(key, path, value))))
+        code, out, err = run(capsys, *question, edited)
+        assert (code, out, said in err, len(err.splitlines())) == (2, "", True, 1), (path, err)
 
 
 def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:

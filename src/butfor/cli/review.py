@@ -158,7 +158,7 @@ def review(
     if about_tasks := [name for name, value in choice.items() if value is not None]:
         name = opt.dashed(about_tasks[0])
         raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
-    outcome = read_answers(answers, read_key(key, answers, seal))
+    outcome = read_answers(answers, read_key(key, answers, seal, audit.run))
     nothing = outcome.evidence.shows_nothing
     if out is None or (nothing and not anyway):
         for line in outcome.evidence.lines:
@@ -201,8 +201,7 @@ def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None)
     """
     from butfor.result.population import Population
     from butfor.result.record import opened
-    from butfor.review.gate import BROKEN, KEPT, UNKNOWN, check_gaps, check_shares, share_in
-    from butfor.standard.groups import Compared
+    from butfor.review.gate import BROKEN, KEPT, UNKNOWN, check_gaps, check_shares, share_in, standards_in
 
     shares = {name: share_in(text, f"--{opt.dashed(name)}") for name, text in limits.items() if text is not None}
     if not shares:
@@ -217,9 +216,8 @@ def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None)
         raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
     with as_recorded(f"{file} cannot be held to a limit"):
         standards = audit.run.standard if audit is not None else None
-        if audit is None:  # standard.json names some fields otherwise
-            names = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
-            standards = record.read(Compared, {names.get(name, name): value for name, value in record.content.items()})
+        if audit is None:
+            standards = standards_in(record)
         checks = [] if max_gap is None else check_gaps(standards, max_gap, without)
         checks += [] if audit is None else check_shares(audit, **shares)
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""

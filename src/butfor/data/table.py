@@ -100,9 +100,9 @@ def load_table(
     `test` and `validation` are files with the same columns. With a test file but no validation file, `hold_out` says
     whether to split off validation rows. `identifier` is the column that names the rows, `cluster` the one whose rows
     of one value stay on one side of the split, `weight` that of weights; none is learned from. `decimal` is the decimal
-    sign of numbers that are written as text, "," or "."; `day_first` reads text such as 29.02.2024 as dates. `beside` is
-    a column that reviewers are shown, whatever else it is; only the label cannot be. `note` gets a sentence about each
-    change."""
+    sign of numbers that are written as text, "," or "."; `day_first` reads text such as 29.02.2024 as dates. `beside`
+    is a column that reviewers are shown, whatever else it is; only the label cannot be. `note` gets a sentence about
+    each change."""
     if missing not in (OWN, REFUSE, DROP):
         raise SettingError(f"--missing {missing} is not one of {OWN}, {REFUSE}, {DROP}.")
     given: dict[str, Any] = {"label": label, "test": test and str(test)}

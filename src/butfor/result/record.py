@@ -110,32 +110,33 @@ class Opened:
         return f"{self.where} was changed since butfor wrote it: its checksum DISAGREES."
 
     def read(self, kind: type[T], content: dict[str, Any] | None = None) -> T:
-        """The content, or a part of it, as a dataclass; an error names the first field that is wrong."""
+        """The content, or this part of it, as a dataclass; an error names the first field that is wrong or unknown."""
         import msgspec
 
+        content = self.content if content is None else content
         try:
-            read = msgspec.convert(self.content if content is None else content, kind)
+            read = msgspec.convert(content, kind)
         except msgspec.ValidationError as error:
             message, _, path = str(error).replace("`", "").partition(" - at $")
             message = message.replace("Expected", " must be").replace(", got", ", not")
             message = re.sub(r"Object missing required field (\w+)", r".\1 is missing", message)
             raise ReplayError(f"Invalid record: {(path + message).lstrip('. ')}.") from None
-        if content is None and (place := next(_unread(self.content, msgspec.to_builtins(read)), "")):
+        if place := next(unread_fields(content, msgspec.to_builtins(read)), ""):
             raise ReplayError(f"Invalid record: there is no field {place}.")
         return read
 
 
-def _unread(content: Any, read: Any, place: str = "") -> Iterator[str]:
+def unread_fields(content: Any, read: Any, place: str = "") -> Iterator[str]:
     """The fields of the content that were not read. A misspelt one would count as its default."""
     if isinstance(content, dict):
         for name, value in content.items():
             if name in read:
-                yield from _unread(value, read[name], f"{place}.{name}")
+                yield from unread_fields(value, read[name], f"{place}.{name}")
             elif name not in SUMMARY:
                 yield f"{place}.{name}".lstrip(".")
     elif isinstance(content, list):
         for k, pair in enumerate(zip(content, read, strict=True)):
-            yield from _unread(*pair, f"{place}[{k}]")
+            yield from unread_fields(*pair, f"{place}[{k}]")
 
 
 def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Opened:

@@ -18,6 +18,7 @@ from butfor.errors import ReplayError, SettingError, plural
 from butfor.files import pages, save
 from butfor.models.learner import Table
 from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
+from butfor.result.ranges import check_people, check_ranges
 from butfor.result.record import SCHEMA_VERSION, SUMMARY, Cell, Opened, as_json, builtins_of, opened, within
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
@@ -119,6 +120,10 @@ class Record:
     people: list[Person]
     labels: list[TrainingLabel] = field(default_factory=list)
     checksum: str = ""
+
+    def __post_init__(self) -> None:
+        check_ranges(self)
+        check_people(self)
 
     @classmethod
     def of(cls, file: Opened) -> Record:

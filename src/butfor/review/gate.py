@@ -12,9 +12,11 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.errors import SettingError, nearest, plural
+from butfor.errors import ReplayError, SettingError, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
+from butfor.result.ranges import check_ranges
+from butfor.result.record import CHECKSUM, Opened
 from butfor.standard.groups import Compared
 from butfor.words import number, often
 
@@ -55,6 +57,26 @@ class Check:
         return {"result": WORDS[self.code].lower(), **asdict(self)}
 
 
+RENAMED = {"groups": "comparisons", "columns": "moves", "slices": "parts"}
+"""Fields of standard.json that are called otherwise in memory."""
+FOR_READERS = ("schema_version", CHECKSUM, "adverse", "favourable", "notes")
+"""What it says besides, for readers without this library."""
+
+
+def standards_in(record: Opened) -> Compared:
+    """The comparison of groups in a standard.json; an error names a field that is unknown or cannot be."""
+    content = {RENAMED.get(name, name): value for name, value in record.content.items() if name not in FOR_READERS}
+    try:
+        standards = record.read(Compared, content)
+        check_ranges(standards)
+    except (ReplayError, ValueError) as error:
+        said = str(error).removeprefix("Invalid record: ").removesuffix(".")
+        for name, ours in RENAMED.items():
+            said = said.replace(f"{ours}[", f"{name}[")
+        raise ReplayError(f"Invalid record: {said}.") from None
+    return standards
+
+
 def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] = ()) -> list[Check]:
     """One check per group: how much less often it got the favourable label than comparable people. `without`: groups
     that are left out, as "female" or "sex = female"."""
@@ -86,6 +108,8 @@ def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] 
         if not named:
             raise SettingError(f"--except: there is no group '{given}'. {nearest(given, checks, 'The groups are')}")
         excepted |= named
+    if not checks:
+        return [Check(MAX_GAP, limit, "the record compares no group, so nothing is known about gaps.")]
     if len(excepted) == len(checks):
         raise SettingError("--except leaves no group to hold to --max-gap.")
     return [check for name, check in checks.items() if name not in excepted]

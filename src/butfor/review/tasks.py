@@ -32,14 +32,14 @@ from scipy.spatial import cKDTree
 from butfor.columns import DATES, date_of
 from butfor.data.labels import EQUALS
 from butfor.data.sensitive import Sensitive
-from butfor.errors import ReplayError, SettingError, TableError, nearest, plural
+from butfor.errors import ReplayError, SettingError, TableError, nearest, plural, shortened
 from butfor.files import as_csv, claimed, harmless, real, save_all, text_of
 from butfor.machine import check_random_state, single_threaded
 from butfor.models.learner import Table
 from butfor.names import Names
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
-from butfor.result.record import CHECKSUM, checksum, plain, with_checksum
+from butfor.result.record import CHECKSUM, checksum, plain, unread_fields, with_checksum
 from butfor.result.reviewed import (
     LEVEL,
     TrainingLabel,
@@ -49,6 +49,7 @@ from butfor.result.reviewed import (
     how_many_to_review,
     under_review,
 )  # fmt: skip
+from butfor.result.run import Run
 from butfor.review.replay import load_rows, protected
 from butfor.standard.inputs import Floats, Mask
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
@@ -476,9 +477,9 @@ def write_review(
     return [path for path in texts if path != key], key
 
 
-def read_key(path: Path | None, answers: Sequence[Path], record: str) -> Key:
+def read_key(path: Path | None, answers: Sequence[Path], record: str, run: Run) -> Key:
     """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to the
-    record with this checksum, or was changed."""
+    record with this checksum and this run, or was changed."""
     import msgspec
 
     folders = [real(file).parent for file in answers]
@@ -494,7 +495,33 @@ def read_key(path: Path | None, answers: Sequence[Path], record: str) -> Key:
         raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
     if content.get(CHECKSUM) != checksum(content):
         raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
+    told = {name: value for name, value in content.items() if name not in (CHECKSUM, *SECRET)}
+    unknown = next(unread_fields(told, msgspec.to_builtins(key)), "")
+    if problem := f"there is no field {unknown}" if unknown else _not_of(run, key):
+        raise ReplayError(f"The key '{path}' is not that of this review: {shortened(problem, 200)}. Use the original.")
     return key
+
+
+def _not_of(run: Run, key: Key) -> str:
+    """Why a key cannot be that of a review of this run; empty if it can."""
+    if (key.label_names, key.adverse) != (run.label_names, run.adverse):
+        return "its labels, or which of them are adverse, are not those of the record"
+    if not key.tasks:
+        return "it has no tasks"
+    for name in ("id", "position"):
+        if len({getattr(task, name) for task in key.tasks}) < len(key.tasks):
+            return f"two tasks have one {name}"
+    controls = {task.position for task in key.tasks if task.kind == CONTROL}
+    for task in key.tasks:
+        if not 0 <= task.position < run.data.training_rows:
+            return f"task {task.id} is about position {task.position}, and there are {run.data.training_rows} rows"
+        if task.label not in run.label_names or task.kind not in (REVIEWED, CONTROL, CLEAR):
+            return f"task {task.id} has the label '{task.label}' and is a '{task.kind}'"
+        if task.control is not None and task.control not in controls:
+            return f"the control of task {task.id} is no task"
+        if task.people < 0 or not all(0 <= share <= 1 for share in (task.doubt or 0, task.wrong or 0)):
+            return f"task {task.id} has a probability or a count that cannot be"
+    return ""
 
 
 def what_to_look_at(file_column: str | None) -> str:
