@@ -114,7 +114,7 @@ def test_the_sentence_names_the_options_that_read_the_column_and_counts_all_othe
 def test_until_the_option_is_given_nobody_is_called_comparable(folder):
     for name in ("de.csv", "de.xlsx"):
         ending = attempt("standard", folder / name, *COLUMNS, "--adverse", "nein", "--draws", 0, "--quiet")
-        assert (ending.code, "Give --decimal , and --day-first to have them read." in ending.err) == (2, True)
+        assert (ending.code, "Give --day-first and --decimal , to have them read." in ending.err) == (2, True)
     ending = attempt("standard", folder / "gaps.csv", *COLUMNS, "--adverse", "nein", "--draws", 0, "--drop", "antrag")
     assert "3 spellings in 9 cells that are none: 'k.A.' in 6, 'unbekannt' in 2, '?' in 1" in ending.err
     question = (*COLUMNS, "--adverse", "nein", "--model", "logistic", "--members", 1, "--cases", "0:3")

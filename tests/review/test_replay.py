@@ -41,7 +41,9 @@ KINDS = {
         "run.seeded": lambda r, find: r["run"].update(seeded=True),
     }),
     "one network": ("--set hidden=4 --set epochs=40 --members 1 --fresh-seeds 4 --budget 20", {
-        "fresh.with_flips": lambda r, find: find["fresh"].update(with_flips=-4),
+        "fresh.with_flips": lambda r, find: find["fresh"].update(
+            with_flips=0, only_with_flips=0, only_without_flips=find["fresh"]["without_flips"]
+        ),
     }),
     "ridge, with proofs": ("--model ridge --budget 30 --phi predicted(no)", {
         "at_least": lambda r, find: find.update(at_least=0),

@@ -6,7 +6,11 @@ Results go to stdout, everything else to stderr. Bad input is one sentence and e
 from __future__ import annotations
 
 import re
+import sys
+import warnings
 from collections.abc import Sequence
+from functools import partial
+from typing import Any
 
 import click
 import cloup
@@ -16,13 +20,13 @@ from butfor.cli.audit import audit
 from butfor.cli.options import SETTINGS, dashed
 from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
-from butfor.errors import FULL, ButforError, OutputError, Stopped
+from butfor.errors import FULL, ButforError, OutputError, Stopped, first_line, shortened
 from butfor.stopping import stopped
 from butfor.terminal import one_line, prepare, say
 
 NO_ROOM, BAD_INPUT = 3, 2
-LONGEST = 1000
-"""Characters of a message."""
+LONGEST, LONGEST_WARNING = 1000, 300
+"""Characters of a message, and of a warning."""
 NO_MEMORY = "not enough memory|out of memory|alloc_cpu"
 """Torch's words for it."""
 SMALLER = (
@@ -51,8 +55,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     input), 3 (no space or memory left), 4 (the data cannot tell whether a limit is kept), 130 (interrupted)."""
     prepare()
     code = BAD_INPUT
+    given = sys.argv[1:] if arguments is None else list(arguments)
     try:
-        return cli.main(args=None if arguments is None else list(arguments), standalone_mode=False) or 0
+        with warnings.catch_warnings():
+            warnings.showwarning = partial(as_note, set(), "--quiet" in given)
+            return cli.main(args=given, standalone_mode=False) or 0
     except (KeyboardInterrupt, click.Abort, Stopped):
         return stopped()
     except Exception as error:
@@ -77,6 +84,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
             raise
     say(f"Error: {within_a_screen(one_line(message))}", err=True)
     return code
+
+
+def as_note(seen: set[str], quiet: bool, message: Warning | str, *_: Any, **__: Any) -> None:
+    """A warning of scikit-learn or another library as one line, once; the place in their code helps nobody here."""
+    line = shortened(one_line(first_line(message) if isinstance(message, Warning) else message), LONGEST_WARNING)
+    if line not in seen and not quiet:
+        say(f"Warning: {line}", err=True)
+    seen.add(line)
 
 
 def within_a_screen(sentence: str) -> str:

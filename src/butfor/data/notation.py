@@ -172,7 +172,7 @@ def refuse_unread(X: pd.DataFrame) -> None:
         return
     remedies = dict.fromkeys(about.remedy for about in found.values())
     if all(len(about.options) == 1 and not about.strange for about in found.values()):
-        options = dict.fromkeys(option for about in found.values() for option in about.options)
+        options = sorted({option for about in found.values() for option in about.options})
         remedies = {f"Give {' and '.join(options)} to have {'it' if len(found) == 1 else 'them'} read.": None}
     subject = f"Columns {listed(found)} hold" if len(found) > 1 else f"Column {listed(found)} holds"
     raise TableError(

@@ -8,6 +8,7 @@ decision function), and comparing them with the cut decides.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
 from itertools import takewhile
@@ -117,7 +118,7 @@ class SklearnLearner(Learner):
         except ButforError:
             raise
         except Exception as error:  # the model's own code may raise anything
-            raise LearnerError(f"{self.name} could not be trained on this table: {first_line(error)}") from error
+            raise LearnerError(f"{self.name} could not be trained on this table: {reason_of(error)}") from error
 
     def _split(self, table: Table) -> tuple[EncodedTable | None, list[Any]]:
         """The table after the steps that come first and use no labels, made once for all trainings; None if there are
@@ -192,6 +193,15 @@ def check_classifier(estimator: Any) -> None:
         )
 
 
+def reason_of(error: Exception) -> str:
+    """What an estimator says of itself, and what to do if it computes in half of the digits that it was given."""
+    reason = first_line(error)
+    if not (re.search(r"(?i)\b(double|float64)\b", reason) and re.search(r"(?i)\bfloat(32)?\b", reason)):
+        return reason
+    cast = "sklearn.preprocessing.FunctionTransformer(numpy.float32)"
+    return f"{reason.rstrip('.')}. It computes with float32 and the step before it gives float64: put {cast} between"
+
+
 def is_seed(parameter: str) -> bool:
     return parameter == "random_state" or parameter.endswith("__random_state")
 
@@ -249,7 +259,7 @@ class SklearnModel(Model):
             raise
         except Exception as error:
             name = type(self.final).__name__
-            raise LearnerError(f"{name} could not decide about these people: {first_line(error)}") from error
+            raise LearnerError(f"{name} could not decide about these people: {reason_of(error)}") from error
 
     def _logits(self, given: Any) -> Floats:
         """On the side that the estimator itself decides for or, with a cut, that comparing its probability with the cut
