@@ -134,10 +134,6 @@ def review(
     if out is not None and real(out) in (real(path).parent for path in (file, *answers)):
         raise SettingError(f"--out {out} is the folder of a file that this command reads; name another folder.")
 
-    if out is None and (anyway or overwrite) and answers:
-        raise SettingError(
-            f"--{'anyway' if anyway else 'overwrite'} is about the files of --out FOLDER: name that folder, too."
-        )
     if not answers:
         if out is None:
             raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them back.")
@@ -158,6 +154,10 @@ def review(
     if about_tasks := [name for name, value in choice.items() if value is not None]:
         name = opt.dashed(about_tasks[0])
         raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
+    if out is None and (anyway or overwrite):
+        raise SettingError(
+            f"--{'anyway' if anyway else 'overwrite'} is about the files of --out FOLDER: name that folder, too."
+        )
     outcome = read_answers(answers, read_key(key, answers, seal, audit.run))
     nothing = outcome.evidence.shows_nothing
     if out is None or (nothing and not anyway):
