@@ -217,7 +217,7 @@ def test_what_cannot_be_asked_gets_one_sentence_and_writes_nothing(german_file, 
         ((german_file, "--answers", tasks / "tasks.csv", "--out", tasks, "--overwrite"), "is the folder of a file"),
         ((german_file, *new, "--key", german_file), "is the record itself"),
         ((salary_file, *new), "The record names no label to review"),
-        ((bent, *new), "The record's tasks cannot be made"),
+        ((bent, *new), "Invalid record: labels[1].position"),
     ]:
         code, _, err = run(capsys, "review", *arguments, "--anyway")
         assert (code, len(err.splitlines()), sentence in err) == (2, 1, True), (arguments, err)
