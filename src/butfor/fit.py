@@ -275,9 +275,8 @@ def fit(
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
     references = references_of(reference, sensitive.each)
     given_weights = validate.as_weights(X, sample_weight, sensitive)
-    mean_weight = 1.0 if given_weights is None else float(given_weights.mean())
     # Only ratios matter, and a model's penalties mean what they say where the mean is 1.
-    weights = None if given_weights is None else given_weights / mean_weight
+    weights = None if given_weights is None else given_weights / given_weights.mean()
     with progress:
         progress.phase("checking the table")
         concerns = [*concerns_of(X, y, sensitive), *weight_concerns(given_weights, sensitive)]
@@ -327,10 +326,10 @@ def fit(
         psi=as_rule(params.psi, "psi"),
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
-        data_hash=data_hash(trained["table"]),
+        data_hash=data_hash(replace(trained["table"], weight=None if given_weights is None else given_weights[kept])),
         reference=references,
         draws=draws,
-        labelled=labelled_rows(table, sensitive, kept, also_labelled, mean_weight, progress.note),
+        labelled=labelled_rows(table, sensitive, kept, given_weights, also_labelled, progress.note),
         pool=competing,
         **trained,
     )
@@ -420,18 +419,19 @@ def labelled_rows(
     table: Table,
     sensitive: Sensitive,
     kept: NDArray[np.int64],
+    weight: NDArray[np.float64] | None,
     given: Sequence[Any],
-    mean_weight: float,
     note: Callable[[str], None],
 ) -> Labelled:
     """The training rows, which are `kept` of the rows in `sensitive`; those set aside; those `given` as (X, y,
     protected attribute, clusters, weights), of which the last three may be left out; and the validation rows, unless
-    they are among these or something about them stands beside the table. Weights are divided by `mean_weight`, as
-    those of the training rows were."""
-    parts: list[tuple[Any, ...]] = [(table.X, table.codes, sensitive.values[kept], table.cluster, table.weight)]
+    they are among these or something about them stands beside the table. `weight` is that of the rows in `sensitive`,
+    as it was given: the comparison of groups scales all weights alike."""
+    of_training = None if weight is None else weight[kept]
+    parts: list[tuple[Any, ...]] = [(table.X, table.codes, sensitive.values[kept], table.cluster, of_training)]
     steering = np.empty(0, np.int64)
     if table.whole is not None:
-        X, y, _, aside, weight, cluster = table.whole
+        X, y, _, aside, _, cluster = table.whole
         codes = validate.numbered(table, y.iloc[aside], "also_labelled")
         beside = [None if values is None else values[aside] for values in (cluster, weight)]
         parts.append((X.iloc[aside], codes, sensitive.values[aside], *beside))
@@ -439,19 +439,17 @@ def labelled_rows(
     if len(given):
         beside = [*given[2:], None, None, None][:3]
         X, y, beside = validate.labelled(*given[:2], *beside, note=note, what="labels of also_labelled")
-        groups, cluster, weight = beside
+        groups, cluster, own_weight = beside
         column = [name for name in table.X.attrs.get(ASIDE, ()) if name in X.columns]
         X, cluster = validate.as_clusters(X, column[0] if column else cluster)
-        for name, own, theirs in (("cluster", table.cluster, cluster), ("sample_weight", table.weight, weight)):
+        for name, own, theirs in (("cluster", table.cluster, cluster), ("sample_weight", weight, own_weight)):
             if own is not None and theirs is None:
                 raise SettingError(
                     f"The training rows have {name}, so also_labelled needs it too: (X, y, sensitive_features, "
                     "cluster, sample_weight), with None for what there is not."
                 )
         X, codes = validate.like_training(X, table.X, sensitive), validate.numbered(table, y, "also_labelled")
-        weights = validate.as_weights(X, weight)
-        weights = None if weights is None else weights / mean_weight
-        parts.append((X, codes, sensitive.of_people(X, groups), cluster, weights))
+        parts.append((X, codes, sensitive.of_people(X, groups), cluster, validate.as_weights(X, own_weight)))
     if table.validation is not None and table.whole is None:
         X, codes = table.validation[0], table.validation_codes
         places = list[NDArray[np.int64]]()
@@ -474,7 +472,7 @@ def labelled_rows(
         np.concatenate(codes_of),
         np.concatenate(groups_of),
         None if table.cluster is None else np.concatenate(clusters),
-        None if table.weight is None else np.concatenate(weights_of),
+        None if weight is None else np.concatenate(weights_of),
         training=np.arange(table.n),
         steering=steering,
     )

@@ -21,7 +21,7 @@ def test_it_prints_a_line_per_group_and_writes_page_and_labels_or_json_and_nothi
     assert code == 0
     for group in ("αλφα", "b & c", "<none>"):
         line = next(line for line in printed.splitlines() if line.startswith(f"protected group? = {group} "))
-        assert re.search(r" [\d.]+ (less|more) \(−?\d+ to −?\d+\) ", line)
+        assert re.search(r" [\d.]+ (less|more) \(−?[\d.]+ to −?[\d.]+\) ", line)
     labels = pd.read_csv(out / "labels.csv")
     assert list(labels) == ["row", "label", "group", "doubt", "wrong", "wrong_if_real", "rank"]
     assert (sorted(labels["row"]), sorted(labels["rank"])) == (list(range(600)), list(range(1, 601)))
