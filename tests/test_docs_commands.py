@@ -61,6 +61,7 @@ NOT_RUN = {
         "butfor audit HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --model logistic "
         "--names names.toml --out report/",
         "butfor review report/audit.json --out tasks/ --anyway",
+        "butfor audit --config report/audit.toml",
         "butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --names names.toml",
     ),
 }

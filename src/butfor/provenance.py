@@ -46,7 +46,9 @@ def _typed_hash(table: Table) -> str:
     for part in (table.X, table.y, *(table.validation or ())):
         for content in typed(part):
             digest.update(content)
-    for name, beside in (("weight", table.weight), ("cluster", table.cluster)):
+    # A cluster has the same name whether an array of numbers or one of objects holds it.
+    cluster = None if table.cluster is None else np.asarray(table.cluster, object)
+    for name, beside in (("weight", table.weight), ("cluster", cluster)):
         if beside is not None:
             digest.update(name.encode())
             digest.update(b"".join(_typed_values(pd.Series(beside))))

@@ -62,14 +62,6 @@ def name(request, dask_cluster, monkeypatch):
     return dask_cluster.scheduler_address if request.param == "dask" else "local:2"
 
 
-@pytest.fixture(scope="module", autouse=True)
-def no_draws():
-    """Groups' standards are not compared on workers here."""
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr("butfor.explain.DRAWS", 0)
-        yield
-
-
 def told(population: butfor.Population) -> dict:
     """An audit file without what a cluster and a ledger may change."""
     record = json.loads(population.to_json())

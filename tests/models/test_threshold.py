@@ -26,12 +26,6 @@ from butfor.rank import as_ranking
 ROWS, ASKED, PLACES = 120, 60, 12
 
 
-@pytest.fixture(autouse=True)
-def no_draws(monkeypatch):
-    """Groups' standards are not what this is about."""
-    monkeypatch.setattr("butfor.explain.DRAWS", 0)
-
-
 # Rows, labels and people, most of them of one label.
 RNG = np.random.default_rng(7)
 ALL = pd.DataFrame(RNG.normal(size=(ROWS + ASKED, 4)), columns=list("abcd"))
@@ -43,7 +37,7 @@ X, PEOPLE, Y, TRUTH = ALL[:ROWS], ALL[ROWS:], pd.Series(GOOD[:ROWS]), pd.Series(
 def audited(model, threshold=0.5, adverse="no", pool=PEOPLE, y=Y, **more):
     usual = {"fresh_seeds": 0, "members": 1, "budget": 4, "phi": "everyone"}
     audit = butfor.LabelAudit(model, threshold=threshold, **usual | more)
-    return audit.fit(X, y, sensitive_features="sex", adverse=adverse, pool=pool, draws=20)
+    return audit.fit(X, y, sensitive_features="sex", adverse=adverse, pool=pool, draws=0)
 
 
 def flipped(y, positions):
@@ -224,7 +218,7 @@ def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, 
     asked = pd.DataFrame(rng.normal(1.5, 1, (3, 2)), columns=["a", "b"])
     model, turning = KNeighborsClassifier(4, weights=weights), {}
     audit = butfor.LabelAudit(model, threshold=threshold, psi="everything", phi="everyone", budget=2, fresh_seeds=0)
-    audit.fit(rows, y, sensitive_features=groups, adverse=adverse, draws=20)
+    audit.fit(rows, y, sensitive_features=groups, adverse=adverse, draws=0)
     before = favoured(model, threshold, y, 1 - adverse, rows, asked)
     assert np.array_equal(before, audit.predict(asked) == 1 - adverse)
     for size in (1, 2):

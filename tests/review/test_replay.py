@@ -96,8 +96,8 @@ def test_a_fresh_record_agrees_and_whatever_is_altered_is_named(kind, recorded, 
     record = recorded(kind)
     finds = sum(bool(person.get("flip_set")) for person in json.loads(record.read_text())["people"])
     assert finds, "nothing to retrain"
-    code, out, _ = run(capsys, "replay", record, "--fresh-seeds")
-    assert (code, "DISAGREE" in out) == (0, False), out
+    code, out, err = run(capsys, "replay", record, "--fresh-seeds")
+    assert (code, "DISAGREE" in out) == (0, False), (out, err)
     assert f"{finds} of {finds} counterfactual datasets agree." in out
     assert ("under one standard were not trained again" in out) == ("--adverse" in options)
     assert ("proven: at least" in out) == ("proofs" in kind)
