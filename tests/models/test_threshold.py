@@ -171,7 +171,7 @@ def test_logits_are_log_odds_from_the_cut_and_the_ledger_holds_answers_before_it
     assert all(sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4) for verdict in first)
     assert first.run.recalled == 0
     assert again.run.recalled == again.run.retrainings == first.run.retrainings
-    assert 0 < lower.run.recalled < lower.run.retrainings
+    assert lower.run.recalled == 0, "answers of another cut"
 
 
 @given(st.floats(1e-6, 1 - 1e-6), st.integers(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=9))
