@@ -41,12 +41,14 @@ import json
 import time
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 from functools import lru_cache
 from importlib import import_module
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import numpy as np
 import pandas as pd
@@ -63,7 +65,6 @@ from butfor.data import load_dataset
 from butfor.data.sensitive import Sensitive
 from butfor.encode import TableEncoder
 from butfor.errors import DatasetError
-from butfor.standard import compare as compare_module
 from butfor.standard import inputs as standard_inputs
 from butfor.standard import second_opinion
 from butfor.standard.boosting import fit_boosting
@@ -445,13 +446,13 @@ def stability(
     labels = rng.random(len(inside)) < table.truth
     labels[inside] &= rng.random(int(inside.sum())) >= planted
     sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
-    if same_folds:
-        compare_module.folds_of = lambda rows, clusters, _: folds_of(rows, clusters, 0)
     verdicts, tables = list[str](), 0
     for random_state in range(SEEDS):
         how: dict[str, Any] = {"sides": (("no",), ("yes",)), "draws": draws, "n_jobs": 1, "random_state": random_state}
+        first = patch("butfor.standard.compare.folds_of", lambda rows, clusters, _: folds_of(rows, clusters, 0))
         try:
-            found = compare(table.X, labels, [sensitive], **how)
+            with first if same_folds else nullcontext():
+                found = compare(table.X, labels, [sensitive], **how)
         except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
             return {"number": number, "table": name, "family": family, "error": str(error)}
         tables += found.draws
