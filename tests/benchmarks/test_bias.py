@@ -103,3 +103,13 @@ def test_the_coverage_of_one_table_by_all(monkeypatch):
     assert (found["table"], found["planted"]) == ("student", 0.15)
     assert found["true"] == pytest.approx(found["planted"] * 0.8, abs=0.04)
     assert {"ours", "not centred", "AIPW", "AIPW, centred", "shuffling", "Oaxaca–Blinder"} <= set(found["estimates"])
+
+
+def test_verdicts_under_other_seeds_and_new_matched_experiments_are_counted(monkeypatch):
+    monkeypatch.setattr(coverage, "SEEDS", 2)
+    tables = [coverage.stability(number, ("german",), 5, 4, None, same_folds=bool(number)) for number in (0, 1)]
+    assert [len(table["verdicts"]) for table in tables] == [2, 2]
+    assert "planted: verdicts differ between the values in" in coverage._stability_summary(tables)
+    experiments = [coverage.clustered(number, 5, 4) for number in range(3)]
+    assert [round(each["true"], 2) for each in experiments] == [0.08, 0.0, 0.0]
+    assert "labels swapped within clusters" in coverage._clusters_summary(experiments)
