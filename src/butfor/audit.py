@@ -422,7 +422,7 @@ class LabelAudit(BaseEstimator):
         --------
         >>> female = audit.standards().comparisons[0]
         >>> female.group, round(female.difference, 3)
-        ('female', -0.006)
+        ('female', -0.004)
         """
         if self._require_fit().adverse is None:
             raise SettingError(NO_ADVERSE)
