@@ -34,7 +34,7 @@ import argparse
 import json
 import time
 import warnings
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import lru_cache
 from itertools import product
@@ -46,9 +46,9 @@ from sklearn.model_selection import cross_val_predict
 
 from benchmarks.bias_tables import in_words, summary
 from benchmarks.planted import BASES, GROUPS, KINDS, MEMBERS, Floats, Mask, Planted, Rows
-from benchmarks.rows import Row, names, numbers, options, parse, run
+from benchmarks.rows import Row, check, measured_in, names, numbers, options, parse, run
 from benchmarks.work import network
-from butfor.errors import SettingError, TableError, nearest
+from butfor.errors import SettingError, TableError
 from butfor.machine import available_cores, single_threaded
 from butfor.models.learner import Training
 from butfor.models.learners import model_named
@@ -264,12 +264,6 @@ def first_adverse(planted: Planted, order: Floats, part: int) -> Rows:
     return np.asarray(shuffled[np.argsort(-np.nan_to_num(order[shuffled], nan=-1), kind="stable")][:count])
 
 
-def check(given: Sequence[str], known: Iterable[str], option: str) -> None:
-    for name in given:
-        if name not in known:
-            raise SettingError(f"--{option}: there is no '{name}'. {nearest(name, list(known))}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=list(GROUPS))
@@ -284,7 +278,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json, given = parse(parser, arguments)
     o = argparse.Namespace(**given)
     if o.summary:
-        measured = [row for path in o.summary for row in json.loads(path.read_text(encoding="utf-8"))["measured"]]
+        measured = measured_in(o.summary)
     else:
         for known, option in ((GROUPS, "datasets"), (KINDS, "kinds"), (BASES, "bases"), (MODELS, "models")):
             check(getattr(o, option), known, option)

@@ -58,9 +58,9 @@ from benchmarks.rival_methods import (
     fair_obnc,
     released_label_flipping,
 )
-from benchmarks.rows import Columns, Row, line, names, numbers, options, parse, run
+from benchmarks.rows import Columns, Row, check, line, measured_in, names, numbers, options, parse, run
 from butfor.data.sensitive import Sensitive
-from butfor.errors import SettingError, TableError, nearest
+from butfor.errors import SettingError, TableError
 from butfor.machine import available_cores, single_threaded
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
@@ -438,12 +438,6 @@ def cases_of(asked: Sequence[str], datasets: Sequence[str], seeds: Sequence[int]
     return found
 
 
-def check(given: Sequence[str], known: Sequence[str], option: str) -> None:
-    for name in given:
-        if name not in known:
-            raise SettingError(f"--{option}: there is no '{name}'. {nearest(name, list(known))}")
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=list(GROUPS))
@@ -457,7 +451,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     as_json, given = parse(parser, arguments)
     o: Any = argparse.Namespace(**given)
     if o.summary:
-        measured = [row for path in o.summary for row in json.loads(path.read_text(encoding="utf-8"))["measured"]]
+        measured = measured_in(o.summary)
     else:
         check(o.datasets, list(GROUPS), "datasets")
         check(o.cases, CASES, "cases")

@@ -6,10 +6,11 @@ import argparse
 import json
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
 from string import Formatter
 from typing import Any, NoReturn
 
-from butfor.errors import ButforError, Stopped
+from butfor.errors import ButforError, SettingError, Stopped, nearest
 from butfor.stopping import stopped
 
 Row = dict[str, Any]
@@ -32,6 +33,18 @@ def names(text: str) -> list[str]:
 
 def numbers(text: str) -> list[int]:
     return [int(name) for name in names(text)]
+
+
+def check(given: Iterable[str], known: Iterable[str], option: str) -> None:
+    """Refuse a name that an option does not know."""
+    for name in given:
+        if name not in known:
+            raise SettingError(f"--{option}: there is no '{name}'. {nearest(name, list(known))}")
+
+
+def measured_in(files: Iterable[Path]) -> list[Row]:
+    """The rows that `--json` printed into these files."""
+    return [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["measured"]]
 
 
 def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[bool, dict[str, Any]]:
