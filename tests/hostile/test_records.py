@@ -85,7 +85,8 @@ def test_a_genuine_record_agrees_and_says_everything_once_without_this_library(m
     for record in made:
         code, out, _ = outcome(capsys, "replay", record, tmp_path)
         assert (code, "DISAGREE" in out, "checksum" in out) == (0, False, True), out
-        assert outcome(capsys, "gate", record, tmp_path, "--max-switch", "100%")[0] in (0, 4), "few people"
+        few = sum(person.get("left_out") is None for person in record["people"]) < 30
+        assert outcome(capsys, "gate", record, tmp_path, "--max-switch", "100%")[0] == (4 if few else 0)
         assert set(record) == {"schema_version", "run", "people", "labels", "checksum"}
         again = Population.from_dict(record)
         assert with_checksum(again.to_dict()) == record
