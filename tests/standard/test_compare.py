@@ -606,3 +606,15 @@ def test_intervals_and_p_are_about_other_clusters_where_gaps_differ_between_them
     assert opinion.interval[1] - opinion.interval[0] > 3.6 * error
     assert c.bounds[0] <= c.interval[0] < c.difference < c.interval[1] <= c.bounds[1]
     assert "other clusters of this kind" in str(compared(X, y, cluster=advert))
+
+
+def test_the_error_of_a_group_counts_how_much_the_labels_of_a_shorted_other_group_vary():
+    """Labels of a group at 60 % vary more than the one standard for everybody, near 95 %, makes them."""
+    rng = np.random.default_rng(0)
+    X = pd.DataFrame({"group": np.where(np.arange(900) < 120, "b", "a"), "x": rng.normal(size=900)})
+    y = rng.random(900) < np.where(X["group"] == "a", 0.95, 0.6)
+    usual = compared(X, y, draws=99, random_state=0).of_group("a")
+    rates = {group: (y[X["group"] == group].mean(), (X["group"] == group).sum()) for group in "ab"}
+    plain = np.sqrt(sum(rate * (1 - rate) / rows for rate, rows in rates.values()))  # of two shares, without columns
+    assert plain <= usual.error <= 1.2 * plain
+    assert usual.bounds[1] - usual.bounds[0] > 2 * 1.96 * plain

@@ -186,6 +186,7 @@ def figures(gap, seed=0, second=0.0, tables=200):
     group.recorded = np.array([0.5, 0.5])
     group.ends = np.array([group.difference - 2 * group.error, group.difference + 2 * group.error])
     group.null, group.label_draws = WIDER * (draws[0] - draws[0].mean()), np.zeros((tables, 1))
+    group.standard_draws = draws - draws.mean(axis=1, keepdims=True)
     return group
 
 

@@ -242,6 +242,9 @@ class Group:
     """Differences of all rows in drawn tables, as far as they are from their centre `[tables]`."""
     label_draws: Floats
     """Deviations of all rows' recorded share, were labels drawn again `[tables × times]`."""
+    standard_draws: Floats
+    """Deviations of its shares by the others' standard, were the others' labels drawn again by the probabilities of
+    their own labels `[shares × tables]`."""
 
     def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
         self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
@@ -286,6 +289,8 @@ class Group:
         self.draws, self.recorded = drawn.expected, recorded
         deviations = drawn.again - own_share[:, None, None]
         self.label_draws = deviations[0]
+        deviations_of_draws = self.draws - self.draws.mean(axis=1, keepdims=True) if tables else self.draws
+        self.standard_draws = self._noise_of_others(common) * deviations_of_draws
         self.centre = self.draws.mean(axis=1) - one_standard if tables else np.zeros(len(of_share))
         self.difference = np.clip(self.by_others - self.centre, 0, 1) - recorded
         self.error, self.ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
@@ -294,13 +299,13 @@ class Group:
             return
         times = deviations.shape[2]
         if common.correlation:
-            self.error = WIDER * np.std(self.draws - deviations[:, :, 0], axis=1, ddof=1)
+            self.error = WIDER * np.std(self.standard_draws - deviations[:, :, 0], axis=1, ddof=1)
         else:
             own = common.own[rows]
             label_variance = means.of_tables(own * (1 - own), power=2)[of_share]
-            self.error = WIDER * np.sqrt(self.draws.var(axis=1, ddof=1) + label_variance)
+            self.error = WIDER * np.sqrt(self.standard_draws.var(axis=1, ddof=1) + label_variance)
         if times > 1:
-            off = WIDER * ((self.draws - self.draws.mean(axis=1, keepdims=True))[:, :, None] - deviations)
+            off = WIDER * (self.standard_draws[:, :, None] - deviations)
             low, high = np.quantile(off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
         else:
             high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * self.error
@@ -309,6 +314,16 @@ class Group:
         self.error = self.error * factors
         ends = np.array([self.difference - factors * high, self.difference - factors * low])
         self.ends = np.clip(ends, -recorded, 1 - recorded)  # no share is below 0 or above 1
+
+    def _noise_of_others(self, common: CommonStandard) -> float:
+        """How many times as far the others' own labels vary as labels drawn by one standard do, at least 1.
+
+        A group that was shorted gives labels nearer to one half than the one standard does (0.72 for 0.87), and those
+        vary more. Others count as far as they resemble the group."""
+        counts = common.records.weight[self.others] if self.opinion is None else self.opinion.odds
+        everybody, own = common.everybody[self.others], common.own[self.others]
+        drawn = counts @ (everybody * (1 - everybody))
+        return max(1.0, float(np.sqrt(counts @ (own * (1 - own)) / max(drawn, 1e-300))))
 
     def _widening(self, half_widths: Floats, common: CommonStandard) -> Floats:
         """How many times as wide intervals become so that they say how far other clusters of this kind would differ
@@ -385,7 +400,7 @@ def at_once(groups: Sequence[Group]) -> list[Verdict]:
 def _multiplier(groups: Sequence[Group]) -> float:
     """How many standard errors away bounds are from differences: as many as the group furthest off is where labels are
     drawn again, in 95 of 100 tables."""
-    off = [(group.draws[FIRST] - group.draws[FIRST].mean())[:, None] - group.label_draws for group in groups]
+    off = [group.standard_draws[FIRST][:, None] - group.label_draws for group in groups]
     apart = np.broadcast_arrays(*(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off))
     return float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
 
