@@ -14,7 +14,8 @@ from butfor.encode import TableEncoder
 
 
 def accuracy_of(name: str, encoder: TableEncoder | None = None) -> float:
-    """Published split, layers, batch size and, unless another encoder is given, encoding; seed 0."""
+    """Published split, layers, batch size and, unless another encoder is given, encoding; seed
+    0."""
     data = load_dataset(name)
     encoder = (encoder or TableEncoder("embed", data.setup.numeric)).fit(data.X_train)
     model = network(data.setup)

@@ -1,14 +1,16 @@
-"""Do the engines train what the reference trains? And how far does rounding alone carry the reference?
+"""Do the engines train what the reference trains? And how far does rounding alone carry the
+reference?
 
-For every data set, minibatch and full batch, random flip sets of the set's budget are trained by the engine and by
-the reference. Training amplifies rounding, so logits differ; a prediction may differ only where the reference's
-logit lies within the largest difference of 0. The floor shows what no engine can avoid: the reference against itself
-with its sums in another order, that is with the rows of the table (full batch) or of every batch (minibatch) in
-another order. Mathematically that is the same training.
+For every data set, minibatch and full batch, random flip sets of the set's budget are trained by
+the engine and by the reference. Training amplifies rounding, so logits differ; a prediction may
+differ only where the reference's logit lies within the largest difference of 0. The floor shows
+what no engine can avoid: the reference against itself with its sums in another order, that is with
+the rows of the table (full batch) or of every batch (minibatch) in another order. Mathematically
+that is the same training.
 
-Columns: |Δlogit| over all test rows (median, 99 %, largest, and largest over the networks that keep the reference's
-epoch), predictions unlike the reference's, the largest |logit| the reference has there, and the networks that keep
-another epoch.
+Columns: |Δlogit| over all test rows (median, 99 %, largest, and largest over the networks that keep
+the reference's epoch), predictions unlike the reference's, the largest |logit| the reference has
+there, and the networks that keep another epoch.
 
     python -m benchmarks.agreement --engine fused
     python -m benchmarks.agreement --engine stacked --device cuda --datasets adult --json
@@ -45,11 +47,20 @@ FLOOR = "floor"
 def at_hand() -> list[str]:
     """The data sets whose files are here: the embedded ones, and Bank where it was fetched."""
     frame = catalogue_frame()
-    return [name for name, balance in zip(frame["name"], frame["label_balance"], strict=True) if balance is not None]
+    return [
+        name
+        for name, balance in zip(frame["name"], frame["label_balance"], strict=True)
+        if balance is not None
+    ]
 
 
 def agreement(
-    datasets: Sequence[str] | None, sets: int, engine: str, device: str | None, max_epochs: int | None, no_floor: bool
+    datasets: Sequence[str] | None,
+    sets: int,
+    engine: str,
+    device: str | None,
+    max_epochs: int | None,
+    no_floor: bool,
 ) -> Iterator[Row]:
     """A row for the engine and one for the floor, per data set and batch size."""
     trainer: Any = choose_engine(device or engine, MLPLearner(MLP()))
@@ -58,7 +69,9 @@ def agreement(
         flip_sets = random_flip_sets(rows.n, setup.budget, sets)
         for batch_size in (MINIBATCHES.get(name, MINIBATCH), None):
             recipe = replace(network(setup).recipe(), batch_size=batch_size)
-            recipe = replace(recipe, max_epochs=min(max_epochs or recipe.max_epochs, recipe.max_epochs))
+            recipe = replace(
+                recipe, max_epochs=min(max_epochs or recipe.max_epochs, recipe.max_epochs)
+            )
             about = {
                 "dataset": name,
                 "batch_size": batch_size,
@@ -70,9 +83,17 @@ def agreement(
             fits = reference_fits(recipe, rows, flip_sets, people, available_cores())
             expected = Answers(fits.logits, fits.best_epoch)
             fits = trainer.fit_many(recipe, rows, flip_sets, people)
-            yield about | {"engine": trainer.name} | difference(expected, Answers(fits.logits, fits.best_epoch))
+            yield (
+                about
+                | {"engine": trainer.name}
+                | difference(expected, Answers(fits.logits, fits.best_epoch))
+            )
             if not no_floor:
-                yield about | {"engine": FLOOR} | difference(expected, reordered(recipe, rows, flip_sets, people))
+                yield (
+                    about
+                    | {"engine": FLOOR}
+                    | difference(expected, reordered(recipe, rows, flip_sets, people))
+                )
 
 
 @dataclass(frozen=True)
@@ -86,8 +107,8 @@ class Answers:
 def difference(expected: Answers, got: Answers) -> Row:
     """How far logits lie apart, and whether that reached a prediction or the kept epoch.
 
-    `largest_logit` is the largest |logit| of the reference among differing predictions; networks that keep another
-    epoch are other networks altogether, so `max_same_epoch` leaves them out."""
+    `largest_logit` is the largest |logit| of the reference among differing predictions; networks
+    that keep another epoch are other networks altogether, so `max_same_epoch` leaves them out."""
     apart = np.abs(np.asarray(got.logits, np.float64) - expected.logits)
     differ = (got.logits > 0) != (expected.logits > 0)
     same = got.best_epoch == expected.best_epoch
@@ -105,7 +126,7 @@ def difference(expected: Answers, got: Answers) -> Row:
     }
 
 
-# --- the reference with its sums in another order -----------------------------------------------------
+# --- the reference with its sums in another order -------------------------------------------------
 
 
 def reordered(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats) -> Answers:
@@ -165,12 +186,18 @@ COLUMNS: Columns = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
-    parser.add_argument("--datasets", type=names, help="names with commas between; all that are at hand by default")
+    parser.add_argument(
+        "--datasets", type=names, help="names with commas between; all that are at hand by default"
+    )
     parser.add_argument("--sets", type=int, default=50, help="random flip sets per data set")
     parser.add_argument("--engine", default="fused")
     parser.add_argument("--device")
-    parser.add_argument("--max-epochs", type=int, help="shorten the trainings; differences grow with their length")
-    parser.add_argument("--no-floor", action="store_true", help="leave out the reference against itself")
+    parser.add_argument(
+        "--max-epochs", type=int, help="shorten the trainings; differences grow with their length"
+    )
+    parser.add_argument(
+        "--no-floor", action="store_true", help="leave out the reference against itself"
+    )
     as_json, given = parse(parser, arguments)
     show(agreement(**given), COLUMNS, as_json)
 

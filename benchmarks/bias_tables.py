@@ -34,7 +34,11 @@ def ratio(some: pd.DataFrame, above: str, below: str) -> list[float | None]:
 
 
 def in_comparison(some: pd.DataFrame) -> Row:
-    off = [d - t for d, t in zip(some["difference"], some["true"], strict=True) if t is not None and not pd.isna(t)]
+    off = [
+        d - t
+        for d, t in zip(some["difference"], some["true"], strict=True)
+        if t is not None and not pd.isna(t)
+    ]
     return (
         mean_of(some["called"], "called")
         | mean_of(some["difference"], "difference")
@@ -77,8 +81,8 @@ def in_whose(some: pd.DataFrame) -> Row:
 
 
 def in_seeds(some: pd.DataFrame) -> Row:
-    """Of networks, by what worlds are compared with and who counts as hurt; and the people of any group who are listed
-    where nothing was planted, of all tables and where the group is called."""
+    """Of networks, by what worlds are compared with and who counts as hurt; and the people of any
+    group who are listed where nothing was planted, of all tables and where the group is called."""
     null = some[some["kind"] == "nothing"]
     told, planted = null[null["called"].astype(bool)], some[some["kind"] != "nothing"]
     hits, likely, hurt = (int(planted[name].sum()) for name in ("likely_hurt", "likely", "hurt"))
@@ -96,8 +100,15 @@ def in_bins(some: pd.DataFrame) -> list[Row]:
     """People by probability, of all tables together, beside how many of them were hurt."""
     bins = np.array(list(some[some["kind"] != "nothing"]["bins"])).sum(axis=0)
     return [
-        {"bin": f"{k / 10:.1f} to {k / 10 + 0.1:.1f}", "people": int(people), "foretold": foretold / people}
-        | {"hurt": hurt / people, "off": hurt / people - foretold / people if people >= FEW else None}
+        {
+            "bin": f"{k / 10:.1f} to {k / 10 + 0.1:.1f}",
+            "people": int(people),
+            "foretold": foretold / people,
+        }
+        | {
+            "hurt": hurt / people,
+            "off": hurt / people - foretold / people if people >= FEW else None,
+        }
         for k, (people, foretold, hurt) in enumerate(bins)
         if people
     ]
@@ -110,10 +121,16 @@ def in_reviews(some: pd.DataFrame) -> Row:
     return row
 
 
-BY: Columns = {"labels  ": "{base}", "by    ": "{by}", "of                        ": "{of}", "tables": "{tables}"}
+BY: Columns = {
+    "labels  ": "{base}",
+    "by    ": "{by}",
+    "of                        ": "{of}",
+    "tables": "{tables}",
+}
 TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[Row]], Columns]] = {
     "comparison": (
-        "The comparison. On drawn labels: the difference less the true one, in points; the 95 % interval covers it",
+        "The comparison. On drawn labels: the difference less the true one, in points; the 95 % "
+        "interval covers it",
         ("kind", "set"),
         in_comparison,
         {
@@ -124,7 +141,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         },
     ),
     "where": (
-        "Where. Kind labeller: the planted value is the first slice, among the first three, called. Kinds uniform and "
+        "Where. Kind labeller: the planted value is the first slice, among the first three, "
+        "called. Kinds uniform and "
         "nothing: any slice is called",
         ("kind", "set"),
         in_where,
@@ -136,7 +154,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         },
     ),
     "which": (
-        "Which labels. Wrong among the first n/4 and n; foretold is to be within 0.05 of real on drawn labels",
+        "Which labels. Wrong among the first n/4 and n; foretold is to be within 0.05 of real on "
+        "drawn labels",
         ("way", "told", "set", "kind"),
         in_which,
         {
@@ -147,7 +166,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         },
     ),
     "whose": (
-        "Whose decisions. In more than half of the worlds; in more than 0.9 of them; nothing planted: % of the group's "
+        "Whose decisions. In more than half of the worlds; in more than 0.9 of them; nothing "
+        "planted: % of the group's "
         "people above one half, and where the group is called",
         ("model", "told", "kind", "set"),
         in_whose,
@@ -163,7 +183,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         },
     ),
     "seeds": (
-        "Networks: worlds beside what, and hurt by what; people of any group listed where nothing was planted, of all "
+        "Networks: worlds beside what, and hurt by what; people of any group listed where nothing "
+        "was planted, of all "
         "such tables and of those where the group is called",
         ("case",),
         in_seeds,
@@ -192,8 +213,10 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
         },
     ),
     "reviews": (
-        "Reviews. Wrong among the labels reviewed, and the share of the hurt whom that restores; the test people "
-        "had no part in the choice. Aim, for each model: wrong as much as doubt, twice self-confidence",
+        "Reviews. Wrong among the labels reviewed, and the share of the hurt whom that restores; "
+        "the test people "
+        "had no part in the choice. Aim, for each model: wrong as much as doubt, twice "
+        "self-confidence",
         ("model",),
         in_reviews,
         {
@@ -208,7 +231,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
 
 
 def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
-    """Per question: all tables and then parts of them, for recorded labels, for drawn ones, and for both together."""
+    """Per question: all tables and then parts of them, for recorded labels, for drawn ones, and for
+    both together."""
     found: dict[str, list[Row]] = {}
     for question, (_, keys, figures, _) in TABLES.items():
         asked = {"reliability": "whose"}.get(question, question)
@@ -216,11 +240,16 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
         if not len(frame):
             continue
         if question == "seeds":
-            frame["case"] = [f"{method}, {by}" for method, by in zip(frame["method"], frame["hurt_by"], strict=True)]
+            frame["case"] = [
+                f"{method}, {by}"
+                for method, by in zip(frame["method"], frame["hurt_by"], strict=True)
+            ]
         frame["told"] = np.where(frame["called"], "group called", "group not called")
         rows = found[question] = []
         for base, by in product((*BASES, BOTH), keys if question == "seeds" else ("all", *keys)):
-            if base == BOTH and (by not in ("all", "model", "way", "case") or frame["base"].nunique() == 1):
+            if base == BOTH and (
+                by not in ("all", "model", "way", "case") or frame["base"].nunique() == 1
+            ):
                 continue
             part = frame[(frame["base"] == base) | (base == BOTH)].assign(all="all tables")
             if question == "which" and by != "way":

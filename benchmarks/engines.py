@@ -1,10 +1,12 @@
-"""How fast are the engines? The plain PyTorch loop against compiled code, on the same work in the same run.
+"""How fast are the engines? The plain PyTorch loop against compiled code, on the same work in the
+same run.
 
-The loop is `Loop` on one thread: tensors in memory, gathered batches, no DataLoader, the
-whole table without a copy at full batch. It trains networks one after the other; the fused engine trains them
-on all cores. Both start from the same weights, follow the same batch orders for the same number of epochs, judge
-every epoch on the same validation rows and answer the same people. Loop and engine take turns, so that whatever
-else the machine does falls on both; figures are medians over the turns.
+The loop is `Loop` on one thread: tensors in memory, gathered batches, no DataLoader, the whole
+table without a copy at full batch. It trains networks one after the other; the fused engine trains
+them on all cores. Both start from the same weights, follow the same batch orders for the same
+number of epochs, judge every epoch on the same validation rows and answer the same people. Loop and
+engine take turns, so that whatever else the machine does falls on both; figures are medians over
+the turns.
 
     python -m benchmarks.engines                                  # speed, German exhaustively, scaling
     python -m benchmarks.engines --parts memory                   # the peak memory of an Adult audit (a minute or more)
@@ -58,10 +60,19 @@ class Loop:
 
     def __init__(self, recipe: Recipe, widths: tuple[int, ...]) -> None:
         weights, biases = unpack(packed_start(widths, recipe.seed), widths)
-        self.tensors = [part.clone().requires_grad_() for pair in zip(weights, biases, strict=True) for part in pair]
-        self.means, self.squares = ([torch.zeros_like(part) for part in self.tensors] for _ in range(2))
+        self.tensors = [
+            part.clone().requires_grad_()
+            for pair in zip(weights, biases, strict=True)
+            for part in pair
+        ]
+        self.means, self.squares = (
+            [torch.zeros_like(part) for part in self.tensors] for _ in range(2)
+        )
         self.steps = [torch.tensor(0.0) for _ in self.tensors]
-        self.activation, self.learning_rate = getattr(torch, recipe.activation), recipe.learning_rate
+        self.activation, self.learning_rate = (
+            getattr(torch, recipe.activation),
+            recipe.learning_rate,
+        )
 
     def outputs(self, inputs: Tensor) -> list[Tensor]:
         h = inputs
@@ -71,8 +82,15 @@ class Loop:
 
     def step(self, inputs: Tensor, labels: Tensor) -> None:
         with torch.enable_grad():
-            gradients = torch.autograd.grad(mean_loss(self.outputs(inputs)[-1], labels), self.tensors)
-        how: dict[str, Any] = {"foreach": False, "amsgrad": False, "weight_decay": 0.0, "maximize": False}
+            gradients = torch.autograd.grad(
+                mean_loss(self.outputs(inputs)[-1], labels), self.tensors
+            )
+        how: dict[str, Any] = {
+            "foreach": False,
+            "amsgrad": False,
+            "weight_decay": 0.0,
+            "maximize": False,
+        }
         how |= {"beta1": BETA1, "beta2": BETA2, "eps": EPSILON, "lr": self.learning_rate}
         adam(self.tensors, list(gradients), self.means, self.squares, [], self.steps, **how)
 
@@ -104,7 +122,14 @@ class Sizes:
 
 
 QUICK = Sizes(
-    networks=8, epochs=5, rounds=3, sample=3, scaling_epochs=8, scaling_rounds=2, memory_retrainings=4, gpu_networks=200
+    networks=8,
+    epochs=5,
+    rounds=3,
+    sample=3,
+    scaling_epochs=8,
+    scaling_rounds=2,
+    memory_retrainings=4,
+    gpu_networks=200,
 )
 
 
@@ -115,9 +140,11 @@ def engines_bench(
     n_jobs: int | None = None,
     every: bool = False,
 ) -> Row:
-    """Everything the table shows, as plain numbers; what was left out is None, and `left_out` says why.
+    """Everything the table shows, as plain numbers; what was left out is None, and `left_out` says
+    why.
 
-    `device` adds the stacked engine there and, with `every`, one retraining per row of the data set."""
+    `device` adds the stacked engine there and, with `every`, one retraining per row of the data
+    set."""
     jobs = n_jobs or available_cores()
     rows, people, setup = encoded(sizes.dataset)
     record: Row = {
@@ -132,7 +159,9 @@ def engines_bench(
     try:
         fused = NetworkEngine(n_jobs=jobs)
     except EngineError as error:
-        record["left_out"] = f"The fused engine, and with it speed, exhaustive, scaling and memory: {error}"
+        record["left_out"] = (
+            f"The fused engine, and with it speed, exhaustive, scaling and memory: {error}"
+        )
     if fused is not None:
         if "speed" in parts:
             tell("speed: loop and fused in turns")
@@ -153,8 +182,9 @@ def engines_bench(
 
 
 def training_flop(widths: Sequence[int], n: int, n_val: int) -> int:
-    """Multiplications and additions of one epoch's matrix products: forth, the gradient and, below all layers but
-    the first, the errors sent back; validation goes forth only. Adam, activations and losses are not counted."""
+    """Multiplications and additions of one epoch's matrix products: forth, the gradient and, below
+    all layers but the first, the errors sent back; validation goes forth only. Adam, activations
+    and losses are not counted."""
     weights = [into * out for into, out in pairwise(widths)]
     return 2 * (n * (3 * sum(weights) - weights[0]) + n_val * sum(weights))
 
@@ -165,30 +195,46 @@ def timed(work: Callable[[], Any]) -> float:
     return time.perf_counter() - started
 
 
-# --- speed --------------------------------------------------------------------------------------------
+# --- speed ----------------------------------------------------------------------------------------
 
 
 def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Sizes) -> Row:
-    """Seconds per network and epoch, minibatch and full batch, and what they are of the core's peak."""
-    recipe = Recipe(sizes.hidden, batch_size=sizes.batch_size, max_epochs=sizes.epochs, patience=sizes.epochs + 1)
+    """Seconds per network and epoch, minibatch and full batch, and what they are of the core's
+    peak."""
+    recipe = Recipe(
+        sizes.hidden,
+        batch_size=sizes.batch_size,
+        max_epochs=sizes.epochs,
+        patience=sizes.epochs + 1,
+    )
     recipes = {"minibatch": recipe, "full_batch": replace(recipe, batch_size=None)}
     flip_sets = random_flip_sets(rows.n, 1, sizes.networks)
     trainers: dict[str, Callable[[Recipe, Sequence[FlipSet]], Any]] = {
-        "loop": lambda recipe, sets: [train_one(recipe, rows, flips, Loop).logits(people) for flips in sets[:1]],
-        "direct": lambda recipe, sets: [train_one(recipe, rows, flips).logits(people) for flips in sets[:1]],
+        "loop": lambda recipe, sets: [
+            train_one(recipe, rows, flips, Loop).logits(people) for flips in sets[:1]
+        ],
+        "direct": lambda recipe, sets: [
+            train_one(recipe, rows, flips).logits(people) for flips in sets[:1]
+        ],
         "fused": lambda recipe, sets: fused.fit_many(recipe, rows, sets, people),
     }
     for recipe in recipes.values():
         for trainer in trainers.values():
-            trainer(replace(recipe, max_epochs=1), flip_sets[:1])  # compiles, and warms torch up as well
-    seconds: dict[tuple[str, str], list[float]] = {(who, name): [] for who in trainers for name in recipes}
+            trainer(
+                replace(recipe, max_epochs=1), flip_sets[:1]
+            )  # compiles, and warms torch up as well
+    seconds: dict[tuple[str, str], list[float]] = {
+        (who, name): [] for who in trainers for name in recipes
+    }
     peaks = []
     for turn in range(sizes.rounds):
         turned = [*flip_sets[turn % len(flip_sets) :], *flip_sets[: turn % len(flip_sets)]]
         for name, recipe in recipes.items():
             for who, trainer in trainers.items():
                 spent = timed(partial(trainer, recipe, turned))
-                seconds[who, name].append(spent / sizes.epochs / (len(flip_sets) if who == "fused" else 1))
+                seconds[who, name].append(
+                    spent / sizes.epochs / (len(flip_sets) if who == "fused" else 1)
+                )
         peaks.append(sgemm_gflops(sizes.sgemm))
     flop = training_flop(rows.widths(recipe), rows.n, len(rows.X_val))
     record: Row = {"peak_gflops": max(peaks)}
@@ -196,9 +242,13 @@ def speed(fused: NetworkEngine, jobs: int, rows: Rows, people: Floats, sizes: Si
         ratios = _ratios(seconds["loop", name], seconds["fused", name])
         record[f"speedup_{name}"] = median(ratios)
         record[f"speedup_{name}_range"] = [min(ratios), max(ratios)]
-        record[f"speedup_direct_{name}"] = median(_ratios(seconds["loop", name], seconds["direct", name]))
+        record[f"speedup_direct_{name}"] = median(
+            _ratios(seconds["loop", name], seconds["direct", name])
+        )
         record |= {f"{who}_seconds_{name}": median(seconds[who, name]) for who in trainers}
-        record[f"gflops_{name}"] = flop / record[f"fused_seconds_{name}"] / min(jobs, len(flip_sets)) / 1e9
+        record[f"gflops_{name}"] = (
+            flop / record[f"fused_seconds_{name}"] / min(jobs, len(flip_sets)) / 1e9
+        )
     record["gflops"] = record["gflops_full_batch"]
     record["peak_share"] = record["gflops"] / record["peak_gflops"]
     return record
@@ -218,16 +268,20 @@ def sgemm_gflops(size: int, repeats: int = 3) -> float:
     return 2 * size**3 / best / 1e9
 
 
-# --- one data set, every label ------------------------------------------------------------------------
+# --- one data set, every label --------------------------------------------------------------------
 
 
 def exhaustive(engine: NetworkEngine, sizes: Sizes) -> Row:
-    """Every training label flipped alone, everyone in the test set answered; the loop from a sample."""
+    """Every training label flipped alone, everyone in the test set answered; the loop from a
+    sample."""
     rows, people, setup = encoded(sizes.exhaustive)
     recipe = network(setup).recipe()
     engine.fit_many(replace(recipe, max_epochs=1), rows, [()], people[:1])
     sample = random_flip_sets(rows.n, 1, sizes.sample, seed=1)
-    each = [timed(lambda flips=flips: train_one(recipe, rows, flips, Loop).logits(people)) for flips in sample]  # type: ignore[misc]
+    each = [
+        timed(lambda flips=flips: train_one(recipe, rows, flips, Loop).logits(people))
+        for flips in sample
+    ]  # type: ignore[misc]
     record = every_label(engine, recipe, rows, people)
     loop = float(np.mean(each)) * rows.n
     return {
@@ -240,7 +294,8 @@ def exhaustive(engine: NetworkEngine, sizes: Sizes) -> Row:
 
 
 def every_label(engine: NetworkEngine, recipe: Recipe, rows: Rows, people: Floats) -> Row:
-    """`changed`: for how many people some single label turns the decision, before the reference confirms it."""
+    """`changed`: for how many people some single label turns the decision, before the reference
+    confirms it."""
     started = time.perf_counter()
     fits = engine.fit_many(recipe, rows, [(), *((row,) for row in range(rows.n))], people)
     decisions = fits.logits > 0
@@ -254,13 +309,16 @@ def every_label(engine: NetworkEngine, recipe: Recipe, rows: Rows, people: Float
     }
 
 
-# --- scaling ------------------------------------------------------------------------------------------
+# --- scaling --------------------------------------------------------------------------------------
 
 
 def scaling(engine: NetworkEngine, rows: Rows, sizes: Sizes) -> list[Row]:
-    """Time against rows, networks and hidden width, one of them varied at a time; `against_largest` is the cost of a
-    unit of work against that of the largest size."""
-    n, K = sizes.scaling_rows[len(sizes.scaling_rows) // 2], sizes.scaling_networks[len(sizes.scaling_networks) // 2]
+    """Time against rows, networks and hidden width, one of them varied at a time; `against_largest`
+    is the cost of a unit of work against that of the largest size."""
+    n, K = (
+        sizes.scaling_rows[len(sizes.scaling_rows) // 2],
+        sizes.scaling_networks[len(sizes.scaling_networks) // 2],
+    )
     axes = {
         "rows": [(some, some, K, sizes.hidden) for some in sizes.scaling_rows],
         "networks": [(many, n, many, sizes.hidden) for many in sizes.scaling_networks],
@@ -273,7 +331,9 @@ def scaling(engine: NetworkEngine, rows: Rows, sizes: Sizes) -> list[Row]:
             for value, some, networks, hidden in points:
                 about = {"axis": axis, "value": value, "batch_size": batch_size}
                 line.append(about | point(engine, rows, some, networks, hidden, batch_size, sizes))
-            table += [at | {"against_largest": at["ps_per_flop"] / line[-1]["ps_per_flop"]} for at in line]
+            table += [
+                at | {"against_largest": at["ps_per_flop"] / line[-1]["ps_per_flop"]} for at in line
+            ]
     return table
 
 
@@ -293,9 +353,13 @@ def point(
     epochs = sizes.scaling_epochs
     recipe = Recipe(hidden, batch_size=batch_size, max_epochs=epochs, patience=epochs + 1)
     flip_sets = random_flip_sets(n, 1, networks)
-    engine.fit_many(replace(recipe, max_epochs=1), some, flip_sets, some.X_val[:1])  # compiles, fills the caches
+    engine.fit_many(
+        replace(recipe, max_epochs=1), some, flip_sets, some.X_val[:1]
+    )  # compiles, fills the caches
     turns = range(sizes.scaling_rounds)
-    seconds = median(timed(lambda: engine.fit_many(recipe, some, flip_sets, some.X_val[:1])) for _ in turns)
+    seconds = median(
+        timed(lambda: engine.fit_many(recipe, some, flip_sets, some.X_val[:1])) for _ in turns
+    )
     flop = epochs * training_flop(rows.widths(recipe), n, n_val) * len(flip_sets)
     return {
         "rows": n,
@@ -307,11 +371,14 @@ def point(
     }
 
 
-# --- any torch device ---------------------------------------------------------------------------------
+# --- any torch device -----------------------------------------------------------------------------
 
 
-def on_device(device: str, rows: Rows, people: Floats, setup: Setup, sizes: Sizes, every: bool) -> Row:
-    """The stacked engine on the published training: full batch, early stopping, different flip sets."""
+def on_device(
+    device: str, rows: Rows, people: Floats, setup: Setup, sizes: Sizes, every: bool
+) -> Row:
+    """The stacked engine on the published training: full batch, early stopping, different flip
+    sets."""
     engine = NetworkEngine(device)
     recipe = replace(network(setup).recipe(), batch_size=None)
     flip_sets = random_flip_sets(rows.n, setup.budget, sizes.gpu_networks)
@@ -338,7 +405,7 @@ def on_device(device: str, rows: Rows, people: Floats, setup: Setup, sizes: Size
     return record
 
 
-# --- settings ---------------------------------------------------------------------------------------
+# --- settings -------------------------------------------------------------------------------------
 
 
 def settings(sizes: Sizes, rows: Rows, jobs: int) -> Row:
@@ -349,7 +416,12 @@ def settings(sizes: Sizes, rows: Rows, jobs: int) -> Row:
         "loop_threads": 1,
         "load_before": round(os.getloadavg()[0], 2) if hasattr(os, "getloadavg") else None,
         "versions": {"butfor": __version__} | versions(),
-        "shape": {"rows": rows.n, "inputs": rows.d, "validation": len(rows.X_val), "hidden": list(sizes.hidden)},
+        "shape": {
+            "rows": rows.n,
+            "inputs": rows.d,
+            "validation": len(rows.X_val),
+            "hidden": list(sizes.hidden),
+        },
         "K": sizes.networks,
         "baseline": BASELINE,
         "sizes": asdict(sizes),
@@ -358,15 +430,24 @@ def settings(sizes: Sizes, rows: Rows, jobs: int) -> Row:
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
-    parser.add_argument("--quick", action="store_true", help="shorter trainings, noisier figures, no scaling")
+    parser.add_argument(
+        "--quick", action="store_true", help="shorter trainings, noisier figures, no scaling"
+    )
     parser.add_argument("--parts", type=names, help="some of speed,exhaustive,scaling,memory,gpu")
     parser.add_argument("--device", help="also the stacked engine there, such as 'cuda'")
-    parser.add_argument("--exhaustive", action="store_true", help="with --device: also every label alone")
-    parser.add_argument("--n-jobs", type=int, help="threads of the fused engine; all cores by default")
+    parser.add_argument(
+        "--exhaustive", action="store_true", help="with --device: also every label alone"
+    )
+    parser.add_argument(
+        "--n-jobs", type=int, help="threads of the fused engine; all cores by default"
+    )
     as_json, given = parse(parser, arguments)
     parts = given["parts"] or [part for part in PARTS if not (given["quick"] and part == "scaling")]
     if unknown := set(parts) - {*PARTS, "memory", "gpu"}:
-        parser.error(f"there is no part '{sorted(unknown)[0]}': choose from speed, exhaustive, scaling, memory, gpu")
+        parser.error(
+            f"there is no part '{sorted(unknown)[0]}': choose from speed, exhaustive, scaling, "
+            "memory, gpu"
+        )
     if "gpu" in parts and not given["device"]:
         parser.error("the part 'gpu' needs --device")
     sizes = QUICK if given["quick"] else Sizes()

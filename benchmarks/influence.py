@@ -1,18 +1,23 @@
-"""Influence functions for one person of Student: seconds, beside the published hours, and where those come from.
+"""Influence functions for one person of Student: seconds, beside the published hours, and where
+those come from.
 
     python -m benchmarks.influence [--json]
 
-The paper calls its four influence-function baselines intractable: 1 to 70 hours per person. They are not; the hours
-come from feeding `dattri` one row at a time. Each claim about that is measured here:
+The paper calls its four influence-function baselines intractable: 1 to 70 hours per person. They
+are not; the hours come from feeding `dattri` one row at a time. Each claim about that is measured
+here:
 
-- rows in batches of 1 make dattri apply the inverse Hessian once per training row *and* row of the table the Hessian
+- rows in batches of 1 make dattri apply the inverse Hessian once per training row *and* row of the
+table the Hessian
   is made from, n² times for one person (`products_counted`);
-- with several batches it adds up the inverses of each batch's own Hessian, which is not the inverse of
+- with several batches it adds up the inverses of each batch's own Hessian, which is not the inverse
+of
   the whole one (`batches`);
 - Arnoldi as it comes returns NaN (`defaults`).
 
-What n² products cost is extrapolated from a few that are measured. It has the published order for Explicit and CG, more
-for LiSSA, whose published depth is unknown. Arnoldi's hour it does not explain: dattri 0.3.0 projects only once.
+What n² products cost is extrapolated from a few that are measured. It has the published order for
+Explicit and CG, more for LiSSA, whose published depth is unknown. Arnoldi's hour it does not
+explain: dattri 0.3.0 projects only once.
 """
 
 from __future__ import annotations
@@ -66,7 +71,9 @@ def subject(name: str) -> tuple[Network, Rows, Floats]:
     return train(work.network(setup).recipe(), rows), rows, people
 
 
-def ours(form: str, network: Network, rows: Rows, people: Floats, exact: NDArray[np.float64]) -> dict[str, Any]:
+def ours(
+    form: str, network: Network, rows: Rows, people: Floats, exact: NDArray[np.float64]
+) -> dict[str, Any]:
     """Seconds for one person and for all, each from nothing."""
     ranking = Influence(form=form)
     seconds, scores = _timed(lambda: ranking.score_network(network, rows, people[:1]))
@@ -82,7 +89,12 @@ def ours(form: str, network: Network, rows: Rows, people: Floats, exact: NDArray
 
 
 def theirs(
-    solver: str, network: Network, rows: Rows, person: Floats, problem: Problem, exact: NDArray[np.float64]
+    solver: str,
+    network: Network,
+    rows: Rows,
+    person: Floats,
+    problem: Problem,
+    exact: NDArray[np.float64],
 ) -> dict[str, Any]:
     """dattri's seconds for one person, the damping already known; or why it failed."""
     ranking = Dattri(solver)
@@ -105,17 +117,25 @@ def agreement(scores: NDArray[np.float64], exact: NDArray[np.float64]) -> float:
     return float(spearmanr(scores, exact).statistic)
 
 
-# --- where the hours come from ----------------------------------------------------------------------
+# --- where the hours come from --------------------------------------------------------------------
 
 
-def batch_of_one(solver: str, network: Network, rows: Rows, person: Floats, problem: Problem) -> dict[str, Any]:
-    """What loaders with batches of 1 cost for one person: `hours`, from `seconds_each` of n² products.
+def batch_of_one(
+    solver: str, network: Network, rows: Rows, person: Floats, problem: Problem
+) -> dict[str, Any]:
+    """What loaders with batches of 1 cost for one person: `hours`, from `seconds_each` of n²
+    products.
 
     Arnoldi is measured as a whole: in dattri 0.3.0 it projects once, whatever the batches."""
     attributor = baselines.attributor(solver, network, 1, problem)
     if solver == "arnoldi":
         seconds, _ = _timed(lambda: attribute_in_ones(attributor, network, rows, rows, person))
-        return {"products": 1, "seconds_each": seconds, "hours": seconds / 3600, "extrapolated": False}
+        return {
+            "products": 1,
+            "seconds_each": seconds,
+            "hours": seconds / 3600,
+            "extrapolated": False,
+        }
     with baselines.quietly():
         attributor.cache(baselines.loader(rows.X[:1], rows.y[:1]))
         gradient = torch_gradient(attributor, person)
@@ -137,7 +157,9 @@ def torch_gradient(attributor: Any, person: Floats) -> Any:
     return attributor.generate_test_rep(0, tuple(part.unsqueeze(0) for part in batch))
 
 
-def attribute_in_ones(attributor: Any, network: Network, seen: Rows, rows: Rows, person: Floats) -> Any:
+def attribute_in_ones(
+    attributor: Any, network: Network, seen: Rows, rows: Rows, person: Floats
+) -> Any:
     """One person's attribution with every loader in batches of 1."""
     with baselines.quietly():
         attributor.cache(baselines.loader(seen.X, seen.y, 1))
@@ -146,7 +168,9 @@ def attribute_in_ones(attributor: Any, network: Network, seen: Rows, rows: Rows,
         return attributor.attribute(baselines.loader(rows.X, labels, 1), asked)
 
 
-def products_counted(network: Network, rows: Rows, person: Floats, problem: Problem, some: int = 8) -> dict[str, int]:
+def products_counted(
+    network: Network, rows: Rows, person: Floats, problem: Problem, some: int = 8
+) -> dict[str, int]:
     """How many inverse-Hessian products one person takes with `some` rows in batches of 1."""
     few = Rows(rows.X[:some], rows.y[:some], rows.X_val, rows.y_val)
     attributor = baselines.attributor("cg", network, 1, problem)
@@ -162,21 +186,28 @@ def products_counted(network: Network, rows: Rows, person: Floats, problem: Prob
     return {"rows": some, "products": calls, "rows_squared": some**2, "at_full_size": rows.n**2}
 
 
-def batches(network: Network, rows: Rows, person: Floats, problem: Problem, parts: int = 4) -> dict[str, float]:
-    """H⁻¹v against what dattri returns for the same rows in `parts` batches, as relative distances."""
+def batches(
+    network: Network, rows: Rows, person: Floats, problem: Problem, parts: int = 4
+) -> dict[str, float]:
+    """H⁻¹v against what dattri returns for the same rows in `parts` batches, as relative
+    distances."""
     attributor = baselines.attributor("explicit", network, rows.n, problem)
     size = -(-rows.n // parts)
     with baselines.quietly():
         attributor.cache(baselines.loader(rows.X, rows.y, size))
         asked = baselines.loader(person, np.zeros(1))
         labels = baselines.loader(rows.X, baselines.flip_labels(network, rows))
-        theirs = -attributor.attribute(labels, asked).detach().numpy()[:, 0].astype(np.float64) / rows.n
+        theirs = (
+            -attributor.attribute(labels, asked).detach().numpy()[:, 0].astype(np.float64) / rows.n
+        )
     J, signs, v = jacobian(network, rows.X), (1 - 2 * rows.y) / rows.n, jacobian(network, person)
     whole = factorised(hessian(network, rows), problem.damping)(v)[0]
     summed = np.zeros_like(whole)
     for k in range(0, rows.n, size):
         piece = Rows(rows.X[k : k + size], rows.y[k : k + size], rows.X_val, rows.y_val)
-        summed += np.linalg.solve(hessian(network, piece) + problem.damping * np.eye(len(whole)), v[0])
+        summed += np.linalg.solve(
+            hessian(network, piece) + problem.damping * np.eye(len(whole)), v[0]
+        )
     right, added = signs * (J @ whole), signs * (J @ summed)
     return {
         "parts": parts,
@@ -222,7 +253,7 @@ def _timed(work: Callable[[], Any], repeats: int = 1) -> tuple[float, Any]:
     return float(seconds), result
 
 
-# --- printing ---------------------------------------------------------------------------------------
+# --- printing -------------------------------------------------------------------------------------
 
 
 def table(record: dict[str, Any]) -> str:
@@ -236,7 +267,10 @@ def table(record: dict[str, Any]) -> str:
             continue
         published = f"{row['published_hours']} h" if row["published_hours"] else "–"
         ones = f"{row['batch1']['hours']:.3g} h" if "batch1" in row else "–"
-        lines.append(f"{row['name']:<16} {row['seconds']:>8.2f} {published:>10} {ones:>14} {row['agreement']:>10.3f}")
+        lines.append(
+            f"{row['name']:<16} {row['seconds']:>8.2f} {published:>10} {ones:>14} "
+            f"{row['agreement']:>10.3f}"
+        )
     lines += [
         f"{row['name']}: all {record['people']} people in {row['seconds_all']:.2f} s"
         for row in record["methods"]
@@ -246,10 +280,14 @@ def table(record: dict[str, Any]) -> str:
     if claims:
         count, apart = claims["products_counted"], claims["batches"]
         lines += [
-            f"Batches of 1: {count['rows']} rows took {count['products']} inverse-Hessian products for one person "
-            f"({count['rows']}² = {count['rows_squared']}); {record['n']} rows take {count['at_full_size']}.",
-            f"In {apart['parts']} batches dattri's scores lie {apart['distance_to_sum_of_inverses']:.1e} from "
-            f"Σ H_b⁻¹v and {apart['distance_to_inverse_of_whole']:.2g} from H⁻¹v (relative; Spearman "
+            f"Batches of 1: {count['rows']} rows took {count['products']} inverse-Hessian "
+            "products for one person "
+            f"({count['rows']}² = {count['rows_squared']}); {record['n']} rows take "
+            f"{count['at_full_size']}.",
+            f"In {apart['parts']} batches dattri's scores lie "
+            f"{apart['distance_to_sum_of_inverses']:.1e} from "
+            f"Σ H_b⁻¹v and {apart['distance_to_inverse_of_whole']:.2g} from H⁻¹v (relative; "
+            "Spearman "
             f"{apart['spearman_with_inverse_of_whole']:.2f}).",
             "dattri's defaults, one batch: "
             + "; ".join(f"{solver}: {what}" for solver, what in claims["defaults"].items())

@@ -1,4 +1,5 @@
-"""How much memory does an audit take? Measured in a process of its own, so that nothing measured before counts."""
+"""How much memory does an audit take? Measured in a process of its own, so that nothing measured
+before counts."""
 
 from __future__ import annotations
 
@@ -19,15 +20,17 @@ from butfor.stopping import max_retrainings
 
 
 def in_own_process(module: str, *words: str) -> dict[str, Any]:
-    """The JSON object that `python -m module words` prints last. Being interrupted there is being interrupted here;
-    what else goes wrong is told under "failed"."""
+    """The JSON object that `python -m module words` prints last. Being interrupted there is being
+    interrupted here; what else goes wrong is told under "failed"."""
     # "-W ignore": what a library warns about must not end up between the numbers.
     command = [sys.executable, "-W", "ignore", "-m", module, *words]
     done = subprocess.run(command, capture_output=True, text=True, check=False)
     if done.returncode in (130, -2, -15):
         raise KeyboardInterrupt
     if done.returncode:
-        return {"failed": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]}
+        return {
+            "failed": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1]
+        }
     record: dict[str, Any] = json.loads(done.stdout.splitlines()[-1])
     return record
 
@@ -37,7 +40,8 @@ def peak_memory(dataset: str, people: int, retrainings: int) -> dict[str, Any]:
 
 
 def audit_for_memory(name: str, people: int, retrainings: int) -> dict[str, Any]:
-    """Audit people by the fused engine, Algorithm 1 and the published ranking, and look at the high-water mark."""
+    """Audit people by the fused engine, Algorithm 1 and the published ranking, and look at the
+    high-water mark."""
     data = load_dataset(name)
     setup = data.setup
     audit = LabelAudit(
@@ -68,14 +72,17 @@ def high_water_mark() -> int:
     status = Path("/proc/self/status")
     if status.exists():
         # getrusage would also count what the parent held when it started this process.
-        marks = [text.split()[1] for text in status.read_text().splitlines() if text.startswith("VmHWM")]
+        marks = [
+            text.split()[1] for text in status.read_text().splitlines() if text.startswith("VmHWM")
+        ]
         if marks:
             return int(marks[0]) * 1024
     return _largest(resource.RUSAGE_SELF)
 
 
 def end_workers() -> tuple[float, int]:
-    """End this process's workers: the seconds of processor time they took, and the bytes that the largest held."""
+    """End this process's workers: the seconds of processor time they took, and the bytes that the
+    largest held."""
     from joblib.externals.loky import get_reusable_executor
 
     get_reusable_executor().shutdown(wait=True)

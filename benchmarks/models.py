@@ -1,10 +1,11 @@
-"""Other models: does the guided search find more, and with fewer labels, than the known method for logistic regression?
+"""Other models: does the guided search find more, and with fewer labels, than the known method for
+logistic regression?
 
-The known method (Yang, Xu, Yu: *Relabeling Minimal Training Subset to Flip a Prediction*, EACL Findings 2024)
-orders the labels by their influence on the person's prediction and flips the shortest prefix that works; here every
-prefix up to the budget is retrained, so that the shortest one is not missed. Both searches have the same people, φ, ψ
-and budget, and every find of either is confirmed by the estimator's own `fit`. Sizes are compared on the people that
-both found.
+The known method (Yang, Xu, Yu: *Relabeling Minimal Training Subset to Flip a Prediction*, EACL
+Findings 2024) orders the labels by their influence on the person's prediction and flips the
+shortest prefix that works; here every prefix up to the budget is retrained, so that the shortest
+one is not missed. Both searches have the same people, φ, ψ and budget, and every find of either is
+confirmed by the estimator's own `fit`. Sizes are compared on the people that both found.
 
     python -m benchmarks.models --datasets german,compas,adult --budget 1% --people 200
 """
@@ -30,7 +31,8 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 
 def compare(datasets: Sequence[str], budget: float, people: int, model: str) -> Iterator[Row]:
-    """One row per data set and search; the second search's row has the comparison on the people both found."""
+    """One row per data set and search; the second search's row has the comparison on the people
+    both found."""
     refuse_below_one(people=people)
     for name in datasets:
         data = load_dataset(name)
@@ -81,7 +83,9 @@ COLUMNS: Columns = {
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=("german", "compas", "adult"))
-    parser.add_argument("--budget", type=share, default="1%", help="labels that may be flipped, a share")
+    parser.add_argument(
+        "--budget", type=share, default="1%", help="labels that may be flipped, a share"
+    )
     parser.add_argument("--people", type=int, default=200)
     parser.add_argument("--model", default="logistic")
     as_json, given = parse(parser, arguments)

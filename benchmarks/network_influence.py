@@ -1,15 +1,19 @@
-"""Influence functions of networks for *flipped* labels: the classical first-order answer, without any retraining.
+"""Influence functions of networks for *flipped* labels: the classical first-order answer, without
+any retraining.
 
-No audit finds more people with them than with the training gradient, so they are here to be compared with.
+No audit finds more people with them than with the training gradient, so they are here to be
+compared with.
 
-Training minimises the mean loss, whose gradient is g(θ) = (1/n) Σ (σ(zᵢ) − yᵢ) Jᵢ with Jᵢ = ∂zᵢ/∂θ. Flipping
-label i adds −(1 − 2yᵢ) Jᵢ / n to it, and with the curvature H of the loss the minimum moves so as to undo that:
+Training minimises the mean loss, whose gradient is g(θ) = (1/n) Σ (σ(zᵢ) − yᵢ) Jᵢ with Jᵢ = ∂zᵢ/∂θ.
+Flipping label i adds −(1 − 2yᵢ) Jᵢ / n to it, and with the curvature H of the loss the minimum
+moves so as to undo that:
 
     Δθ = H⁻¹ (1 − 2yᵢ) Jᵢ / n          Δlogit(x) = J_x H⁻¹ Jᵢ (1 − 2yᵢ) / n
 
-That is a statement about a minimum. L stops early, long before one, and where it stops H has negative
-eigenvalues; there the formula answers a question nobody asked (where would Newton's step go?) and needs damping
-to answer at all. The derivative of what L really returns is the unrolled gradient (`butfor.nets.sweeps`).
+That is a statement about a minimum. L stops early, long before one, and where it stops H has
+negative eigenvalues; there the formula answers a question nobody asked (where would Newton's step
+go?) and needs damping to answer at all. The derivative of what L really returns is the unrolled
+gradient (`butfor.nets.sweeps`).
 
 All parameters together have the order of this file: layer by layer, each layer's [W b] row by row.
 Shapes: n training rows, P people, p parameters.
@@ -35,8 +39,9 @@ from butfor.rank import Ranking, Scores
 Array = NDArray[np.float64]
 
 DAMPING = 0.03
-"""The default. Too little follows flat directions in which L never moved, too much leaves plain gradient similarity.
-Chosen by looking: on Student and German the real effects of single flips agree best between 0.03 and 0.1."""
+"""The default. Too little follows flat directions in which L never moved, too much leaves plain
+gradient similarity. Chosen by looking: on Student and German the real effects of single flips agree
+best between 0.03 and 0.1."""
 
 BLOCK_BYTES = 2**26
 """Memory of one block of rows while a matrix is summed over them."""
@@ -45,7 +50,8 @@ FORMS = {"hessian": "influence", "gauss-newton": "influence-gn", "tangent": "tan
 
 
 class NetworkRanking(Ranking):
-    """A ranking for our network alone. Subclasses have `score_network`, which gets encoded rows and people."""
+    """A ranking for our network alone. Subclasses have `score_network`, which gets encoded rows and
+    people."""
 
     needs, asks = "a butfor.MLP", "as_network"
 
@@ -60,15 +66,17 @@ class NetworkRanking(Ranking):
 class Influence(NetworkRanking):
     """Predicted Δlogit away from the person's present class if label i were flipped.
 
-    `form="hessian"` ("influence") has the exact Hessian H of the mean training loss at the kept weights,
-    `form="gauss-newton"` ("influence-gn") its positive part (1/n) Σ σ'(zᵢ) JᵢJᵢᵀ; `form="tangent"` ("tangent") has
-    every loss bend as at even odds, σ' = ¼: the kernel ridge regression on the labels whose kernel is the network's
-    tangent kernel, in which a label's effect does not depend on the others. To each `damping`·I is added.
-    `damping=None` means 0.03, and for the Hessian 0.03 beyond its most negative eigenvalue: as long as one
-    stays negative or near 0 the prediction has the wrong sign or no bound along it. A damping given by
-    hand is taken as it is, and refused where it leaves such an eigenvalue.
+    `form="hessian"` ("influence") has the exact Hessian H of the mean training loss at the kept
+    weights, `form="gauss-newton"` ("influence-gn") its positive part (1/n) Σ σ'(zᵢ) JᵢJᵢᵀ;
+    `form="tangent"` ("tangent") has every loss bend as at even odds, σ' = ¼: the kernel ridge
+    regression on the labels whose kernel is the network's tangent kernel, in which a label's effect
+    does not depend on the others. To each `damping`·I is added. `damping=None` means 0.03, and for
+    the Hessian 0.03 beyond its most negative eigenvalue: as long as one stays negative or near 0
+    the prediction has the wrong sign or no bound along it. A damping given by hand is taken as it
+    is, and refused where it leaves such an eigenvalue.
 
-    The matrix is made and factorised once for all people, and again only for another network or table.
+    The matrix is made and factorised once for all people, and again only for another network or
+    table.
 
     """
 
@@ -105,7 +113,10 @@ class Influence(NetworkRanking):
     def _solve(self, network: Network, rows: Rows) -> Callable[[Array], Array]:
         if self.form == "hessian":
             H = hessian(network, rows)
-            return factorised(H, sufficient_damping(lowest_eigenvalue(H)) if self.damping is None else self.damping)
+            return factorised(
+                H,
+                sufficient_damping(lowest_eigenvalue(H)) if self.damping is None else self.damping,
+            )
         damping, even = DAMPING if self.damping is None else self.damping, self.form == "tangent"
         if damping > 0 and rows.n < count(rows.widths(network.recipe)):
             return through_rows(network, rows, damping, even)
@@ -115,10 +126,14 @@ class Influence(NetworkRanking):
 def as_ranking(given: str | Ranking, seed: int = 0) -> Ranking:
     """One of these by its name, or any of butfor's rankings."""
     forms = {name: form for form, name in FORMS.items()}
-    return Influence(form=forms[given]) if isinstance(given, str) and given in forms else rank.as_ranking(given, seed)
+    return (
+        Influence(form=forms[given])
+        if isinstance(given, str) and given in forms
+        else rank.as_ranking(given, seed)
+    )
 
 
-# --- solving ----------------------------------------------------------------------------------------
+# --- solving --------------------------------------------------------------------------------------
 
 
 def sufficient_damping(lowest: float) -> float:
@@ -134,9 +149,13 @@ def lowest_eigenvalue(H: Array) -> float:
     _refuse_infinite(H)
     vectors = 100
     if len(H) > 2 * vectors:
-        start = np.random.default_rng(0).normal(size=len(H))  # ARPACK's own start differs from call to call
+        start = np.random.default_rng(0).normal(
+            size=len(H)
+        )  # ARPACK's own start differs from call to call
         try:
-            lowest = eigsh(H, k=1, which="SA", v0=start, ncv=vectors, tol=1e-3, return_eigenvectors=False)
+            lowest = eigsh(
+                H, k=1, which="SA", v0=start, ncv=vectors, tol=1e-3, return_eigenvectors=False
+            )
             return float(lowest[0])
         except ArpackError:  # it did not converge
             pass
@@ -156,19 +175,25 @@ def factorised(H: Array, damping: float) -> Callable[[Array], Array]:
     except LinAlgError:
         lowest = lowest_eigenvalue(H)
         raise SettingError(
-            f"damping={damping:g} leaves the curvature of the training loss indefinite: its lowest eigenvalue is "
-            f"{lowest:.3g}. Give a damping above {max(-lowest, 0):.3g}, or none for a sufficient one."
+            f"damping={damping:g} leaves the curvature of the training loss indefinite: its "
+            "lowest eigenvalue is "
+            f"{lowest:.3g}. Give a damping above {max(-lowest, 0):.3g}, or none for a sufficient "
+            "one."
         ) from None
     reciprocal_condition, _ = dpocon(factor[0], size, uplo="L")
     if reciprocal_condition < np.finfo(np.float64).eps * len(H):
         raise SettingError(
-            f"damping={damping:g} leaves the curvature of the training loss singular to rounding (reciprocal "
-            f"condition {reciprocal_condition:.1g}). Give a larger damping, or none for a sufficient one."
+            f"damping={damping:g} leaves the curvature of the training loss singular to rounding "
+            "(reciprocal "
+            f"condition {reciprocal_condition:.1g}). Give a larger damping, or none for a "
+            "sufficient one."
         )
     return lambda v: cho_solve(factor, v.T).T
 
 
-def through_rows(network: Network, rows: Rows, damping: float, even: bool = False) -> Callable[[Array], Array]:
+def through_rows(
+    network: Network, rows: Rows, damping: float, even: bool = False
+) -> Callable[[Array], Array]:
     """v ↦ v(AᵀA + damping·I)⁻¹ through the n × n matrix AAᵀ; AᵀA is the Gauss–Newton matrix."""
     A = _bent(network, rows.X, rows.n, even)
     inner = factorised(A @ A.T, damping)
@@ -178,19 +203,21 @@ def through_rows(network: Network, rows: Rows, damping: float, even: bool = Fals
 def _refuse_infinite(H: Array) -> None:
     if not np.isfinite(H).all():
         raise SettingError(
-            "The curvature of the training loss is not finite at these weights, whatever the damping: "
+            "The curvature of the training loss is not finite at these weights, whatever the "
+            "damping: "
             "the training has diverged; lower the learning rate."
         )
 
 
-# --- derivatives ------------------------------------------------------------------------------------
+# --- derivatives ----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Pass:
-    """Rows through the network and back, for layers l = 0 …: `inputs[l] [rows × in+1]`, its last column 1;
-    `slopes[l]` and `bends[l] [rows × out]`, the activation's first two derivatives (hidden layers only);
-    `deltas[l] [rows × out]`, ∂z/∂(what enters layer l's activation); `logits [rows]`."""
+    """Rows through the network and back, for layers l = 0 …: `inputs[l] [rows × in+1]`, its last
+    column 1; `slopes[l]` and `bends[l] [rows × out]`, the activation's first two derivatives
+    (hidden layers only); `deltas[l] [rows × out]`, ∂z/∂(what enters layer l's activation); `logits
+    [rows]`."""
 
     inputs: list[Array]
     slopes: list[Array]
@@ -200,7 +227,8 @@ class Pass:
 
 
 def there_and_back(network: Network, X: Floats) -> Pass:
-    """One forward and one backward pass, in double precision: H is a small difference of large sums."""
+    """One forward and one backward pass, in double precision: H is a small difference of large
+    sums."""
     weights = [W.astype(np.float64) for W in network.weights]
     h, inputs, slopes, bends = np.asarray(X, np.float64), [], [], []
     for layer, (W, b) in enumerate(zip(weights, network.biases, strict=True)):
@@ -248,15 +276,16 @@ def gauss_newton(network: Network, rows: Rows, even: bool = False) -> Array:
 
 
 def hessian(network: Network, rows: Rows) -> Array:
-    """The Hessian of the mean training loss, `[p × p]`: the Gauss–Newton matrix and what bends besides the loss.
+    """The Hessian of the mean training loss, `[p × p]`: the Gauss–Newton matrix and what bends
+    besides the loss.
 
-    Between layers l ≤ m, with uₖ what enters layer k's activation and ĥₖ = [h 1] what enters the layer, a
-    row adds to ∂²loss/∂[Wb]_l[c,d] ∂[Wb]_m[e,f] beyond Gauss–Newton
+    Between layers l ≤ m, with uₖ what enters layer k's activation and ĥₖ = [h 1] what enters the
+    layer, a row adds to ∂²loss/∂[Wb]_l[c,d] ∂[Wb]_m[e,f] beyond Gauss–Newton
 
         ĥ_l[d] · ( r δ_m[e] ∂ĥ_m[f]/∂u_l[c] + S[c,e] ĥ_m[f] ),   r = (σ(z) − y)/n.
 
-    The first term, for l < m, is there because W_m multiplies what W_l has changed; the second collects in S the
-    bends of the activations of layers k ≥ m, of which ReLU has none.
+    The first term, for l < m, is there because W_m multiplies what W_l has changed; the second
+    collects in S the bends of the activations of layers k ≥ m, of which ReLU has none.
     """
     H = gauss_newton(network, rows)
     sizes = [(len(b), W.shape[1] + 1) for W, b in zip(network.weights, network.biases, strict=True)]
@@ -313,7 +342,8 @@ class Bending:
         if high > low + 1:
             change = self._through(high - 1, self.reach[low][high - 1]).swapaxes(1, 2)
             return self._summed(low, change[:, :, None, :] * pull[:, None, :, None])
-        # Between neighbours each neuron changes only its own output, f = c: a whole axis less to sum.
+        # Between neighbours each neuron changes only its own output, f = c: a whole axis less to
+        # sum.
         own = self._summed(low, self.walk.slopes[low][:, :, None] * pull[:, None, :])
         part = np.zeros((*own.shape, len(own)))
         at = np.arange(len(own))
@@ -326,7 +356,9 @@ class Bending:
         for layer in range(high, len(self.weights) - 1):
             by_output = self.walk.deltas[layer + 1] @ self.weights[layer + 1]
             bend = self.r[:, None] * by_output * self.walk.bends[layer]
-            S += (self.reach[low][layer].swapaxes(1, 2) * bend[:, None, :]) @ self.reach[high][layer]
+            S += (self.reach[low][layer].swapaxes(1, 2) * bend[:, None, :]) @ self.reach[high][
+                layer
+            ]
         return self._summed(low, S[:, :, :, None] * self.walk.inputs[high][:, None, None, :])
 
     def _summed(self, low: int, terms: Array) -> Array:
@@ -337,7 +369,8 @@ class Bending:
 
 @contextmanager
 def one_blas_thread() -> Iterator[None]:
-    """On cores that others use too, BLAS threads waiting for each other cost ten times what they save."""
+    """On cores that others use too, BLAS threads waiting for each other cost ten times what they
+    save."""
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1, "blas"):

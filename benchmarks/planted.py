@@ -1,10 +1,12 @@
-"""Tables with planted bias: a share of one group's favourable labels is made adverse, and we know which.
+"""Tables with planted bias: a share of one group's favourable labels is made adverse, and we know
+which.
 
-Labels are planted in all labelled rows: those for training, validation and test. Kinds: `uniform`; `hard` (nearer to
-the boundary, more often); `region` (on one side of a random direction of the inputs); `labeller` (one value of one
-categorical column, which at most half of the group's favourable rows have); `nothing`. Labels before planting are
-those that were `recorded`, or `drawn` by one standard: from a model without the protected attribute, so that what is
-planted is all that is wrong. Families of that model take turns: logistic, boosting, forest, interactions.
+Labels are planted in all labelled rows: those for training, validation and test. Kinds: `uniform`;
+`hard` (nearer to the boundary, more often); `region` (on one side of a random direction of the
+inputs); `labeller` (one value of one categorical column, which at most half of the group's
+favourable rows have); `nothing`. Labels before planting are those that were `recorded`, or `drawn`
+by one standard: from a model without the protected attribute, so that what is planted is all that
+is wrong. Families of that model take turns: logistic, boosting, forest, interactions.
 """
 
 from __future__ import annotations
@@ -34,7 +36,13 @@ Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-GROUPS = {"german": "female", "compas": "non-White", "adult": "Female", "default": "2", "student": "M"}
+GROUPS = {
+    "german": "female",
+    "compas": "non-White",
+    "adult": "Female",
+    "default": "2",
+    "student": "M",
+}
 """The group whose labels are made adverse."""
 KINDS = ("nothing", "uniform", "hard", "region", "labeller")
 BASES = ("recorded", "drawn")
@@ -46,7 +54,8 @@ MEMBERS = 8
 
 @dataclass(frozen=True)
 class Planted:
-    """One table, and what is known of it. Positions are of all labelled rows: training, validation, test."""
+    """One table, and what is known of it. Positions are of all labelled rows: training, validation,
+    test."""
 
     name: str
     kind: str
@@ -67,8 +76,12 @@ class Planted:
     @cached_property
     def parts(self) -> tuple[slice, slice, slice]:
         """Training, validation and test rows."""
-        sizes = np.array([len(part) for part in (self.data.X_train, self.data.X_val, self.data.X_test)])
-        first, second, third = np.cumsum(sizes * min(1.0, MOST_ROWS / sizes.sum())).astype(int).tolist()
+        sizes = np.array(
+            [len(part) for part in (self.data.X_train, self.data.X_val, self.data.X_test)]
+        )
+        first, second, third = (
+            np.cumsum(sizes * min(1.0, MOST_ROWS / sizes.sum())).astype(int).tolist()
+        )
         return slice(0, first), slice(first, second), slice(second, third)
 
     @cached_property
@@ -99,7 +112,9 @@ class Planted:
     @cached_property
     def inputs(self) -> Floats:
         """All columns but the attribute, as numbers."""
-        return TableEncoder("onehot", dtype="float64").fit_transform(self.X.drop(columns=self.attribute))
+        return TableEncoder("onehot", dtype="float64").fit_transform(
+            self.X.drop(columns=self.attribute)
+        )
 
     @cached_property
     def truth(self) -> Floats | None:
@@ -107,7 +122,9 @@ class Planted:
         if self.base == "recorded":
             return None
         family = FAMILIES[self.seed // 2 % 4]
-        return probabilities(family, self.X.drop(columns=self.attribute), self._recorded, self._rng(1))
+        return probabilities(
+            family, self.X.drop(columns=self.attribute), self._recorded, self._rng(1)
+        )
 
     @cached_property
     def _recorded(self) -> Mask:
@@ -121,7 +138,9 @@ class Planted:
     @cached_property
     def clean(self) -> Mask:
         """Which labels are favourable before planting."""
-        return self._recorded if self.truth is None else self._rng(2).random(len(self.X)) < self.truth
+        return (
+            self._recorded if self.truth is None else self._rng(2).random(len(self.X)) < self.truth
+        )
 
     @cached_property
     def _where(self) -> tuple[Rows, tuple[str, str] | None]:
@@ -144,7 +163,8 @@ class Planted:
         return np.sort(rng.choice(candidates, count, replace=False, p=weight / weight.sum())), place
 
     def _slices(self, candidates: Rows, count: int) -> list[tuple[str, str, Floats]]:
-        """Column, value, and which candidates have it: at least `count` and at most half of them."""
+        """Column, value, and which candidates have it: at least `count` and at most half of
+        them."""
         found = []
         for column in self.X.columns:
             if column != self.attribute and not is_numeric(self.X[column]):
@@ -180,7 +200,7 @@ class Planted:
         """Between standards, as a share of the group's labels; not known of recorded labels."""
         return None if self.truth is None else float(len(self.rows) / self.inside.sum())
 
-    # --- what is asked ----------------------------------------------------------------------------------
+    # --- what is asked ----------------------------------------------------------------------------
 
     @cached_property
     def standards(self) -> Standards:
@@ -196,7 +216,9 @@ class Planted:
         X = self.X.iloc[:rows]
         protected = Sensitive.of(self.attribute, X)
         labels, sides = self.labels[:rows], (("adverse",), ("favourable",))
-        return compare(X, labels, [protected], sides=sides, draws=self.draws, n_jobs=1, explain=explain)
+        return compare(
+            X, labels, [protected], sides=sides, draws=self.draws, n_jobs=1, explain=explain
+        )
 
     def seen(self, rows: slice) -> pd.DataFrame:
         """What the audited model sees of these rows."""
@@ -205,7 +227,11 @@ class Planted:
 
     def numbers(self, labels: Mask, rows: slice) -> pd.Series:
         """Labels by number."""
-        return pd.Series(np.where(labels[rows], self.favourable, 1 - self.favourable), self.X.index[rows], name="label")
+        return pd.Series(
+            np.where(labels[rows], self.favourable, 1 - self.favourable),
+            self.X.index[rows],
+            name="label",
+        )
 
     def table(self, model: str, labels: Mask) -> Table:
         """The training rows and, for a network, the validation rows."""
@@ -215,18 +241,27 @@ class Planted:
 
     def learner(self, model: str) -> Learner:
         if model == "mlp":
-            return as_learner(network(self.data.setup), TableEncoder("embed", self.data.setup.numeric))
+            return as_learner(
+                network(self.data.setup), TableEncoder("embed", self.data.setup.numeric)
+            )
         return as_learner(model_named(model), None)
 
-    def accepted(self, model: str, work: Sequence[Sequence[Training]], labels: Mask | None = None) -> Mask:
-        """Whom of the test people those models accept that decide by the mean of these trainings: `[work × people]`.
-        Labels are those after planting, unless others are given."""
-        table, people = self.table(model, self.labels if labels is None else labels), self.seen(self.parts[2])
+    def accepted(
+        self, model: str, work: Sequence[Sequence[Training]], labels: Mask | None = None
+    ) -> Mask:
+        """Whom of the test people those models accept that decide by the mean of these trainings:
+        `[work × people]`. Labels are those after planting, unless others are given."""
+        table, people = (
+            self.table(model, self.labels if labels is None else labels),
+            self.seen(self.parts[2]),
+        )
         learner = self.learner(model)
         single = list(dict.fromkeys(training for together in work for training in together))
         answers = bind(choose_engine("cpu", learner, 1), learner, table, people)(single)
         logits = dict(zip(single, np.asarray(answers, np.float64), strict=True))
-        means = np.array([np.mean([logits[training] for training in together], axis=0) for together in work])
+        means = np.array(
+            [np.mean([logits[training] for training in together], axis=0) for together in work]
+        )
         return (means > 0) == bool(self.favourable)
 
     def trainings(self, model: str, flips: Sequence[int] | Rows) -> list[Training]:

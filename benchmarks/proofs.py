@@ -1,14 +1,15 @@
 """How much can be proven? Exact minima, brackets, and the price of a steady learner.
 
-Per data set and model: for how many people the fewest labels are known exactly, for how many only from below, for how
-many no set does at all; the medians of what it takes at least and at most; the share of people proven to stand against
-one label, 0.1 % and 1 % of them; accuracy and balanced accuracy, beside those of a logistic regression trained on all
-rows. ψ is everything and φ everyone: any label may be wrong. Every exact minimum is confirmed by the model's own `fit`.
+Per data set and model: for how many people the fewest labels are known exactly, for how many only
+from below, for how many no set does at all; the medians of what it takes at least and at most; the
+share of people proven to stand against one label, 0.1 % and 1 % of them; accuracy and balanced
+accuracy, beside those of a logistic regression trained on all rows. ψ is everything and φ everyone:
+any label may be wrong. Every exact minimum is confirmed by the model's own `fit`.
 
     python -m benchmarks.proofs --datasets german --splits 10
 
-`--refute` tries to prove the proofs wrong instead: the guided search, which is told nothing of them, looks for smaller
-sets than are said to be possible.
+`--refute` tries to prove the proofs wrong instead: the guided search, which is told nothing of
+them, looks for smaller sets than are said to be possible.
 """
 
 from __future__ import annotations
@@ -41,18 +42,22 @@ PEOPLE, REFUTED_PEOPLE = 200, 50
 
 
 def confirmed(audit: LabelAudit, X: pd.DataFrame, brackets: Sequence[Bracket]) -> list[bool]:
-    """Whether each set that a proof names turns the decision about its row of X when the model's own `fit` trains on
-    it; True where it names none."""
+    """Whether each set that a proof names turns the decision about its row of X when the model's
+    own `fit` trains on it; True where it names none."""
     sets = list(dict.fromkeys(b.witness for b in brackets if b.witness))
     logits = OwnFit().bind(audit.learner_, audit.table_, X)([Training(flips) for flips in sets])
     before = audit.model_.logits(X) > 0
     return [
-        b.witness is None or bool((logits[sets.index(b.witness), k] > 0) != before[k]) for k, b in enumerate(brackets)
+        b.witness is None or bool((logits[sets.index(b.witness), k] > 0) != before[k])
+        for k, b in enumerate(brackets)
     ]
 
 
-def proofs(datasets: Sequence[str], models: Sequence[str], people: int, splits: int, first: int) -> Iterator[Row]:
-    """One row per data set and model; with `splits`, means over that many splits, of seeds from `first` on."""
+def proofs(
+    datasets: Sequence[str], models: Sequence[str], people: int, splits: int, first: int
+) -> Iterator[Row]:
+    """One row per data set and model; with `splits`, means over that many splits, of seeds from
+    `first` on."""
     refuse_below_one(people=people)
     for name in datasets:
         seeds: Sequence[int | None] = range(first, first + splits) if splits else [None]
@@ -112,21 +117,29 @@ UNKNOWING = replace(STRATEGIES["guided"], proves=False)
 """The guided search as if there were no proofs."""
 
 
-def refute(datasets: Sequence[str], models: Sequence[str], people: int, retrainings: int) -> Iterator[Row]:
-    """One row per data set and model: the finds of a search that does not know the proofs, beside them. People with
-    the weakest proofs beyond one label are asked about, since a smaller set is nearest there."""
+def refute(
+    datasets: Sequence[str], models: Sequence[str], people: int, retrainings: int
+) -> Iterator[Row]:
+    """One row per data set and model: the finds of a search that does not know the proofs, beside
+    them. People with the weakest proofs beyond one label are asked about, since a smaller set is
+    nearest there."""
     for name in datasets:
         data = load_dataset(name)
         for model in models:
             audit = _audit(data, model)
             proven = audit.brackets(data.X_test.iloc[:PEOPLE])
-            weakest = sorted((k for k, b in enumerate(proven) if b.at_least > 1), key=lambda k: proven[k].at_least)
+            weakest = sorted(
+                (k for k, b in enumerate(proven) if b.at_least > 1),
+                key=lambda k: proven[k].at_least,
+            )
             cases = sorted(weakest[:people])
             budget = max([proven[k].at_least for k in cases], default=1)
             audit.fitted_ = replace(audit.fitted_, budget=min(budget, audit.table_.n // 4))
             started = time.perf_counter()
             searched = audit.with_search(RankingMix.of(audit.model_), UNKNOWING)
-            population = explain(searched, data.X_test, cases=cases, stop=max_retrainings(retrainings))
+            population = explain(
+                searched, data.X_test, cases=cases, stop=max_retrainings(retrainings)
+            )
             sizes = {v.case: len(v.positions) for v in population.found if v.case is not None}
             yield {
                 "dataset": name,
@@ -176,10 +189,19 @@ def main(arguments: Sequence[str] | None = None) -> None:
     models = "also kernel-ridge, on tables of a few thousand rows"
     parser.add_argument("--models", type=names, default=MODELS, help=models)
     parser.add_argument("--people", type=int, default=PEOPLE, help="with --refute 50 at the most")
-    parser.add_argument("--splits", type=int, default=0, help="mean over that many splits instead of the published one")
+    parser.add_argument(
+        "--splits",
+        type=int,
+        default=0,
+        help="mean over that many splits instead of the published one",
+    )
     parser.add_argument("--first", type=int, default=0, help="the first split's seed")
-    parser.add_argument("--retrainings", type=int, default=2000, help="with --refute: per data set and model")
-    parser.add_argument("--refute", action="store_true", help="search for sets smaller than are said to be possible")
+    parser.add_argument(
+        "--retrainings", type=int, default=2000, help="with --refute: per data set and model"
+    )
+    parser.add_argument(
+        "--refute", action="store_true", help="search for sets smaller than are said to be possible"
+    )
     as_json, given = parse(parser, arguments)
     retrainings = given.pop("retrainings")
     if given.pop("refute"):

@@ -1,11 +1,12 @@
 """Published ways to find wrong labels, for `benchmarks.rivals`: what is theirs, and what is ours.
 
-Every way gets a `Table`: the inputs without the protected column, which labels are favourable, and everybody's group.
-It returns `Suspicion`: a score per label, the higher, the sooner a reviewer should look at it; and which adverse labels
-the method itself would change. The methods decide which labels to change; that their scores order *all* adverse labels
-is ours.
+Every way gets a `Table`: the inputs without the protected column, which labels are favourable, and
+everybody's group. It returns `Suspicion`: a score per label, the higher, the sooner a reviewer
+should look at it; and which adverse labels the method itself would change. The methods decide which
+labels to change; that their scores order *all* adverse labels is ours.
 
-Every way learns by one of `LEARNERS`: scikit-learn's logistic regression, or the two models of our standard.
+Every way learns by one of `LEARNERS`: scikit-learn's logistic regression, or the two models of our
+standard.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ BAGS = 50
 DOWNLOAD = "pip download --no-deps aequitas==1.1.0"
 
 
-# --- what every way is given, and what it returns ---------------------------------------------------
+# --- what every way is given, and what it returns -------------------------------------------------
 
 
 @dataclass(frozen=True, eq=False)
@@ -84,11 +85,12 @@ class Suspicion:
 
 
 Learner = Callable[[Table, Rows, Rows], Floats]
-"""Of a table, the rows to learn from and the rows to predict: their probabilities of a favourable label."""
+"""Of a table, the rows to learn from and the rows to predict: their probabilities of a favourable
+label."""
 Way = Callable[[Table, str], Suspicion]
 
 
-# --- learners ---------------------------------------------------------------------------------------
+# --- learners -------------------------------------------------------------------------------------
 
 
 def by_logistic(table: Table, learn: Rows, ask: Rows) -> Floats:
@@ -101,7 +103,8 @@ def by_logistic(table: Table, learn: Rows, ask: Rows) -> Floats:
 
 
 def by_standard(table: Table, learn: Rows, ask: Rows) -> Floats:
-    """The two models of our standard: the mean of a logistic regression and a boosting of small trees."""
+    """The two models of our standard: the mean of a logistic regression and a boosting of small
+    trees."""
     labels = table.favourable[learn].astype(np.float64)
     return table.two_models.predict(learn, ask, labels[None])[0]
 
@@ -114,7 +117,8 @@ def two_models_of(inputs: Floats) -> TwoModels:
 
 
 def cross_validated(table: Table, rows: Rows, learner: Learner) -> Floats:
-    """The probability of a favourable label of each of these rows, by models that have not seen it."""
+    """The probability of a favourable label of each of these rows, by models that have not seen
+    it."""
     labels, found = table.favourable[rows], np.empty(len(rows))
     folds = StratifiedKFold(FOLDS, shuffle=True, random_state=0)
     for learn, ask in folds.split(np.zeros(len(rows)), labels):
@@ -122,16 +126,16 @@ def cross_validated(table: Table, rows: Rows, learner: Learner) -> Floats:
     return found
 
 
-# --- the ways ---------------------------------------------------------------------------------------
+# --- the ways -------------------------------------------------------------------------------------
 
 
 def fair_label(table: Table, learner: str) -> Suspicion:
     """FairLabel (Sengamedu and Pham 2023, arXiv 2311.00638).
 
-    Theirs: a model that learned from the other groups predicts the labels of a group with a lower favourable rate, and
-    adverse labels are changed where it predicts the favourable one. Ours: written from abstract and descriptions, not
-    from code; a group is one with a lower rate than all others together; the threshold is one half; the model's
-    probability orders the labels.
+    Theirs: a model that learned from the other groups predicts the labels of a group with a lower
+    favourable rate, and adverse labels are changed where it predicts the favourable one. Ours:
+    written from abstract and descriptions, not from code; a group is one with a lower rate than all
+    others together; the threshold is one half; the model's probability orders the labels.
     """
     score = np.zeros(len(table.groups))
     for group in table.lower_groups():
@@ -143,10 +147,11 @@ def fair_label(table: Table, learner: str) -> Suspicion:
 def massaging(table: Table, learner: str) -> Suspicion:
     """Massaging (Kamiran and Calders, *Knowledge and Information Systems* 33, 2012).
 
-    Theirs: a model of all rows ranks them; of the group with the lower rate the adverse labels that it ranks highest
-    are changed, as many as make the rates equal when as many favourable labels of the others are changed. Ours: the
-    model does not see the protected column (theirs may); with several groups those with a lower rate than all others
-    together count as one; only the changes of adverse labels are counted.
+    Theirs: a model of all rows ranks them; of the group with the lower rate the adverse labels that
+    it ranks highest are changed, as many as make the rates equal when as many favourable labels of
+    the others are changed. Ours: the model does not see the protected column (theirs may); with
+    several groups those with a lower rate than all others together count as one; only the changes
+    of adverse labels are counted.
     """
     everybody = np.arange(len(table.groups))
     probability = LEARNERS[learner](table, everybody, everybody)
@@ -160,10 +165,10 @@ def massaging(table: Table, learner: str) -> Suspicion:
 def decole(table: Table, learner: str) -> Suspicion:
     """DeCoLe (Li, De-Arteaga and Saar-Tsechansky 2025, arXiv 2507.07216).
 
-    Theirs: confident learning within each group. A model of the group's rows alone gives each label a cross-validated
-    probability of being the other one; a label is called wrong if that is at least the mean probability of those who
-    have the other label. Ours: written from the abstract and descriptions; the probability less that threshold orders
-    the labels.
+    Theirs: confident learning within each group. A model of the group's rows alone gives each label
+    a cross-validated probability of being the other one; a label is called wrong if that is at
+    least the mean probability of those who have the other label. Ours: written from the abstract
+    and descriptions; the probability less that threshold orders the labels.
     """
     score = np.full(len(table.groups), -1.0)
     changed = np.zeros(len(table.groups), bool)
@@ -181,31 +186,33 @@ def decole(table: Table, learner: str) -> Suspicion:
 def self_confidence(table: Table, learner: str) -> Suspicion:
     """cleanlab (Northcutt, Jiang and Chuang, *JAIR* 70, 2021).
 
-    Theirs: self-confidence, the cross-validated probability of the recorded label; the lower, the sooner a label is
-    looked at. With two labels all scores of `cleanlab.rank` order the labels of one class alike. Labels are changed by
-    `filter_by="confident_learning"`. Ours: both are computed here (a test compares them with cleanlab's); cross-
-    validation by five stratified folds.
+    Theirs: self-confidence, the cross-validated probability of the recorded label; the lower, the
+    sooner a label is looked at. With two labels all scores of `cleanlab.rank` order the labels of
+    one class alike. Labels are changed by `filter_by="confident_learning"`. Ours: both are computed
+    here (a test compares them with cleanlab's); cross- validation by five stratified folds.
     """
     probability = cross_validated(table, np.arange(len(table.groups)), LEARNERS[learner])
     return Suspicion(probability, _confidently_favourable(probability, table.favourable))
 
 
 def _confidently_favourable(probability: Floats, favourable: Mask) -> Mask:
-    """Adverse labels that confident learning counts as favourable: the probability is at least the mean of those who
-    have that label and, where both labels reach their means, the larger of the two."""
+    """Adverse labels that confident learning counts as favourable: the probability is at least the
+    mean of those who have that label and, where both labels reach their means, the larger of the
+    two."""
     reached = probability >= probability[favourable].mean()
     adverse_reached = 1 - probability >= (1 - probability)[~favourable].mean()
     return ~favourable & reached & (~adverse_reached | (probability > 0.5))
 
 
 def fair_obnc(table: Table, learner: str, folder: Path, ordering: str) -> Suspicion:
-    """Fair-OBNC (Oliveira e Silva, Jesus, Ferreira and others, ECAI 2024, arXiv 2410.06214) by its released code,
-    `LabelFlipping` of aequitas 1.1.0.
+    """Fair-OBNC (Oliveira e Silva, Jesus, Ferreira and others, ECAI 2024, arXiv 2410.06214) by its
+    released code, `LabelFlipping` of aequitas 1.1.0.
 
-    Theirs: the ensemble on random halves of the rows, its margins or residuals, the groups whose favourable rate is too
-    low and by how many labels, at most a tenth of all labels changed. Ours: the protected column is withheld by its own
-    option; labels are ordered by its scores within the groups it would raise, since its `transform` returns other rows
-    than it says; those of other groups come after them; 50 models instead of 10, so that fewer votes are ties.
+    Theirs: the ensemble on random halves of the rows, its margins or residuals, the groups whose
+    favourable rate is too low and by how many labels, at most a tenth of all labels changed. Ours:
+    the protected column is withheld by its own option; labels are ordered by its scores within the
+    groups it would raise, since its `transform` returns other rows than it says; those of other
+    groups come after them; 50 models instead of 10, so that fewer votes are ties.
     """
     flipping = released_label_flipping(folder)
     names = [f"input {k}" for k in range(table.inputs.shape[1])]
@@ -245,14 +252,16 @@ def _highest(score: Floats, candidates: Mask, count: int) -> Mask:
     return found
 
 
-# --- the released code of Fair-OBNC -----------------------------------------------------------------
+# --- the released code of Fair-OBNC ---------------------------------------------------------------
 
 
 class TwoModelsClassifier(ClassifierMixin, BaseEstimator):
-    """The two models of our standard as a scikit-learn classifier, for the ensemble of Fair-OBNC."""
+    """The two models of our standard as a scikit-learn classifier, for the ensemble of
+    Fair-OBNC."""
 
     def __init__(self, max_iter: int = 0) -> None:
-        self.max_iter = max_iter  # not used: aequitas passes the logistic regression's setting to every estimator
+        # not used: aequitas passes the logistic regression's setting to every estimator
+        self.max_iter = max_iter
 
     def fit(self, X: Any, y: Any) -> TwoModelsClassifier:
         inputs = np.asarray(X, np.float64)
@@ -284,19 +293,23 @@ ORDERINGS = ("ensemble_margin", "residuals")
 
 @lru_cache(maxsize=1)
 def released_label_flipping(folder: Path) -> Any:
-    """The class of aequitas 1.1.0, from a folder that the wheel was unzipped into. Its packages import torch and more,
-    which this class does not need: they are registered as empty packages, so that their own `__init__` does not run."""
+    """The class of aequitas 1.1.0, from a folder that the wheel was unzipped into. Its packages
+    import torch and more, which this class does not need: they are registered as empty packages, so
+    that their own `__init__` does not run."""
     source = folder / "aequitas" / "flow" / "methods" / "preprocessing" / "label_flipping.py"
     if not source.is_file():
         raise SettingError(
-            f"--aequitas {folder}: there is no {source.relative_to(folder)}. {DOWNLOAD}; unzip the wheel."
+            f"--aequitas {folder}: there is no {source.relative_to(folder)}. {DOWNLOAD}; unzip "
+            "the wheel."
         )
     for name in ("", ".flow", ".flow.utils", ".flow.methods", ".flow.methods.preprocessing"):
         package = ModuleType(f"aequitas{name}")
         package.__path__ = [str(folder / f"aequitas{name}".replace(".", "/"))]
         sys.modules[package.__name__] = package
     vars(sys.modules["aequitas.flow.utils"])["create_logger"] = logging.getLogger
-    return importlib.import_module("aequitas.flow.methods.preprocessing.label_flipping").LabelFlipping
+    return importlib.import_module(
+        "aequitas.flow.methods.preprocessing.label_flipping"
+    ).LabelFlipping
 
 
 WAYS: dict[str, Way] = {

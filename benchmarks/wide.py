@@ -1,11 +1,14 @@
-"""What do one-hot inputs cost? A wide table by its entries, by whole rows, and a dense one with as many columns.
+"""What do one-hot inputs cost? A wide table by its entries, by whole rows, and a dense one with as
+many columns.
 
-The same networks are trained on 360 one-hot inputs (41 columns, each row with 41 ones) by the fused engine as it is, by
-the fused engine told to take rows whole, and on 41 dense inputs. The three take turns on one core; figures are medians
-of the processor time a training takes, so that what else the machine does counts little.
+The same networks are trained on 360 one-hot inputs (41 columns, each row with 41 ones) by the fused
+engine as it is, by the fused engine told to take rows whole, and on 41 dense inputs. The three take
+turns on one core; figures are medians of the processor time a training takes, so that what else the
+machine does counts little.
 
-On a GPU (`--device cuda`) the same, by the clock and for networks enough to fill it: one launch that takes the ones as
-bits, stacked tensors, and one launch on the dense inputs; and wider layers, by one launch, where they fit, and stacked.
+On a GPU (`--device cuda`) the same, by the clock and for networks enough to fill it: one launch
+that takes the ones as bits, stacked tensors, and one launch on the dense inputs; and wider layers,
+by one launch, where they fit, and stacked.
 
     python -m benchmarks.wide --json
     python -m benchmarks.wide --device cuda --rows 20000
@@ -30,7 +33,12 @@ NEVER = 10**9
 
 
 def wide(
-    inputs: int = 360, columns: int = 41, rows: int = 4000, epochs: int = 40, rounds: int = 3, networks: int = 4
+    inputs: int = 360,
+    columns: int = 41,
+    rows: int = 4000,
+    epochs: int = 40,
+    rounds: int = 3,
+    networks: int = 4,
 ) -> Iterator[Row]:
     """One row per way of training."""
     from butfor.nets import fused  # compiled by numba, which a machine with a GPU need not have
@@ -46,7 +54,9 @@ def wide(
                 fused.ZEROS_PER_ENTRY = usual if way == "by entries" else NEVER
                 given = replace(made[table])  # which way its rows are taken is told once
                 started = time.process_time()
-                NetworkEngine(n_jobs=1).fit_many(recipe, given, [(k,) for k in range(networks)], given.X_val[:50])
+                NetworkEngine(n_jobs=1).fit_many(
+                    recipe, given, [(k,) for k in range(networks)], given.X_val[:50]
+                )
                 if turn:  # the first turn compiles and warms up
                     took[table, way].append((time.process_time() - started) / networks)
     finally:
@@ -57,16 +67,29 @@ def wide(
 
 
 def wide_on_gpu(
-    device: str, inputs: int = 360, columns: int = 41, rows: int = 20_000, epochs: int = 40, networks: int = 528
+    device: str,
+    inputs: int = 360,
+    columns: int = 41,
+    rows: int = 20_000,
+    epochs: int = 40,
+    networks: int = 528,
 ) -> Iterator[Row]:
-    """The same on a GPU: a network's share of the time, all of them at once, the better of two turns."""
+    """The same on a GPU: a network's share of the time, all of them at once, the better of two
+    turns."""
     made = _tables(inputs, columns, rows)
     dense: dict[tuple[int, ...], float] = {}
     for hidden in ((32, 32), (64, 64)):
-        for table, one_launch in (("dense", True), ("dense", False), ("one-hot", True), ("one-hot", False)):
+        for table, one_launch in (
+            ("dense", True),
+            ("dense", False),
+            ("one-hot", True),
+            ("one-hot", False),
+        ):
             recipe = Recipe(hidden=hidden, max_epochs=epochs, batch_size=None, patience=epochs)
             engine, given, took = NetworkEngine(device, stacked=not one_launch), made[table], []
-            if one_launch and not can_train(Job(recipe, given, [()], [0], given.X_val[:50]), engine.device):
+            if one_launch and not can_train(
+                Job(recipe, given, [()], [0], given.X_val[:50]), engine.device
+            ):
                 continue
             for _ in range(3):  # the first compiles
                 started = time.perf_counter()
@@ -78,7 +101,9 @@ def wide_on_gpu(
             yield _row(table, way, given.d, rows, epochs, seconds, dense[hidden])
 
 
-def _row(table: str, way: str, inputs: int, rows: int, epochs: int, seconds: float, dense: float) -> Row:
+def _row(
+    table: str, way: str, inputs: int, rows: int, epochs: int, seconds: float, dense: float
+) -> Row:
     return {
         "table": table,
         "way": way,

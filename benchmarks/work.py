@@ -1,4 +1,5 @@
-"""The same work for every engine: a data set's rows as numbers, its published training, flip sets drawn at random."""
+"""The same work for every engine: a data set's rows as numbers, its published training, flip sets
+drawn at random."""
 
 from __future__ import annotations
 
@@ -51,13 +52,17 @@ class WrappedEngine(Engine):
 
 def network(setup: Setup, seed: int = 0) -> MLP:
     """The published network of a data set."""
-    return MLP(setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size, random_state=seed)
+    return MLP(
+        setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size, random_state=seed
+    )
 
 
 def fit(audit: LabelAudit, data: Dataset) -> LabelAudit:
     """Fitted on the published split, with its validation rows."""
     validation = (data.X_val, data.y_val)
-    return audit.fit(data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation)
+    return audit.fit(
+        data.X_train, data.y_train, sensitive_features=data.sensitive, validation=validation
+    )
 
 
 def explain(audit: LabelAudit, X: pd.DataFrame, **settings: Any) -> Population:
@@ -107,14 +112,18 @@ def packed(network: Network) -> Floats:
     return np.concatenate(parts).astype(np.float32)
 
 
-def reference_fits(recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1) -> Fits:
-    """One training by the definition per flip set, in `jobs` processes if there are more sets than that: what engines
-    are measured against."""
+def reference_fits(
+    recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, jobs: int = 1
+) -> Fits:
+    """One training by the definition per flip set, in `jobs` processes if there are more sets than
+    that: what engines are measured against."""
     # Large arrays would otherwise arrive as read-only maps, which torch warns about.
     parallel = Parallel(n_jobs=jobs if len(flip_sets) > jobs else 1, max_nbytes=None)
     networks = parallel(delayed(train_one)(recipe, rows, flips) for flips in flip_sets)
     return Fits(
-        logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(len(networks), -1),
+        logits=np.array([f.logits(people).ravel() for f in networks], np.float32).reshape(
+            len(networks), -1
+        ),
         best_epoch=np.array([f.best_epoch for f in networks], np.int64),
         epochs=np.array([f.epochs for f in networks], np.int64),
         validation_loss=np.array([f.validation_loss for f in networks], np.float32),

@@ -1,12 +1,13 @@
-"""`python -m evaluation`: the published evaluation, every table and figure, ours beside the paper's.
+"""`python -m evaluation`: the published evaluation, every table and figure, ours beside the
+paper's.
 
     python -m evaluation table1                              # Salary, Student, German
     python -m evaluation table1 --datasets compas --cases 20
     python -m evaluation runs --datasets adult --out results --engine stacked --device cuda
     python -m evaluation all --results results --out page    # from files, as 'runs' writes them
 
-Tables and 'runs' need only torch, pandas and scikit-learn, so that the large sets can be run on a bare GPU machine
-and shown elsewhere. Results go to stdout or into --out, everything else to stderr.
+Tables and 'runs' need only torch, pandas and scikit-learn, so that the large sets can be run on a
+bare GPU machine and shown elsewhere. Results go to stdout or into --out, everything else to stderr.
 """
 
 from __future__ import annotations
@@ -52,35 +53,49 @@ def parser() -> argparse.ArgumentParser:
     commands = made.add_subparsers(required=True, metavar="COMMAND")
     for name, command in COMMANDS.items():
         text = command.__doc__ or ""
-        one = commands.add_parser(name, help=text.splitlines()[0], description=text, formatter_class=raw)
+        one = commands.add_parser(
+            name, help=text.splitlines()[0], description=text, formatter_class=raw
+        )
         one.set_defaults(command=command)
         one.add_argument("--json", action="store_true", help="print rows as JSON, and nothing else")
         if command is not setup:
             _add_options(one)
         if command is seeds:
-            one.add_argument("--fresh-seeds", type=int, default=59, help="seeds that judge every find")
+            one.add_argument(
+                "--fresh-seeds", type=int, default=59, help="seeds that judge every find"
+            )
     return made
 
 
 def _add_options(one: argparse.ArgumentParser) -> None:
-    one.add_argument("--datasets", type=_some, help=f"with commas between; {','.join(SMALL)} or what --results has")
-    one.add_argument("--ranks", type=_some, help="rankings, with commas between; those of the table by default")
+    one.add_argument(
+        "--datasets",
+        type=_some,
+        help=f"with commas between; {','.join(SMALL)} or what --results has",
+    )
+    one.add_argument(
+        "--ranks", type=_some, help="rankings, with commas between; those of the table by default"
+    )
     one.add_argument("--cases", type=int, help="only the first N eligible people: a sample")
     one.add_argument("--seeds", type=int, default=1, help="model seeds 0 to N−1")
     one.add_argument("--engine", default="auto", help="what trains")
     one.add_argument("--device", help="a torch device, such as cuda")
     one.add_argument("--n-jobs", type=int, help="networks trained at a time on the CPU")
     one.add_argument("--ledger", type=Path, help="a file: what it remembers is not trained again")
-    one.add_argument("--results", type=Path, help="take the results in this directory; search for nothing")
+    one.add_argument(
+        "--results", type=Path, help="take the results in this directory; search for nothing"
+    )
     one.add_argument("--data-home", type=Path, help="directory with original data files (Bank)")
-    one.add_argument("--out", type=Path, help="write tables (CSV), figures or results into this directory")
+    one.add_argument(
+        "--out", type=Path, help="write tables (CSV), figures or results into this directory"
+    )
 
 
 def _some(text: str) -> list[str]:
     return list(dict.fromkeys(names(text)))
 
 
-# --- commands -----------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 def table1(given: argparse.Namespace) -> None:
@@ -112,8 +127,12 @@ def seeds(given: argparse.Namespace) -> None:
     if given.fresh_seeds < 1:
         raise SettingError(f"--fresh-seeds {given.fresh_seeds}: give at least 1.")
     results = results_for(given, ("combined",))
-    rows = list(over_seeds(results, given.ranks or ("combined",), machinery_of(given), given.fresh_seeds))
-    caption = "Of the finds: how single networks with fresh seeds decide, with the flips and without."
+    rows = list(
+        over_seeds(results, given.ranks or ("combined",), machinery_of(given), given.fresh_seeds)
+    )
+    caption = (
+        "Of the finds: how single networks with fresh seeds decide, with the flips and without."
+    )
     show(given, "seeds", pd.DataFrame(rows), caption, rows)
 
 
@@ -134,7 +153,10 @@ def ablation(given: argparse.Namespace) -> None:
     if given.out:
         from evaluation import figures
 
-        drawn = {"ablation": figures.venn(results, HALVES), "attempts": figures.heat_bars(results, HALVES)}
+        drawn = {
+            "ablation": figures.venn(results, HALVES),
+            "attempts": figures.heat_bars(results, HALVES),
+        }
         write_figures(given.out, drawn)
 
 
@@ -187,15 +209,20 @@ def setup(given: argparse.Namespace) -> None:
 
 
 def sweep(given: argparse.Namespace) -> None:
-    """Try what the paper does not state, on the small sets, and choose by #φ, n_ψ and ground truth alone.
+    """Try what the paper does not state, on the small sets, and choose by #φ, n_ψ and ground truth
+    alone.
 
-    Takes about ten minutes per set on two cores. With --out, the chosen settings' results are written for --results.
+    Takes about ten minutes per set on two cores. With --out, the chosen settings' results are
+    written for --results.
     """
     from evaluation.sweep import SETS, SweepTables, swept
 
     wanted = given.datasets or SMALL
     if outside := [name for name in wanted if name not in SETS]:
-        raise SettingError(f"There is no ground truth to be near to for {', '.join(outside)}; sweep {', '.join(SETS)}.")
+        raise SettingError(
+            f"There is no ground truth to be near to for {', '.join(outside)}; sweep "
+            f"{', '.join(SETS)}."
+        )
     machinery = machinery_of(given)
     tell(f"Sweeping {', '.join(wanted)}: #φ, n_ψ and ground truth of every plausible setting.")
     sweeps, found = SweepTables.empty(), []
@@ -203,15 +230,25 @@ def sweep(given: argparse.Namespace) -> None:
         one = swept(name, machinery, tell)
         sweeps = sweeps.joined(one)
         ranks, chosen = given.ranks or EVERY, one.chosen[name]
-        found.append(run_dataset(name, ranks, setting=chosen, machinery=machinery, progress_kind=LineProgress))
+        found.append(
+            run_dataset(
+                name, ranks, setting=chosen, machinery=machinery, progress_kind=LineProgress
+            )
+        )
         if given.out:
             found[-1].write(given.out)
             one.grid.to_csv(given.out / f"sweep-{name}.csv", index=False)
             sweeps.write(given.out)
     if given.json:
-        print(json.dumps(sweeps.to_dict() | {"rows": tables.rows(found)}, ensure_ascii=False, indent=1))
+        print(
+            json.dumps(
+                sweeps.to_dict() | {"rows": tables.rows(found)}, ensure_ascii=False, indent=1
+            )
+        )
         return
-    print_frame(sweeps.around, "The chosen setting of each set, and what changes when one thing is changed.")
+    print_frame(
+        sweeps.around, "The chosen setting of each set, and what changes when one thing is changed."
+    )
     print_frame(sweeps.ridge, "Found by the published score at the chosen setting, by λ.")
     print_frame(tables.shown(tables.table1(found)), "At the chosen settings: ours (paper).")
 
@@ -252,7 +289,8 @@ def everything(given: argparse.Namespace) -> None:
 
 
 def runs(given: argparse.Namespace) -> None:
-    """Run data sets and write one JSON file each, after every ranking. What a file has is not run again."""
+    """Run data sets and write one JSON file each, after every ranking. What a file has is not run
+    again."""
     if not given.datasets or not given.out:
         raise SettingError("Say which --datasets to run, and the directory --out for their files.")
     for name in given.datasets:
@@ -270,7 +308,11 @@ def runs(given: argparse.Namespace) -> None:
         for run in result.runs:
             found = {rank: f"{len(r.found)}/{len(r.one_shot)}" for rank, r in run.rankings.items()}
             truth = "" if run.ground_truth is None else f", ground truth {len(run.ground_truth)}"
-            print(f"{name}, seed {run.seed}: {len(run.eligible)} eligible{truth}; found/one-shot {found}", flush=True)
+            print(
+                f"{name}, seed {run.seed}: {len(run.eligible)} eligible{truth}; found/one-shot "
+                f"{found}",
+                flush=True,
+            )
 
 
 COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
@@ -289,11 +331,14 @@ COMMANDS: dict[str, Callable[[argparse.Namespace], None]] = {
 }
 
 
-# --- output -------------------------------------------------------------------------------------------
+# --- output ---------------------------------------------------------------------------------------
 
 
-def show(given: argparse.Namespace, name: str, frame: pd.DataFrame, caption: str, rows: Any = None) -> None:
-    """Print the table, or JSON: `rows` where there are any, else the table's own. With --out, also as CSV."""
+def show(
+    given: argparse.Namespace, name: str, frame: pd.DataFrame, caption: str, rows: Any = None
+) -> None:
+    """Print the table, or JSON: `rows` where there are any, else the table's own. With --out, also
+    as CSV."""
     if given.json:
         records = tables.flat(frame).to_dict("records") if rows is None else rows
         print(json.dumps(records, ensure_ascii=False, indent=1))

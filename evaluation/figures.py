@@ -21,7 +21,11 @@ from evaluation.tables import NAMES, ranks_in, regions, title_of
 
 WIDTH = 620
 """Pixels."""
-LOOKS: tuple[tuple[str, tuple[float, ...]], ...] = (("flip", ()), ("muted", (2.4, 3.2)), ("person", (8, 4)))
+LOOKS: tuple[tuple[str, tuple[float, ...]], ...] = (
+    ("flip", ()),
+    ("muted", (2.4, 3.2)),
+    ("person", (8, 4)),
+)
 """Method solid, second dotted, third dashed."""
 LEAST_BOX = 4
 """Fewer people than this are shown by their marks alone."""
@@ -29,17 +33,21 @@ STEPS = ((1, 1), (2, 2), (3, 5), (6, 10), (11, 20), (21, 50), (51, None))
 """Attempts that share one shade of a heat bar."""
 
 
-# --- who is found by which ranking --------------------------------------------------------------------
+# --- who is found by which ranking ----------------------------------------------------------------
 
 
-def venn(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> Drawing:
-    """One diagram per data set: how many people exactly these rankings find (first seed). Circles are of
-    one size: the numbers count."""
+def venn(
+    results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")
+) -> Drawing:
+    """One diagram per data set: how many people exactly these rankings find (first seed). Circles
+    are of one size: the numbers count."""
     chosen = [result for result in results if set(ranks) <= set(result.rankings())]
     columns, cell = 3, 226
     drawing = Drawing(WIDTH, cell * max(1, math.ceil(len(chosen) / columns)))
     for k, result in enumerate(chosen):
-        _draw_venn(drawing, result, ranks, (WIDTH / columns * (k % columns + 0.5), cell * (k // columns)))
+        _draw_venn(
+            drawing, result, ranks, (WIDTH / columns * (k % columns + 0.5), cell * (k // columns))
+        )
     return drawing
 
 
@@ -50,12 +58,16 @@ def _draw_venn(drawing: Drawing, result: Result, ranks: Sequence[str], at: Point
     counts = regions(result.first, ranks)
     for centre, (colour, dash) in zip(centres, LOOKS, strict=True):
         turns = np.linspace(0, 2 * math.pi, 73)
-        ring = [(centre[0] + 54 * math.cos(turn), centre[1] + 54 * math.sin(turn)) for turn in turns]
+        ring = [
+            (centre[0] + 54 * math.cos(turn), centre[1] + 54 * math.sin(turn)) for turn in turns
+        ]
         drawing.area(ring, colour, 0.1)
         drawing.line(ring, colour, 1.6, dash)
     for number in range(1, 8):
         inside = [k for k in range(3) if number >> k & 1]
-        x, y = (sum(centres[k][axis] for k in inside) / len(inside) - middle[axis] for axis in (0, 1))
+        x, y = (
+            sum(centres[k][axis] for k in inside) / len(inside) - middle[axis] for axis in (0, 1)
+        )
         push = (1.75, 2.35, 1)[len(inside) - 1]
         count = counts.get(frozenset(ranks[k] for k in inside), 0)
         size, colour = 13 if len(inside) == 1 else 12, "ink" if count else "muted"
@@ -70,10 +82,12 @@ _ANGLES = (math.pi / 2, math.pi * 7 / 6, math.pi * 11 / 6)
 _LABELS = ((0, 26, "center"), (-94, 204, "left"), (94, 204, "right"))
 
 
-# --- at which attempt ---------------------------------------------------------------------------------
+# --- at which attempt -----------------------------------------------------------------------------
 
 
-def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "surrogate", "activation")) -> Drawing:
+def heat_bars(
+    results: Sequence[Result], ranks: Sequence[str] = ("combined", "surrogate", "activation")
+) -> Drawing:
     """Per data set and ranking one bar of all people found, cut by the attempt that found them: the
     darker, the earlier."""
     bars = [(result, rank) for result in results for rank in ranks_in([result], ranks)]
@@ -99,7 +113,12 @@ def heat_bars(results: Sequence[Result], ranks: Sequence[str] = ("combined", "su
     for shade, (first, end) in enumerate(STEPS):
         x = 240 + 54 * shade
         drawing.area(_box(x, x + 12, 19, 6), "flip", _opacity(shade))
-        drawing.tick(x + 16, 19, f"{first}" if first == end else f"{first}–{end}" if end else f"{first}+", "left")
+        drawing.tick(
+            x + 16,
+            19,
+            f"{first}" if first == end else f"{first}–{end}" if end else f"{first}+",
+            "left",
+        )
     return drawing
 
 
@@ -132,12 +151,14 @@ def _box(left: float, right: float, y: float, half: float) -> list[Point]:
     return [(left, y - half), (right, y - half), (right, y + half), (left, y + half)]
 
 
-# --- how near to the boundary -------------------------------------------------------------------------
+# --- how near to the boundary ---------------------------------------------------------------------
 
 
-def boundary(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> Drawing:
-    """The logits before any flip of the people each ranking finds (first seed): a mark each, over a box.
-    Each data set has its own scale."""
+def boundary(
+    results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")
+) -> Drawing:
+    """The logits before any flip of the people each ranking finds (first seed): a mark each, over a
+    box. Each data set has its own scale."""
     panels = [(result, ranks_in([result], ranks)) for result in results]
     heights = [34 + 38 * max(1, len(present)) + 30 for _, present in panels]
     drawing = Drawing(WIDTH, sum(heights) or 60)
@@ -147,7 +168,10 @@ def boundary(results: Sequence[Result], ranks: Sequence[str] = ("combined", "cha
 
 
 def _draw_logits(drawing: Drawing, result: Result, ranks: Sequence[str], top: float) -> None:
-    found = {rank: sorted(p.logit for p in result.first.rankings[rank].people if p.found) for rank in ranks}
+    found = {
+        rank: sorted(p.logit for p in result.first.rankings[rank].people if p.found)
+        for rank in ranks
+    }
     known = [0.0, *(logit for logits in found.values() for logit in logits)]
     margin = 0.06 * (max(known) - min(known)) or 1.0
     low, high = min(known) - margin, max(known) + margin
@@ -177,7 +201,7 @@ def _draw_logits(drawing: Drawing, result: Result, ranks: Sequence[str], top: fl
         drawing.tick(x(tick * step), bottom + 11, f"{tick * step:g}".replace("-", "−"))
 
 
-# --- one person ---------------------------------------------------------------------------------------
+# --- one person -----------------------------------------------------------------------------------
 
 
 def pictured(
@@ -186,28 +210,42 @@ def pictured(
     ranks: Sequence[str] = ("combined", "chance", "distance"),
     data_home: Path | None = None,
 ) -> Drawing | None:
-    """Parallel coordinates: the person beside the rows that each ranking flips. None where the case is not
-    among the eligible people; a ranking that found nothing is named as such in the legend."""
-    found = {rank: person for rank in ranks if (person := person_of(result, case, rank)) is not None}
+    """Parallel coordinates: the person beside the rows that each ranking flips. None where the case
+    is not among the eligible people; a ranking that found nothing is named as such in the
+    legend."""
+    found = {
+        rank: person for rank in ranks if (person := person_of(result, case, rank)) is not None
+    }
     if not found:
         return None
     data = load_dataset(result.dataset, result.setting.split_seed, data_home=data_home)
     columns = list(data.X_train.columns)
     flipped = [(k, row) for k, person in enumerate(found.values()) for row in person.positions]
-    own, *lines = [data.X_test.iloc[case].tolist(), *(data.X_train.iloc[row].tolist() for _, row in flipped)]
+    own, *lines = [
+        data.X_test.iloc[case].tolist(),
+        *(data.X_train.iloc[row].tolist() for _, row in flipped),
+    ]
     head = 30 + 20 * len(found)
     drawing = Drawing(WIDTH, head + parallel.PITCH * (len(columns) + 0.2))
     training = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
     axes = parallel.axes_of(training, columns, [own, *lines])
     heights = parallel.draw_axes(drawing, axes, head)
     for (k, _), values in zip(flipped, lines, strict=True):
-        _draw_row(drawing, k, [(a.at(value), y) for a, value, y in zip(axes, values, heights, strict=True)])
-    parallel.draw_person(drawing, [(a.at(value), y) for a, value, y in zip(axes, own, heights, strict=True)])
+        _draw_row(
+            drawing,
+            k,
+            [(a.at(value), y) for a, value, y in zip(axes, values, heights, strict=True)],
+        )
+    parallel.draw_person(
+        drawing, [(a.at(value), y) for a, value, y in zip(axes, own, heights, strict=True)]
+    )
     parallel.draw_person(drawing, [(14, 14), (44, 14)])
     drawing.text(56, 14, f"{title_of(result)}, person {case}", 10, bold=True)
     for k, (rank, person) in enumerate(found.items()):
         y = 36 + 20 * k
-        words = f"{plural(len(person.positions), 'label')} flipped" if person.found else "nothing found"
+        words = (
+            f"{plural(len(person.positions), 'label')} flipped" if person.found else "nothing found"
+        )
         if person.found:
             _draw_row(drawing, k, [(14, y), (44, y)])
         drawing.text(56, y, f"{NAMES.get(rank, rank)}: {words}", 9.5)
@@ -224,4 +262,8 @@ def _draw_row(drawing: Drawing, k: int, places: Sequence[tuple[float, float]]) -
 def person_of(result: Result, case: int, rank: str) -> PersonResult | None:
     """A person under one ranking (first seed), or None where either was not run."""
     ranking = result.first.rankings.get(rank)
-    return next((person for person in ranking.people if person.case == case), None) if ranking else None
+    return (
+        next((person for person in ranking.people if person.case == case), None)
+        if ranking
+        else None
+    )

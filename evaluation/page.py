@@ -73,13 +73,17 @@ def evaluation_page(
             table1=table_html(tables.table1(results, main)),
             oneshot=table_html(tables.oneshot(results, main)),
             overlap=table_html(_overlap(results)),
-            ablation=table_html(tables.ablation([r for r in results if set(ABLATIONS) <= set(r.rankings())])),
+            ablation=table_html(
+                tables.ablation([r for r in results if set(ABLATIONS) <= set(r.rankings())])
+            ),
             table2=table_html(tables.table2(results, main)),
             setup=table_html(tables.setup(results)),
             sweep=sweep,
             around=table_html(_around(sweep)) if sweep else "",
             ridge=table_html(_by_ridge(sweep)) if sweep else "",
-            figures={name: drawing for name, drawing in svg.items() if not name.startswith("case-")},
+            figures={
+                name: drawing for name, drawing in svg.items() if not name.startswith("case-")
+            },
             cases={name: drawing for name, drawing in svg.items() if name.startswith("case-")},
             RANKINGS=RANKINGS,
             NAMES=tables.NAMES,
@@ -106,11 +110,25 @@ def headline(results: Sequence[Result]) -> str:
     full = [result for result in results if result.sample is None]
     exact = [result.dataset for result in full if _reproduces(result)]
     if not full:
-        return f"A sample of {plural(len(results), 'data set')}: not comparable with the published counts."
-    rows = f"{'its' if len(exact) == 1 else 'their'} published counts for the method and random sampling"
-    said = f"{_listed(exact)} reproduce{'s' * (len(exact) == 1)} {rows}" if exact else "No row is reproduced exactly"
+        return (
+            f"A sample of {plural(len(results), 'data set')}: not comparable with the "
+            "published counts."
+        )
+    rows = (
+        f"{'its' if len(exact) == 1 else 'their'} published counts for the method and random "
+        "sampling"
+    )
+    said = (
+        f"{_listed(exact)} reproduce{'s' * (len(exact) == 1)} {rows}"
+        if exact
+        else "No row is reproduced exactly"
+    )
     rest = [result.dataset for result in full if result.dataset not in exact]
-    return f"{said}; {_listed(rest)} do{'es' * (len(rest) == 1)} not." if rest and exact else f"{said}."
+    return (
+        f"{said}; {_listed(rest)} do{'es' * (len(rest) == 1)} not."
+        if rest and exact
+        else f"{said}."
+    )
 
 
 def sentence(result: Result) -> str:
@@ -118,10 +136,15 @@ def sentence(result: Result) -> str:
     found = {rank: len(result.first.rankings[rank].found) for rank in result.rankings()}
     if "combined" not in found:
         return f"{tables.title_of(result)}: the published method was not run."
-    parts = [f"the method finds {found['combined']} (published {PUBLISHED[result.dataset].found['combined']})"]
+    parts = [
+        f"the method finds {found['combined']} (published "
+        f"{PUBLISHED[result.dataset].found['combined']})"
+    ]
     for rank, words in (("chance", "random sampling"), ("distance", "L2")):
         if rank in found:
-            parts.append(f"{words} {found[rank]} (published {PUBLISHED[result.dataset].found[rank]})")
+            parts.append(
+                f"{words} {found[rank]} (published {PUBLISHED[result.dataset].found[rank]})"
+            )
     if result.first.ground_truth is not None:
         published = PUBLISHED[result.dataset].ground_truth
         parts.append(f"{len(result.first.ground_truth)} have one at all (published {published})")
@@ -148,7 +171,9 @@ def table_html(frame: pd.DataFrame) -> Markup:
     head = top if not below else Markup("{}</tr><tr>{}").format(top, below)
     body = Markup("").join(_body_row(columns, row) for row in frame.itertuples(index=False))
     css = Markup(' class="wide"') if len(columns) > WIDE else Markup("")
-    return Markup("<table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(css, head, body)
+    return Markup("<table{}><thead><tr>{}</tr></thead><tbody>{}</tbody></table>").format(
+        css, head, body
+    )
 
 
 def _body_row(columns: Sequence[tuple[str, str]], row: Sequence[Any]) -> Markup:
@@ -169,9 +194,15 @@ def _body_row(columns: Sequence[tuple[str, str]], row: Sequence[Any]) -> Markup:
 def _overlap(results: Sequence[Result]) -> pd.DataFrame:
     """The overlap table without the totals, which table 1 has; signs instead of words."""
     frame = tables.overlap(results, RANKS)
-    kept = [at for at, what in enumerate(frame.columns.get_level_values(0)) if not what.startswith("all of")]
+    kept = [
+        at
+        for at, what in enumerate(frame.columns.get_level_values(0))
+        if not what.startswith("all of")
+    ]
     names = [str(frame.columns[at][0]).replace(" and ", " ∩ ") for at in kept]
-    return frame.iloc[:, kept].set_axis(pd.MultiIndex.from_tuples([(name, "") for name in names]), axis=1)
+    return frame.iloc[:, kept].set_axis(
+        pd.MultiIndex.from_tuples([(name, "") for name in names]), axis=1
+    )
 
 
 def _single(frame: pd.DataFrame) -> pd.DataFrame:

@@ -1,7 +1,7 @@
 """Parallel coordinates: a person beside flipped rows, one axis per column of the raw table.
 
-The axes lie on top of each other: column names read without turning the head, and sixty columns need only more paper.
-Where a few training rows lie far out, an axis ends before them.
+The axes lie on top of each other: column names read without turning the head, and sixty columns
+need only more paper. Where a few training rows lie far out, an axis ends before them.
 """
 
 from __future__ import annotations
@@ -26,7 +26,8 @@ LETTER = 4.9
 MOST_NAMES, MOST_TICKS = 7, 40
 """Categorical axes with more values name only those that are shown, or mark none."""
 OUTERMOST, FAR_OUT = 0.01, 2.0
-"""An axis leaves out this share of training rows on a side where they reach out this many times the rest's range."""
+"""An axis leaves out this share of training rows on a side where they reach out this many times the
+rest's range."""
 
 
 @dataclass(frozen=True)
@@ -63,15 +64,20 @@ def draw_axes(drawing: Drawing, axes: Sequence[Axis], top: float) -> list[float]
     return heights
 
 
-def axes_of(training: Table, columns: Sequence[Hashable], lines: Sequence[Sequence[Any]]) -> list[Axis]:
-    """An axis per column, over the training rows' range, for the person's line and those of rows."""
-    return [_axis(training, column, values) for column, *values in zip(columns, *lines, strict=True)]
+def axes_of(
+    training: Table, columns: Sequence[Hashable], lines: Sequence[Sequence[Any]]
+) -> list[Axis]:
+    """An axis per column, over the training rows' range, for the person's line and those of
+    rows."""
+    return [
+        _axis(training, column, values) for column, *values in zip(columns, *lines, strict=True)
+    ]
 
 
 @dataclass(frozen=True)
 class Known:
-    """What the training rows say about a column: of a number the least, the largest and between them where all but the
-    outermost lie; otherwise its values."""
+    """What the training rows say about a column: of a number the least, the largest and between
+    them where all but the outermost lie; otherwise its values."""
 
     range: tuple[float, float, float, float] | None = None
     values: Sequence[Any] = ()
@@ -105,22 +111,32 @@ def _axis(training: Table, column: Hashable, values: Sequence[Any]) -> Axis:
 
 
 def _among(values: Sequence[Any], known: tuple[float, float, float, float]) -> tuple[Any, ...]:
-    """Over the range of the training rows, or short of it on a side where a few of them lie far out."""
+    """Over the range of the training rows, or short of it on a side where a few of them lie far
+    out."""
     least, first, last, largest = known
     low, high = min([least, *map(float, values)]), max([largest, *map(float, values)])
     far = FAR_OUT * (last - first)
-    start, end = (first if first - low > far > 0 else low), (last if high - last > far > 0 else high)
+    start, end = (
+        (first if first - low > far > 0 else low),
+        (last if high - last > far > 0 else high),
+    )
     return _spanned(values, start, end, start > low, end < high)
 
 
-def _spanned(values: Sequence[Any], low: float, high: float, before: bool = False, after: bool = False) -> Any:
+def _spanned(
+    values: Sequence[Any], low: float, high: float, before: bool = False, after: bool = False
+) -> Any:
     """An axis from `low` to `high`; `before` and `after` say that there is more on that side."""
     span = high - low
     if not span:
         middle = (LEFT + RIGHT) / 2
         return dict.fromkeys(values, middle), (), ((middle, shown(low), "center"),)
-    places = {v: LEFT + (RIGHT - LEFT) * min(max((float(v) - low) / span, 0.0), 1.0) for v in values}
-    ends = _ends(f"≤ {shown(low)}" if before else shown(low), f"≥ {shown(high)}" if after else shown(high))
+    places = {
+        v: LEFT + (RIGHT - LEFT) * min(max((float(v) - low) / span, 0.0), 1.0) for v in values
+    }
+    ends = _ends(
+        f"≤ {shown(low)}" if before else shown(low), f"≥ {shown(high)}" if after else shown(high)
+    )
     return places, (LEFT, RIGHT), ends
 
 
@@ -138,7 +154,8 @@ def _categorical(values: Sequence[Any], every: Sequence[Any]) -> tuple[Any, ...]
 
 
 def _names(places: Sequence[tuple[float, str]]) -> list[tuple[float, str, str]]:
-    """Names under their places, each cut to the room its neighbours leave; without room, no name."""
+    """Names under their places, each cut to the room its neighbours leave; without room, no
+    name."""
     names = []
     for k, (x, text) in enumerate(places):
         left = (x - places[k - 1][0]) / 2 if k else x - LEFT
@@ -147,6 +164,12 @@ def _names(places: Sequence[tuple[float, str]]) -> list[tuple[float, str, str]]:
         if len(text) * LETTER / 2 <= min(left, right):
             names.append((x, text, "center"))
         elif letters >= 3:  # too long to be centred: it starts, or ends, where its room does
-            at, side = (x - left, "left") if left < right else (x + right, "right") if right < left else (x, "center")
+            at, side = (
+                (x - left, "left")
+                if left < right
+                else (x + right, "right")
+                if right < left
+                else (x, "center")
+            )
             names.append((at, short(text, letters), side))
     return names

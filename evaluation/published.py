@@ -1,9 +1,9 @@
 """The published numbers, as data.
 
 Kim, Mitchell, Wang: "Analyzing Fairness of Neural Network Prediction via Counterfactual Dataset
-Generation", NLDL 2026 (PMLR 307), arXiv 2602.10457: the tables of the evaluation and of its appendix.
-Rankings carry this package's names: "combined" is the paper's method, "chance" its random sampling,
-"distance" its L2 baseline, "surrogate" and "activation" its ablations y_L and y_A.
+Generation", NLDL 2026 (PMLR 307), arXiv 2602.10457: the tables of the evaluation and of its
+appendix. Rankings carry this package's names: "combined" is the paper's method, "chance" its random
+sampling, "distance" its L2 baseline, "surrogate" and "activation" its ablations y_L and y_A.
 """
 
 from __future__ import annotations
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from typing import Any
 
 SOURCE = (
-    "Kim, Mitchell, Wang: Analyzing Fairness of Neural Network Prediction via Counterfactual Dataset "
+    "Kim, Mitchell, Wang: Analyzing Fairness of Neural Network Prediction via Counterfactual "
+    "Dataset "
     "Generation, NLDL 2026 (PMLR 307), arXiv 2602.10457"
 )
 HARDWARE = "Xeon W-2245, RTX A5000"
@@ -28,8 +29,8 @@ default 200  612/8219  –  18/5/8          1/1/1         133.82/134.34/122.55 0
 bank    200  512/8951  –  24/9/11         4/3/2         123.53/143.85/142.38 0.73/0.79/0.82  3.22/1.72/5.04
 adult   200  532/11505 –  44/15/15        7/3/4         195.81/206.90/206.32 0.96/0.79/1.00  5.73/3.26/9.35
 """
-"""Data set, #φ, n_ψ, ground truth; then, in the order of RANKS, found and found at the first attempt, seconds per
-person, per retraining and of overhead."""
+"""Data set, #φ, n_ψ, ground truth; then, in the order of RANKS, found and found at the first
+attempt, seconds per person, per retraining and of overhead."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +63,12 @@ def named(by_rank: dict[str, Any]) -> dict[str, Any]:
 
 def _row(eligible: str, n_psi: str, ground_truth: str, *by_rank: str) -> Published:
     low, high = (int(end) for end in n_psi.split("/"))
-    found, one_shot = ({r: int(n) for r, n in zip(RANKS, cell.split("/"), strict=False)} for cell in by_rank[:2])
-    seconds = [{r: float(n) for r, n in zip(RANKS, cell.split("/"), strict=False)} for cell in by_rank[2:]]
+    found, one_shot = (
+        {r: int(n) for r, n in zip(RANKS, cell.split("/"), strict=False)} for cell in by_rank[:2]
+    )
+    seconds = [
+        {r: float(n) for r, n in zip(RANKS, cell.split("/"), strict=False)} for cell in by_rank[2:]
+    ]
     truth = None if ground_truth == "–" else int(ground_truth)
     return Published(int(eligible), (low, high), truth, found, one_shot, *seconds)
 

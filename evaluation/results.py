@@ -1,5 +1,5 @@
-"""What a run of the published evaluation leaves behind: counts, cases, flip sets and times, as one small
-JSON file per data set, so that results computed on one machine can be shown on another."""
+"""What a run of the published evaluation leaves behind: counts, cases, flip sets and times, as one
+small JSON file per data set, so that results computed on one machine can be shown on another."""
 
 from __future__ import annotations
 
@@ -16,7 +16,8 @@ SCHEMA_VERSION = 1
 
 @dataclass(frozen=True)
 class Setting:
-    """What the paper leaves open or we recovered: everything that decides a set's counts but the seed."""
+    """What the paper leaves open or we recovered: everything that decides a set's counts but the
+    seed."""
 
     batch_size: int | None
     numeric: str
@@ -33,7 +34,8 @@ class Setting:
 
 @dataclass(frozen=True)
 class PersonResult:
-    """One eligible person under one ranking. `attempt`: at which a counterfactual dataset was found."""
+    """One eligible person under one ranking. `attempt`: at which a counterfactual dataset was
+    found."""
 
     case: int
     found: bool
@@ -49,10 +51,11 @@ class PersonResult:
 
 @dataclass(frozen=True)
 class Times:
-    """Seconds: the whole search, scoring alone, the engine alone; and how many networks that engine trained.
+    """Seconds: the whole search, scoring alone, the engine alone; and how many networks that engine
+    trained.
 
-    `whole` has the confirmations by the reference and the bookkeeping in it; it is None where networks
-    were recalled from a ledger, because then it says nothing about the work."""
+    `whole` has the confirmations by the reference and the bookkeeping in it; it is None where
+    networks were recalled from a ledger, because then it says nothing about the work."""
 
     whole: float | None
     scoring: float
@@ -95,8 +98,9 @@ class RankResult:
 
 @dataclass
 class Run:
-    """One data set with one model seed. `ground_truth`: the cases that have a counterfactual dataset at
-    all, by trying every flippable label; None where that is out of reach (budgets above 1)."""
+    """One data set with one model seed. `ground_truth`: the cases that have a counterfactual
+    dataset at all, by trying every flippable label; None where that is out of reach (budgets above
+    1)."""
 
     seed: int
     eligible: list[int]
@@ -109,15 +113,17 @@ class Run:
 
     @classmethod
     def from_dict(cls, record: dict[str, Any]) -> Run:
-        fields = {key: value for key, value in record.items() if key != "pictured"}  # whole verdicts, in older files
+        fields = {
+            key: value for key, value in record.items() if key != "pictured"
+        }  # whole verdicts, in older files
         rankings = {name: RankResult.from_dict(r) for name, r in record["rankings"].items()}
         return cls(**fields | {"rankings": rankings, "n_psi": tuple(record["n_psi"])})
 
 
 @dataclass
 class Result:
-    """One data set, all seeds. `sample`: people at the most where fewer than the published 200 were asked
-    for, else None."""
+    """One data set, all seeds. `sample`: people at the most where fewer than the published 200 were
+    asked for, else None."""
 
     dataset: str
     setting: Setting
@@ -134,7 +140,9 @@ class Result:
 
     def rankings(self) -> list[str]:
         """Rankings that every seed has."""
-        return [name for name in self.first.rankings if all(name in run.rankings for run in self.runs)]
+        return [
+            name for name in self.first.rankings if all(name in run.rankings for run in self.runs)
+        ]
 
     def agrees_with(self, other: Result) -> bool:
         """Whether rankings of both may stand in one table."""
@@ -158,7 +166,8 @@ class Result:
         return cls(**fields)
 
     def write(self, directory: Path) -> Path:
-        """`directory/<data set>.json`; written beside and moved, so that a killed run leaves no half file."""
+        """`directory/<data set>.json`; written beside and moved, so that a killed run leaves no
+        half file."""
         directory.mkdir(parents=True, exist_ok=True)
         path = directory / f"{self.dataset}.json"
         draft = path.with_suffix(".part")
@@ -194,7 +203,10 @@ class Spread:
         if self.fixed:
             return number(self.mean, self.digits)
         whole = 0 if self.digits <= 1 else self.digits
-        return f"{number(self.mean, self.digits)} [{number(self.low, whole)}–{number(self.high, whole)}]"
+        return (
+            f"{number(self.mean, self.digits)} "
+            f"[{number(self.low, whole)}–{number(self.high, whole)}]"
+        )
 
 
 def read_result(path: Path) -> Result:
@@ -203,12 +215,15 @@ def read_result(path: Path) -> Result:
         record = json.loads(path.read_text(encoding="utf-8"))
         if record["schema_version"] != SCHEMA_VERSION:
             raise ReplayError(
-                f"'{path}' has schema_version {record['schema_version']}; this version of butfor reads "
+                f"'{path}' has schema_version {record['schema_version']}; this version of butfor "
+                "reads "
                 f"{SCHEMA_VERSION}. Run it again with this version."
             )
         return Result.from_dict(record)
     except (OSError, UnicodeError, json.JSONDecodeError) as error:
-        raise ReplayError(f"'{path}' cannot be read ({error}); name a file of 'python -m evaluation runs'.") from error
+        raise ReplayError(
+            f"'{path}' cannot be read ({error}); name a file of 'python -m evaluation runs'."
+        ) from error
     except (KeyError, TypeError) as error:
         raise ReplayError(
             f"'{path}' is not a result of the published evaluation ({error}); name a file that "

@@ -1,4 +1,5 @@
-"""One data set under its published protocol and setup: who is found, by which ranking, at what cost.
+"""One data set under its published protocol and setup: who is found, by which ranking, at what
+cost.
 
 Needs nothing but torch, numpy, pandas and scikit-learn.
 """
@@ -72,9 +73,9 @@ def run_dataset(
 ) -> Result:
     """Run `name` for every ranking and model seed.
 
-    `sample`: fewer people than the published 200. `known`: a result to add to; its rankings are not run
-    again. `save` is handed the result after each ranking. `progress_kind` makes a progress_kind from a heading.
-    Ctrl-C is passed on: a ranking that was interrupted is not in the result."""
+    `sample`: fewer people than the published 200. `known`: a result to add to; its rankings are not
+    run again. `save` is handed the result after each ranking. `progress_kind` makes a progress_kind
+    from a heading. Ctrl-C is passed on: a ranking that was interrupted is not in the result."""
     if seeds < 1 or (sample is not None and sample < 1):
         raise SettingError(f"seeds={seeds} and the number of cases ({sample}) must be at least 1.")
     for given in ranks:
@@ -84,12 +85,20 @@ def run_dataset(
     data = load_dataset(name, setting.split_seed, data_home=machinery.data_home)
     machine = machine_in_words(machinery.engine, machinery.device)
     result = Result(
-        name, setting, protocol_of(setting.budget), sample, "", machine, {"butfor": __version__} | versions()
+        name,
+        setting,
+        protocol_of(setting.budget),
+        sample,
+        "",
+        machine,
+        {"butfor": __version__} | versions(),
     )
     if known is not None and known.agrees_with(result):
         result.runs = known.runs
     progress_kind = progress_kind or (lambda heading: Progress())
-    engine = TimedEngine(choose_engine(machinery.device or machinery.engine, MLPLearner(MLP()), machinery.jobs))
+    engine = TimedEngine(
+        choose_engine(machinery.device or machinery.engine, MLPLearner(MLP()), machinery.jobs)
+    )
     for seed in range(seeds):
         one = Evaluation(data, setting, seed, engine, machinery, sample)
         if seed == len(result.runs):
@@ -98,7 +107,9 @@ def run_dataset(
         result.engine = engine.name
         tag = f"{name}" + (f", seed {seed}" if seeds > 1 else "")
         if setting.budget == 1 and run.ground_truth is None:
-            run.ground_truth = one.ground_truth(progress_kind(f"{tag}: every flippable label (ground truth)"))
+            run.ground_truth = one.ground_truth(
+                progress_kind(f"{tag}: every flippable label (ground truth)")
+            )
         for given in ranks:
             ranking = as_ranking(given, seed)
             if ranking.name not in run.rankings:
@@ -120,9 +131,17 @@ class Evaluation:
         machinery: Machinery,
         sample: int | None = None,
     ) -> None:
-        self.data, self.setting, self.seed, self.engine, self.machinery = data, setting, seed, engine, machinery
+        self.data, self.setting, self.seed, self.engine, self.machinery = (
+            data,
+            setting,
+            seed,
+            engine,
+            machinery,
+        )
         self.base = self._fitted()
-        self.cases = eligible_cases(self.base.fitted_, data.X_test, most=min(PEOPLE, sample or PEOPLE))
+        self.cases = eligible_cases(
+            self.base.fitted_, data.X_test, most=min(PEOPLE, sample or PEOPLE)
+        )
 
     def begin(self) -> Run:
         """The run before any ranking: what depends on the network f alone."""
@@ -138,7 +157,10 @@ class Evaluation:
     def ground_truth(self, progress: Progress) -> list[int]:
         """Who has a counterfactual dataset of one label at all: every flippable label is tried."""
         audit = self.base.with_search("combined", "exhaustive")
-        return [int(v.case or 0) for v in explain(audit, self.data.X_test, cases=self.cases, progress=progress).found]
+        return [
+            int(v.case or 0)
+            for v in explain(audit, self.data.X_test, cases=self.cases, progress=progress).found
+        ]
 
     def search(self, run: Run, ranking: Ranking, progress: Progress) -> None:
         """Run one ranking and enter it into `run`."""
@@ -154,12 +176,17 @@ class Evaluation:
             networks=self.engine.networks,
         )
         people = tuple(_person(v) for v in population)
-        run.rankings[ranking.name] = RankResult(people, times, counts.retrainings, counts.confirmations)
+        run.rankings[ranking.name] = RankResult(
+            people, times, counts.retrainings, counts.confirmations
+        )
 
     def _fitted(self) -> LabelAudit:
         data, setting = self.data, self.setting
         model = MLP(
-            setting.hidden, max_epochs=setting.max_epochs, batch_size=setting.batch_size, random_state=self.seed
+            setting.hidden,
+            max_epochs=setting.max_epochs,
+            batch_size=setting.batch_size,
+            random_state=self.seed,
         )
         audit = LabelAudit(
             model,
@@ -178,7 +205,11 @@ class Evaluation:
     def n_psi(self) -> tuple[int, int]:
         """The fewest and the most labels that ψ allows to flip for one of the people."""
         X = self.data.X_test.iloc[self.cases]
-        sizes = [int(count) for count in flippable_labels(self.base.fitted_, X).counts] if len(X) else []
+        sizes = (
+            [int(count) for count in flippable_labels(self.base.fitted_, X).counts]
+            if len(X)
+            else []
+        )
         return (min(sizes), max(sizes)) if sizes else (0, 0)
 
 

@@ -1,7 +1,8 @@
 """The column the paper lacks: how many of a protocol's finds hold under other seeds.
 
-Every find of a results file, true for the seed it was made with, is trained again under fresh seeds, with the flips and
-without. The words are those of verdicts (`butfor.result.fresh`); trainings are the engine's.
+Every find of a results file, true for the seed it was made with, is trained again under fresh
+seeds, with the flips and without. The words are those of verdicts (`butfor.result.fresh`);
+trainings are the engine's.
 """
 
 from __future__ import annotations
@@ -28,12 +29,17 @@ from evaluation.runs import Machinery
 def over_seeds(
     results: Sequence[Result], ranks: Sequence[str], machinery: Machinery, seeds: int
 ) -> Iterator[dict[str, Any]]:
-    """One row per data set and ranking: found, and of these solid, leaning, seed-bound, undecided; `majority`: those
-    that more than half of the seeds turn."""
+    """One row per data set and ranking: found, and of these solid, leaning, seed-bound, undecided;
+    `majority`: those that more than half of the seeds turn."""
     for result in results:
         setting, run = result.setting, result.first
         data = load_dataset(result.dataset, setting.split_seed, data_home=machinery.data_home)
-        model = MLP(setting.hidden, max_epochs=setting.max_epochs, batch_size=setting.batch_size, random_state=run.seed)
+        model = MLP(
+            setting.hidden,
+            max_epochs=setting.max_epochs,
+            batch_size=setting.batch_size,
+            random_state=run.seed,
+        )
         learner = MLPLearner(model, TableEncoder("embed", setting.numeric, setting.embedding_seed))
         table = Table(data.X_train, data.y_train, (data.X_val, data.y_val))
         for rank in ranks:
@@ -55,7 +61,9 @@ def over_seeds(
             }
 
 
-def _judged(trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]) -> list[FreshSeeds]:
+def _judged(
+    trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]
+) -> list[FreshSeeds]:
     decisions = np.array([int(person.logit > 0) for person in found])
     base = trainer.seed_logits([Training((), seed) for seed in seeds])
     finds = {k: person.positions for k, person in enumerate(found)}

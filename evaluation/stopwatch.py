@@ -1,5 +1,5 @@
-"""What a run costs and where it ran: an engine and a ranking with a stopwatch, the machine in words, and
-progress in plain lines. No dependency beyond torch, for bare machines."""
+"""What a run costs and where it ran: an engine and a ranking with a stopwatch, the machine in
+words, and progress in plain lines. No dependency beyond torch, for bare machines."""
 
 from __future__ import annotations
 
@@ -45,7 +45,11 @@ class TimedRanking(Ranking):
     def __init__(self, ranking: Ranking) -> None:
         self.ranking, self.seconds = ranking, 0.0
         self.name, self.needs, self.rebuildable = ranking.name, ranking.needs, ranking.rebuildable
-        self.predicts, self.signed, self.is_random = ranking.predicts, ranking.signed, ranking.is_random
+        self.predicts, self.signed, self.is_random = (
+            ranking.predicts,
+            ranking.signed,
+            ranking.is_random,
+        )
 
     def accepts(self, model: Model) -> bool:
         return self.ranking.accepts(model)

@@ -1,12 +1,14 @@
 """What the paper leaves open, tried out: batch size, scaling, embedding seed and split seed.
 
-The rule, stated before any method is looked at: of all settings in the grid take the one whose number of
-eligible people, range of flippable labels and ground truth lie nearest to the published row (`distance`).
-No ranking takes part in the choice; their counts are reported at the chosen setting.
+The rule, stated before any method is looked at: of all settings in the grid take the one whose
+number of eligible people, range of flippable labels and ground truth lie nearest to the published
+row (`distance`). No ranking takes part in the choice; their counts are reported at the chosen
+setting.
 
-The ground truth is the dear part: one retraining per training label. The distance only grows when it is
-added, so settings are taken in the order of the distance without it, and the search ends where that
-alone exceeds the best whole distance: the nearest setting is found without enumerating them all.
+The ground truth is the dear part: one retraining per training label. The distance only grows when
+it is added, so settings are taken in the order of the distance without it, and the search ends
+where that alone exceeds the best whole distance: the nearest setting is found without enumerating
+them all.
 """
 
 from __future__ import annotations
@@ -39,7 +41,8 @@ BATCH_SIZES: tuple[int | None, ...] = (None, 8, 32, 128)
 NUMERIC = ("standard", "minmax", "raw")
 EMBEDDING_SEEDS = tuple(range(5))
 SPLIT_SEEDS = (*range(10), 42)
-"""What people write: the small numbers and 42. Salary's split seed is known well enough to be kept."""
+"""What people write: the small numbers and 42. Salary's split seed is known well enough to be kept.
+"""
 RIDGES = (0.01, 0.1, 1.0, 10.0, 100.0)
 
 
@@ -53,8 +56,8 @@ class Outcome:
     ground_truth: int | None = None
 
     def distance(self, published: Published) -> float:
-        """|Δ#φ|/#φ + ½(|Δlow|/low + |Δhigh|/high) + |ΔGT|/GT, each relative to the published number;
-        without the last term where there is no ground truth yet."""
+        """|Δ#φ|/#φ + ½(|Δlow|/low + |Δhigh|/high) + |ΔGT|/GT, each relative to the published
+        number; without the last term where there is no ground truth yet."""
 
         def off(ours: int, theirs: int) -> float:
             return abs(ours - theirs) / theirs
@@ -68,8 +71,8 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Sweep:
-    """One data set's grid: every setting's outcome, the chosen one, and its neighbours with one thing
-    changed."""
+    """One data set's grid: every setting's outcome, the chosen one, and its neighbours with one
+    thing changed."""
 
     dataset: str
     outcomes: list[Outcome]
@@ -81,28 +84,38 @@ class Sweep:
         return [outcome for outcome in self.outcomes if outcome.ground_truth is not None]
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per setting, nearest first; settings whose ground truth is known before the others."""
+        """One row per setting, nearest first; settings whose ground truth is known before the
+        others."""
         published = PUBLISHED[self.dataset]
         rows = [_row(self.dataset, outcome, published) for outcome in self.outcomes]
         frame = pd.DataFrame(rows).astype({"ground_truth": "Int64"})
         known = frame["ground_truth"].notna()
-        return frame.assign(known=~known).sort_values(["known", "distance"], kind="stable").drop(columns="known")
+        return (
+            frame.assign(known=~known)
+            .sort_values(["known", "distance"], kind="stable")
+            .drop(columns="known")
+        )
 
     def around(self) -> pd.DataFrame:
         """The chosen setting first, then each with one thing changed: how far the counts move."""
         published = PUBLISHED[self.dataset]
-        rows = [{"changed": f"chosen: {_settings(self.chosen.setting)}"} | _row(self.dataset, self.chosen, published)]
+        rows = [
+            {"changed": f"chosen: {_settings(self.chosen.setting)}"}
+            | _row(self.dataset, self.chosen, published)
+        ]
         for outcome in self.neighbours:
             rows.append(
-                {"changed": _change(self.chosen.setting, outcome.setting)} | _row(self.dataset, outcome, published)
+                {"changed": _change(self.chosen.setting, outcome.setting)}
+                | _row(self.dataset, outcome, published)
             )
         return pd.DataFrame(rows).astype({"ground_truth": "Int64"})
 
 
 @dataclass(frozen=True)
 class SweepTables:
-    """What sweeps leave for readers: per data set the neighbourhood of the chosen setting, the published
-    score's counts by λ, how many settings were tried, and the chosen ones; `grid` has every setting."""
+    """What sweeps leave for readers: per data set the neighbourhood of the chosen setting, the
+    published score's counts by λ, how many settings were tried, and the chosen ones; `grid` has
+    every setting."""
 
     around: pd.DataFrame
     ridge: pd.DataFrame
@@ -120,9 +133,15 @@ class SweepTables:
         """Both together, one set below the other."""
         frames = [
             pd.concat([a, b], ignore_index=True) if len(a) else b
-            for a, b in ((self.around, other.around), (self.ridge, other.ridge), (self.grid, other.grid))
+            for a, b in (
+                (self.around, other.around),
+                (self.ridge, other.ridge),
+                (self.grid, other.grid),
+            )
         ]
-        return SweepTables(frames[0], frames[1], self.tried | other.tried, self.chosen | other.chosen, frames[2])
+        return SweepTables(
+            frames[0], frames[1], self.tried | other.tried, self.chosen | other.chosen, frames[2]
+        )
 
     def to_dict(self) -> dict[str, Any]:
         """As JSON knows it; the whole grid is left to CSV."""
@@ -145,11 +164,15 @@ class SweepTables:
             return None
         try:
             record = json.loads(path.read_text(encoding="utf-8"))
-            chosen = {name: Setting.from_dict(setting) for name, setting in record["chosen"].items()}
+            chosen = {
+                name: Setting.from_dict(setting) for name, setting in record["chosen"].items()
+            }
             around, ridge = pd.DataFrame(record["around"]), pd.DataFrame(record["ridge"])
             return cls(around, ridge, record["tried"], chosen, pd.DataFrame())
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
-            raise ReplayError(f"'{path}' is not what 'python -m evaluation sweep' writes ({error}).") from error
+            raise ReplayError(
+                f"'{path}' is not what 'python -m evaluation sweep' writes ({error})."
+            ) from error
 
 
 def swept(
@@ -162,7 +185,9 @@ def swept(
     ridge = sweeper.found_by_ridge(sweep.chosen.setting)
     ridge.insert(0, "dataset", name)
     settings = {name: sweep.chosen.setting}
-    return SweepTables(sweep.around(), ridge, {name: len(sweep.outcomes)}, settings, sweep.to_frame())
+    return SweepTables(
+        sweep.around(), ridge, {name: len(sweep.outcomes)}, settings, sweep.to_frame()
+    )
 
 
 class Sweeper:
@@ -195,7 +220,8 @@ class Sweeper:
         return self._known[setting]
 
     def nearest(self, settings: Sequence[Setting], tell: Callable[[str], None]) -> Outcome:
-        """The setting nearest to the published row, by the rule of this module; ties go to the first."""
+        """The setting nearest to the published row, by the rule of this module; ties go to the
+        first."""
         published = PUBLISHED[self.name]
         tell(f"{self.name}: {len(settings)} settings, one training each, for #φ and n_ψ …")
         ordered = sorted((self.counts(s) for s in settings), key=lambda o: o.distance(published))
@@ -219,14 +245,17 @@ class Sweeper:
         return Sweep(self.name, [self._known[s] for s in settings], chosen, neighbours)
 
     def found_by_ridge(self, setting: Setting, ridges: Sequence[float] = RIDGES) -> pd.DataFrame:
-        """How many the published score finds at each λ: it moves no count that the choice is made by."""
+        """How many the published score finds at each λ: it moves no count that the choice is made
+        by."""
         one = self._evaluation(setting)
         run = one.begin()
         rows = []
         for ridge in ridges:
             one.search(run, Combined([Surrogate(ridge), Activation()]), Progress())
             result = run.rankings["combined"]
-            rows.append({"ridge": ridge, "found": len(result.found), "one_shot": len(result.one_shot)})
+            rows.append(
+                {"ridge": ridge, "found": len(result.found), "one_shot": len(result.one_shot)}
+            )
         return pd.DataFrame(rows)
 
     def _evaluation(self, setting: Setting) -> Evaluation:
@@ -235,7 +264,8 @@ class Sweeper:
 
 
 def grid(name: str) -> Iterator[Setting]:
-    """The plausible settings of a set. Salary has numbers only, so no embeddings, and its split is known."""
+    """The plausible settings of a set. Salary has numbers only, so no embeddings, and its split is
+    known."""
     base = published_setting(name)
     salary = name == "salary"
     # A batch of 32 or more is Salary's whole table.
@@ -243,7 +273,9 @@ def grid(name: str) -> Iterator[Setting]:
     embeddings = (0,) if salary else EMBEDDING_SEEDS
     splits = (base.split_seed,) if salary else SPLIT_SEEDS
     for split, batch, numeric, embedding in product(splits, batches, NUMERIC, embeddings):
-        yield replace(base, split_seed=split, batch_size=batch, numeric=numeric, embedding_seed=embedding)
+        yield replace(
+            base, split_seed=split, batch_size=batch, numeric=numeric, embedding_seed=embedding
+        )
 
 
 def one_changed(chosen: Setting, settings: Sequence[Setting]) -> Iterator[Setting]:
@@ -262,7 +294,8 @@ def _differences(one: Setting, other: Setting) -> list[str]:
 
 def _change(chosen: Setting, setting: Setting) -> str:
     return ", ".join(
-        f"{name.replace('_', ' ')} {_shown(getattr(setting, name))}" for name in _differences(chosen, setting)
+        f"{name.replace('_', ' ')} {_shown(getattr(setting, name))}"
+        for name in _differences(chosen, setting)
     )
 
 
@@ -292,4 +325,7 @@ def _shown(value: object) -> str:
 
 def _words(outcome: Outcome) -> str:
     low, high = outcome.n_psi
-    return f"{_settings(outcome.setting)}: #φ {outcome.eligible}, n_ψ {low}–{high}, ground truth {outcome.ground_truth}"
+    return (
+        f"{_settings(outcome.setting)}: #φ {outcome.eligible}, n_ψ {low}–{high}, ground truth "
+        f"{outcome.ground_truth}"
+    )

@@ -1,8 +1,8 @@
 """The tables of the paper, ours beside theirs.
 
-A table is a frame whose columns have two levels: what is counted, and "ours" or "paper". `shown` turns it
-into text for a terminal, `flat` into plain columns for CSV. `rows` is table 1 as JSON records.
-Where several model seeds were run, ours is a `Spread`: the mean and the range.
+A table is a frame whose columns have two levels: what is counted, and "ours" or "paper". `shown`
+turns it into text for a terminal, `flat` into plain columns for CSV. `rows` is table 1 as JSON
+records. Where several model seeds were run, ours is a `Spread`: the mean and the range.
 """
 
 from __future__ import annotations
@@ -38,9 +38,13 @@ TITLES = {
 
 
 def ranks_in(results: Iterable[Result], wanted: Sequence[str] | None = None) -> list[str]:
-    """Rankings that any result has, the paper's first; only the wanted ones where some are named."""
+    """Rankings that any result has, the paper's first; only the wanted ones where some are
+    named."""
     present = dict.fromkeys(rank for result in results for rank in result.rankings())
-    order = [*(rank for rank in NAMES if rank in present), *(rank for rank in present if rank not in NAMES)]
+    order = [
+        *(rank for rank in NAMES if rank in present),
+        *(rank for rank in present if rank not in NAMES),
+    ]
     return [rank for rank in order if wanted is None or rank in wanted]
 
 
@@ -51,7 +55,11 @@ def main_ranks(results: Iterable[Result]) -> list[str]:
 
 def title_of(result: Result) -> str:
     """The data set's name, marked where only a sample was run."""
-    return result.dataset if result.sample is None else f"{result.dataset} (sample: first {result.sample})"
+    return (
+        result.dataset
+        if result.sample is None
+        else f"{result.dataset} (sample: first {result.sample})"
+    )
 
 
 def table1(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd.DataFrame:
@@ -65,7 +73,9 @@ def table1(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd.
             ("#φ", PAPER): paper.eligible,
             ("n_ψ", OURS): _range(result),
             ("n_ψ", PAPER): f"{paper.n_psi[0]}–{paper.n_psi[1]}",
-            ("GT", OURS): _over(result, lambda run: None if run.ground_truth is None else len(run.ground_truth)),
+            ("GT", OURS): _over(
+                result, lambda run: None if run.ground_truth is None else len(run.ground_truth)
+            ),
             ("GT", PAPER): paper.ground_truth,
         }
         rows.append(row | _counts(result, ranks_in(results, ranks), _found, paper.found))
@@ -76,7 +86,9 @@ def oneshot(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd
     """How many each ranking finds at the first attempt."""
     rows = []
     for result in results:
-        counts = _counts(result, ranks_in(results, ranks), _one_shot, PUBLISHED[result.dataset].one_shot)
+        counts = _counts(
+            result, ranks_in(results, ranks), _one_shot, PUBLISHED[result.dataset].one_shot
+        )
         rows.append({("data set", ""): title_of(result)} | counts)
     return _frame(rows)
 
@@ -85,7 +97,10 @@ def ablation(results: Sequence[Result]) -> pd.DataFrame:
     """The combined score and each of its halves alone: found, and found at the first attempt."""
     rows = []
     for result in results:
-        paper, ranks = PUBLISHED[result.dataset], ranks_in(results, ("combined", "surrogate", "activation"))
+        paper, ranks = (
+            PUBLISHED[result.dataset],
+            ranks_in(results, ("combined", "surrogate", "activation")),
+        )
         found = _counts(result, ranks, _found, paper.found)
         first = _counts(result, ranks, _one_shot, paper.one_shot)
         rows.append(
@@ -97,7 +112,8 @@ def ablation(results: Sequence[Result]) -> pd.DataFrame:
 
 
 def table2(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd.DataFrame:
-    """Seconds, and how much faster a retraining is than the plain PyTorch loop on the same machine."""
+    """Seconds, and how much faster a retraining is than the plain PyTorch loop on the same
+    machine."""
     rows = []
     for result in results:
         paper = PUBLISHED[result.dataset]
@@ -114,16 +130,22 @@ def table2(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd.
                     ("per person", PAPER): _hundredths(paper.per_person.get(rank)),
                     ("per retraining", OURS): each,
                     ("per retraining", PAPER): _hundredths(paper.per_retraining.get(rank)),
-                    ("overhead", OURS): _of_rank(result, rank, lambda run, r: r.times.overhead(len(run.eligible)), 4),
+                    ("overhead", OURS): _of_rank(
+                        result, rank, lambda run, r: r.times.overhead(len(run.eligible)), 4
+                    ),
                     ("overhead", PAPER): _hundredths(paper.overhead.get(rank)),
                     ("plain loop, per retraining", ""): plain,
-                    ("plain loop ÷ engine", ""): f"{plain.mean / each.mean:.0f} ×" if plain and each else None,
+                    ("plain loop ÷ engine", ""): f"{plain.mean / each.mean:.0f} ×"
+                    if plain and each
+                    else None,
                 }
             )
     return _frame(rows)
 
 
-def overlap(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")) -> pd.DataFrame:
+def overlap(
+    results: Sequence[Result], ranks: Sequence[str] = ("combined", "chance", "distance")
+) -> pd.DataFrame:
     """People by the set of rankings that find them (first seed), the regions of a Venn diagram."""
     rows = []
     for result in results:
@@ -133,25 +155,43 @@ def overlap(results: Sequence[Result], ranks: Sequence[str] = ("combined", "chan
         for size in range(1, len(ranks) + 1):
             for some in combinations(ranks, size):
                 words = " and ".join(NAMES.get(rank, rank) for rank in some)
-                words = f"only {words}" if size == 1 else words if size == len(ranks) else f"{words} only"
+                words = (
+                    f"only {words}"
+                    if size == 1
+                    else words
+                    if size == len(ranks)
+                    else f"{words} only"
+                )
                 known = set(some) <= set(present)
                 row[(words, OURS)] = counted.get(frozenset(some), 0) if known else None
         for rank in ranks:
             total = len(result.first.rankings[rank].found) if rank in present else None
             row[(f"all of {NAMES.get(rank, rank)}", OURS)] = total
-            row[(f"all of {NAMES.get(rank, rank)}", PAPER)] = PUBLISHED[result.dataset].found.get(rank)
+            row[(f"all of {NAMES.get(rank, rank)}", PAPER)] = PUBLISHED[result.dataset].found.get(
+                rank
+            )
         rows.append(row)
     return _frame(rows)
 
 
 def logits(results: Sequence[Result], ranks: Sequence[str] | None = None) -> pd.DataFrame:
-    """The logits before any flip of the people each ranking finds (first seed): the numbers of a box plot."""
+    """The logits before any flip of the people each ranking finds (first seed): the numbers of a
+    box plot."""
     rows = []
     for result in results:
         for rank in ranks_in([result], ranks):
-            found = pd.Series([p.logit for p in result.first.rankings[rank].people if p.found], dtype=float)
-            marks = {f"{q:.0%}": f"{found.quantile(q):+.3f}" if len(found) else None for q in (0, 0.25, 0.5, 0.75, 1)}
-            row = {"data set": title_of(result), "ranking": NAMES.get(rank, rank), "found": len(found)} | marks
+            found = pd.Series(
+                [p.logit for p in result.first.rankings[rank].people if p.found], dtype=float
+            )
+            marks = {
+                f"{q:.0%}": f"{found.quantile(q):+.3f}" if len(found) else None
+                for q in (0, 0.25, 0.5, 0.75, 1)
+            }
+            row = {
+                "data set": title_of(result),
+                "ranking": NAMES.get(rank, rank),
+                "found": len(found),
+            } | marks
             row["median distance from 0"] = f"{found.abs().median():.3f}" if len(found) else None
             rows.append({(key, ""): value for key, value in row.items()})
     return _frame(rows)
@@ -192,13 +232,16 @@ def setup(results: Sequence[Result] = ()) -> pd.DataFrame:
 
 
 def rows(results: Sequence[Result], ranks: Sequence[str] | None = None) -> list[dict[str, Any]]:
-    """Table 1 as JSON records. With several seeds the counts are means, and `ranges` has their ends."""
+    """Table 1 as JSON records. With several seeds the counts are means, and `ranges` has their
+    ends."""
     records = []
     for result in results:
         present = ranks_in([result], ranks)
         found = {rank: _of_rank(result, rank, _found) for rank in present}
         first = {rank: _of_rank(result, rank, _one_shot) for rank in present}
-        truth = _over(result, lambda run: None if run.ground_truth is None else len(run.ground_truth))
+        truth = _over(
+            result, lambda run: None if run.ground_truth is None else len(run.ground_truth)
+        )
         lows, highs = zip(*(run.n_psi for run in result.runs), strict=True)
         record: dict[str, Any] = {
             "dataset": result.dataset,
@@ -228,7 +271,9 @@ def shown(frame: pd.DataFrame) -> pd.DataFrame:
         by_what.setdefault(what, []).append([cell(value) for value in frame.iloc[:, at]])
     return pd.DataFrame(
         {
-            what: both[0] if len(both) == 1 else [f"{ours} ({paper})" for ours, paper in zip(*both, strict=True)]
+            what: both[0]
+            if len(both) == 1
+            else [f"{ours} ({paper})" for ours, paper in zip(*both, strict=True)]
             for what, both in by_what.items()
         }
     )
@@ -238,7 +283,9 @@ def flat(frame: pd.DataFrame) -> pd.DataFrame:
     """For CSV: "#φ ours", "#φ paper", and so on, numbers as text."""
     plain = frame.map(cell)
     if isinstance(frame.columns, pd.MultiIndex):
-        plain.columns = pd.Index([" ".join(part for part in pair if part) for pair in frame.columns])
+        plain.columns = pd.Index(
+            [" ".join(part for part in pair if part) for pair in frame.columns]
+        )
     return plain
 
 
@@ -255,11 +302,16 @@ def _frame(rows: Sequence[dict[tuple[str, str], Any]]) -> pd.DataFrame:
 
 
 def _counts(
-    result: Result, ranks: Sequence[str], count: Callable[[Run, RankResult], float | None], paper: dict[str, int]
+    result: Result,
+    ranks: Sequence[str],
+    count: Callable[[Run, RankResult], float | None],
+    paper: dict[str, int],
 ) -> dict[tuple[str, str], Any]:
     row: dict[tuple[str, str], Any] = {}
     for rank in ranks:
-        row[(NAMES.get(rank, rank), OURS)] = _of_rank(result, rank, count) if rank in result.rankings() else None
+        row[(NAMES.get(rank, rank), OURS)] = (
+            _of_rank(result, rank, count) if rank in result.rankings() else None
+        )
         if rank in NAMES:
             row[(NAMES[rank], PAPER)] = paper.get(rank)
     return row

@@ -18,9 +18,17 @@ def applicants(rows: int = 120, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     income = rng.normal(50, 10, rows).round(1)
     job, sex = rng.choice(["cook", "nurse", "judge"], rows), rng.choice(["f", "m"], rows)
-    granted = np.where(0.1 * (income - 50) + (job == "judge") + rng.normal(0, 0.7, rows) > 0.3, "yes", "no")
+    granted = np.where(
+        0.1 * (income - 50) + (job == "judge") + rng.normal(0, 0.7, rows) > 0.3, "yes", "no"
+    )
     return pd.DataFrame(
-        {"ref": [f"A{k}" for k in range(rows)], "income": income, "job": job, "sex": sex, "granted": granted}
+        {
+            "ref": [f"A{k}" for k in range(rows)],
+            "income": income,
+            "job": job,
+            "sex": sex,
+            "granted": granted,
+        }
     )
 
 

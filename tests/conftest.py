@@ -8,7 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-os.environ.setdefault("OMP_WAIT_POLICY", "passive")  # read at import: threads that wait leave the cores to others
+os.environ.setdefault(
+    "OMP_WAIT_POLICY", "passive"
+)  # read at import: threads that wait leave the cores to others
 
 import hypothesis
 import numpy as np
@@ -19,7 +21,8 @@ import butfor
 from butfor.result.verdict import Verdict
 from recorded import audited, run
 
-# The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws new ones.
+# The same examples on every run, so that a commit passes or fails; HYPOTHESIS_PROFILE=explore draws
+# new ones.
 hypothesis.settings.register_profile("repeatable", derandomize=True)
 hypothesis.settings.register_profile("explore", derandomize=False, print_blob=True)
 hypothesis.settings.load_profile(os.environ.get("HYPOTHESIS_PROFILE", "repeatable"))
@@ -30,18 +33,26 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """A shell ignores Ctrl-C for what it starts in the background; tests that press it need it heard."""
+    """A shell ignores Ctrl-C for what it starts in the background; tests that press it need it
+    heard."""
     if signal.getsignal(signal.SIGINT) == signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
-def fitted(name: str, rows: int | None = None, **settings: object) -> tuple[butfor.LabelAudit, object]:
-    """An audit of an embedded set (the first training `rows` of it) with its published settings, and the set."""
+def fitted(
+    name: str, rows: int | None = None, **settings: object
+) -> tuple[butfor.LabelAudit, object]:
+    """An audit of an embedded set (the first training `rows` of it) with its published settings,
+    and the set."""
     data = butfor.load_dataset(name)
     setup = data.setup
-    model = butfor.MLP(hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
+    model = butfor.MLP(
+        hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size
+    )
     settings = {"budget": setup.budget, "members": 1, "fresh_seeds": 0} | settings
-    audit = butfor.LabelAudit(model, encoder=butfor.TableEncoder("embed", setup.numeric), **settings)
+    audit = butfor.LabelAudit(
+        model, encoder=butfor.TableEncoder("embed", setup.numeric), **settings
+    )
     X, y = data.X_train.iloc[:rows], data.y_train.iloc[:rows]
     audit.fit(X, y, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val))
     return audit, data
@@ -57,10 +68,14 @@ def odd_table(rows: int = 2000, seed: int = 0) -> pd.DataFrame:
     rng = np.random.default_rng(seed)
     income = rng.normal(50, 15, rows).round(2)
     table = pd.DataFrame({"Income (k€), net": income})
-    table["protected group?"] = group = rng.choice(["αλφα", "b & c", "<none>"], rows, p=[0.5, 0.3, 0.2])
+    table["protected group?"] = group = rng.choice(
+        ["αλφα", "b & c", "<none>"], rows, p=[0.5, 0.3, 0.2]
+    )
     table["région"] = rng.choice(["north", "south"], rows)
     table["# debts"] = debts = rng.poisson(2, rows)
-    score = 0.08 * (income - 50) - 0.6 * (debts - 2) + 0.5 * (group == "αλφα") + rng.normal(0, 1, rows)
+    score = (
+        0.08 * (income - 50) - 0.6 * (debts - 2) + 0.5 * (group == "αλφα") + rng.normal(0, 1, rows)
+    )
     return table.assign(member=rng.random(rows) > 0.5, granted=score > 0)
 
 
@@ -105,11 +120,17 @@ def changed(verdict, run=None, **changes):
 @pytest.fixture(scope="session")
 def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     """A headless Chromium with a profile of its own."""
-    chromium = next(filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None)
+    chromium = next(
+        filter(None, map(shutil.which, ("chromium", "chromium-browser", "google-chrome"))), None
+    )
     driver = shutil.which("chromedriver")
     if chromium is None or driver is None:
-        pytest.skip("no Chromium with chromedriver on this machine; install both to run the browser test")
-    webdriver = pytest.importorskip("selenium.webdriver", reason="selenium is not installed: pip install --group test")
+        pytest.skip(
+            "no Chromium with chromedriver on this machine; install both to run the browser test"
+        )
+    webdriver = pytest.importorskip(
+        "selenium.webdriver", reason="selenium is not installed: pip install --group test"
+    )
     options = webdriver.ChromeOptions()
     options.binary_location = chromium
     for argument in (
@@ -119,6 +140,8 @@ def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
     ):  # fmt: skip
         options.add_argument(f"--{argument}")
     options.set_capability("goog:loggingPrefs", {"browser": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=webdriver.ChromeService(executable_path=driver))
+    chrome = webdriver.Chrome(
+        options=options, service=webdriver.ChromeService(executable_path=driver)
+    )
     yield chrome
     chrome.quit()

@@ -1,4 +1,5 @@
-"""Audits on file, and what tests do with them: run commands, change records, answer the tasks of a review."""
+"""Audits on file, and what tests do with them: run commands, change records, answer the tasks of a
+review."""
 
 import json
 from collections.abc import Sequence
@@ -57,8 +58,8 @@ def run(capsys, *arguments: object) -> tuple[int, str, str]:
 
 
 def drawing_few(arguments: list[str]) -> list[str]:
-    """The arguments of an audit with few drawn tables, unless they say how many; those of another command as they
-    are."""
+    """The arguments of an audit with few drawn tables, unless they say how many; those of another
+    command as they are."""
     drawn = arguments[0] != "audit" or "--draws" in arguments or "--help" in arguments
     return arguments if drawn else [*arguments, "--draws", str(FEW_DRAWS)]
 
@@ -78,16 +79,20 @@ def sealed(tasks: Path) -> Key:
 
 
 def key_with(labels: Sequence[str], names: tuple[str, ...], **about: object) -> Key:
-    """A key of tasks K-0, K-1, … with these recorded labels; `about`, per task: lists of kinds, controls, …"""
+    """A key of tasks K-0, K-1, … with these recorded labels; `about`, per task: lists of kinds,
+    controls, …"""
     columns = {"kind": ["label"] * len(labels)} | about
     rows = [{name: values[k] for name, values in columns.items()} for k in range(len(labels))]
-    tasks = tuple(Task(f"K-{k}", k, k, label, **row) for k, (label, row) in enumerate(zip(labels, rows, strict=True)))
+    tasks = tuple(
+        Task(f"K-{k}", k, k, label, **row)
+        for k, (label, row) in enumerate(zip(labels, rows, strict=True))
+    )
     return Key("sha256:0", names, names[:1], "sex = f", "other groups", None, tasks)
 
 
 def changed(path: Path, to: Path, change) -> Path:
-    """A copy of a JSON file after `change`, with_checksum as butfor would have written it. A copy elsewhere names the
-    same table."""
+    """A copy of a JSON file after `change`, with_checksum as butfor would have written it. A copy
+    elsewhere names the same table."""
     record = json.loads(path.read_text())
     data = record.get("run", {}).get("data", {})
     if data.get("relative") and data["label"]:  # an embedded set is no file
@@ -98,8 +103,11 @@ def changed(path: Path, to: Path, change) -> Path:
 
 
 def of_kind(tasks: Path, kind: str) -> list[dict]:
-    """The tasks of one kind, in the order shown; of labels under review, those with a control first."""
-    return sorted((t for t in key_of(tasks) if t["kind"] == kind), key=lambda t: t["control"] is None)
+    """The tasks of one kind, in the order shown; of labels under review, those with a control
+    first."""
+    return sorted(
+        (t for t in key_of(tasks) if t["kind"] == kind), key=lambda t: t["control"] is None
+    )
 
 
 def answered(tasks: Path, labels: int, controls: int = 0, clear: int = 0) -> dict[str, str]:
@@ -110,15 +118,20 @@ def answered(tasks: Path, labels: int, controls: int = 0, clear: int = 0) -> dic
     return answers
 
 
-def fill_in(tasks: Path, answers: dict[str, str], separator: str = ",", name: str = "tasks.csv") -> Path:
+def fill_in(
+    tasks: Path, answers: dict[str, str], separator: str = ",", name: str = "tasks.csv"
+) -> Path:
     frame = pd.read_csv(tasks / "tasks.csv", dtype=str, keep_default_na=False)
     frame["label"] = [answers.get(task, "") for task in frame["id"]]
     frame.to_csv(tasks / name, index=False, sep=separator, encoding="utf-8-sig")
     return tasks / name
 
 
-def wronged(rows: int, seed: int, noise: float = 0.3, share: float = 0.4) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
-    """Loans by income and debts; of group b's granted ones a share is refused all the same, and which they are."""
+def wronged(
+    rows: int, seed: int, noise: float = 0.3, share: float = 0.4
+) -> tuple[pd.DataFrame, pd.Series, np.ndarray]:
+    """Loans by income and debts; of group b's granted ones a share is refused all the same, and
+    which they are."""
     rng = np.random.default_rng(seed)
     X = pd.DataFrame({"group": rng.choice(["a", "b"], rows), "income": rng.normal(size=rows)})
     X["debts"] = rng.normal(size=rows)
@@ -128,7 +141,8 @@ def wronged(rows: int, seed: int, noise: float = 0.3, share: float = 0.4) -> tup
 
 
 def compared(X, y, **how):
-    """A comparison of groups without drawn tables, unless `draws` asks for some; labels may be True for 'yes'."""
+    """A comparison of groups without drawn tables, unless `draws` asks for some; labels may be True
+    for 'yes'."""
     how = {"sensitive_features": "group", "adverse": "no", "draws": 0, "n_jobs": 1} | how
     y = np.where(y, "yes", "no") if isinstance(y, np.ndarray) and y.dtype == bool else y
     return butfor.compare_standards(X, y, **how)
@@ -138,7 +152,10 @@ TABLE, LABELS, PLANTED = wronged(400, 0)
 
 
 def fitted(X=TABLE, y=LABELS, model=None, settings=None, **fit):
-    """An audit of applicants that knows the adverse label, of a logistic regression unless `model` is another."""
+    """An audit of applicants that knows the adverse label, of a logistic regression unless `model`
+    is another."""
     settings = {"budget": 4, "members": 1, "fresh_seeds": 0, "n_jobs": 1} | (settings or {})
     audit = butfor.LabelAudit(model or LogisticRegression(), **settings)
-    return audit.fit(X, y, **{"sensitive_features": "group", "adverse": "no", "draws": FEW_DRAWS} | fit)
+    return audit.fit(
+        X, y, **{"sensitive_features": "group", "adverse": "no", "draws": FEW_DRAWS} | fit
+    )

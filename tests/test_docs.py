@@ -1,5 +1,6 @@
-"""The documents: links lead somewhere, every page is in the site's table of contents, every public name in the
-reference and described, README is short, and what documents and docstrings show runs and prints what they say."""
+"""The documents: links lead somewhere, every page is in the site's table of contents, every public
+name in the reference and described, README is short, and what documents and docstrings show runs
+and prints what they say."""
 
 import doctest
 import importlib.util
@@ -26,7 +27,11 @@ def text_of(page: Path) -> str:
     """A page without its blocks of code; of an example, the text in its comments."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".py":
-        return "\n".join(line.removeprefix("#").removeprefix(" ") for line in text.splitlines() if line.startswith("#"))
+        return "\n".join(
+            line.removeprefix("#").removeprefix(" ")
+            for line in text.splitlines()
+            if line.startswith("#")
+        )
     return re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
 
 
@@ -42,16 +47,27 @@ def test_every_link_leads_somewhere():
             assert target.exists(), (page, link)
             if anchor:  # what a heading is called on the site and on GitHub alike
                 headings = re.findall(r"^#+ (.*)$", text_of(target), re.MULTILINE)
-                names = [re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-") for heading in headings]
+                names = [
+                    re.sub(r"[^\w\- ]", "", heading).strip().lower().replace(" ", "-")
+                    for heading in headings
+                ]
                 assert anchor in names, (page, link)
-            assert DOCS not in page.parents or DOCS in target.parents, f"{page}: {link} leads out of the site"
+            assert DOCS not in page.parents or DOCS in target.parents, (
+                f"{page}: {link} leads out of the site"
+            )
 
 
 def test_the_site_has_every_page_the_reference_every_public_name_and_readme_is_short():
-    listed = re.findall(r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE)
+    listed = re.findall(
+        r": ([\w/]+\.md)$", (ROOT / "mkdocs.yml").read_text(encoding="utf-8"), re.MULTILINE
+    )
     pages = {page.name: page.read_text(encoding="utf-8") for page in DOCS.glob("*.md")}
-    assert sorted(listed) == sorted([*pages, *(f"examples/{example.stem}.md" for example in EXAMPLES)])
-    assert sorted(re.findall(r"^::: butfor\.(\w+)$", pages["reference.md"], re.MULTILINE)) == sorted(butfor.__all__)
+    assert sorted(listed) == sorted(
+        [*pages, *(f"examples/{example.stem}.md" for example in EXAMPLES)]
+    )
+    assert sorted(
+        re.findall(r"^::: butfor\.(\w+)$", pages["reference.md"], re.MULTILINE)
+    ) == sorted(butfor.__all__)
     assert [name for name, text in pages.items() if re.search(r"version 0\.[0-3]\b", text)] == []
     assert len(README.splitlines()) <= 100
     assert any("docs/pictures/report.png" in line for line in README.splitlines()[:18])
@@ -83,7 +99,9 @@ Drawing(30, 20)
 """
 
 
-def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends_the_build(tmp_path):
+def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends_the_build(
+    tmp_path,
+):
     spec = importlib.util.spec_from_file_location("build", DOCS / "examples" / "build.py")
     build = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(build)
@@ -94,12 +112,14 @@ def test_an_examples_page_holds_text_code_output_and_figures_and_what_fails_ends
     assert "```console\necho made > here.txt\ncat here.txt\n```\n\n```text\nmade\n```\n" in page
     (figure,) = re.findall(r"```text\nmade\n```\n\n!\[.*\]\((.*)\)", page)
     assert (tmp_path / figure).read_text(encoding="utf-8").startswith("<svg")
-    (tmp_path / "bad.py").write_text("# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8")
+    (tmp_path / "bad.py").write_text(
+        "# %% [console]\n# ls no-such-file\n# echo later\n", encoding="utf-8"
+    )
     with pytest.raises(RuntimeError, match=r"(?s)ended with exit code 2:.*no-such-file"):
         build.render(tmp_path / "bad.py", tmp_path)
 
 
-# --- README, CONTRIBUTING and docstrings ----------------------------------------------------------------
+# --- README, CONTRIBUTING and docstrings ----------------------------------------------------------
 
 
 def test_readmes_example_prints_the_find_that_is_shown(capsys):
@@ -116,18 +136,30 @@ def test_the_parts_that_contributing_shows_work_in_an_audit(capsys):
     names: dict = {}
     exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), names)
     assert capsys.readouterr().out.count(" training labels (") == 3
-    files = re.findall(r"`(\w+)\.py`", text[text.index("## The method") : text.index("## Where things live")])
+    files = re.findall(
+        r"`(\w+)\.py`", text[text.index("## The method") : text.index("## Where things live")]
+    )
     assert all((ROOT / "src" / "butfor" / f"{name}.py").exists() for name in files)
 
 
 def test_public_names_and_parameters_are_described():
-    methods = [each for name, each in vars(butfor.LabelAudit).items() if not name.startswith("_") and callable(each)]
+    methods = [
+        each
+        for name, each in vars(butfor.LabelAudit).items()
+        if not name.startswith("_") and callable(each)
+    ]
     for subject in (butfor.LabelAudit, *methods):
         described = re.findall(r"^ *(\w[\w, ]*) : ", inspect.getdoc(subject) or "", re.MULTILINE)
         mentioned = {word for words in described for word in words.split(", ")}
         wanted = set(inspect.signature(subject).parameters) - {"self"}
-        assert wanted <= mentioned or (len(wanted) == 1 and "Returns" in inspect.getdoc(subject)), subject
-    assert [name for name in {*butfor.__all__} - {"DATASETS"} if not inspect.getdoc(getattr(butfor, name))] == []
+        assert wanted <= mentioned or (len(wanted) == 1 and "Returns" in inspect.getdoc(subject)), (
+            subject
+        )
+    assert [
+        name
+        for name in {*butfor.__all__} - {"DATASETS"}
+        if not inspect.getdoc(getattr(butfor, name))
+    ] == []
 
 
 @pytest.mark.system
@@ -135,11 +167,15 @@ def test_the_examples_of_public_names_run():
     """Those of an audit's methods go on from that of the class, in the order of the file."""
     order = {f"LabelAudit.{name}": k for k, name in enumerate(vars(butfor.LabelAudit))}
     audit = doctest.DocTestFinder().find(butfor.LabelAudit, "LabelAudit")
-    tests = sorted((test for test in audit if test.examples), key=lambda test: order.get(test.name, -1))
+    tests = sorted(
+        (test for test in audit if test.examples), key=lambda test: order.get(test.name, -1)
+    )
     assert len(tests) > 8
     for test in tests[1:]:
         test.globs = tests[0].globs
-    for name in sorted({*butfor.__all__} - {"LabelAudit", "errors", "rank", "rules", "search", "standard"}):
+    for name in sorted(
+        {*butfor.__all__} - {"LabelAudit", "errors", "rank", "rules", "search", "standard"}
+    ):
         tests += doctest.DocTestFinder(recurse=False).find(getattr(butfor, name), name)
     for test in tests:
         said: list[str] = []

@@ -1,5 +1,6 @@
-"""The commands that README and the documents show: each is parsed by the command itself, and what ends within seconds
-on stand-in files runs. What is only parsed stands in `NOT_RUN`, with the reason."""
+"""The commands that README and the documents show: each is parsed by the command itself, and what
+ends within seconds on stand-in files runs. What is only parsed stands in `NOT_RUN`, with the
+reason."""
 
 import argparse
 import importlib.util
@@ -50,19 +51,23 @@ NOT_RUN = {
         "python -m pytest tests/rank -n 0",
     ),
     "downloads a data set": (
-        "butfor audit adult --cases 36 --members 1 --budget 28 --set rank=combined --set strategy=algorithm1 "
+        "butfor audit adult --cases 36 --members 1 --budget 28 --set rank=combined --set "
+        "strategy=algorithm1 "
         "--fresh-seeds 0",
     ),
     "needs other machines or processes": (
         "butfor audit loans.csv --label approved --sensitive sex --engine local:4",
-        "butfor audit loans.csv --label approved --sensitive sex --engine tcp://scheduler:8786 --set ledger=loans.db",
+        "butfor audit loans.csv --label approved --sensitive sex --engine tcp://scheduler:8786 "
+        "--set ledger=loans.db",
     ),
     "runs when the site is built": (
-        "butfor audit HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --model logistic "
+        "butfor audit HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames "
+        "--model logistic "
         "--names names.toml --out report/",
         "butfor review report/audit.json --out tasks/ --anyway",
         "butfor audit --config report/audit.toml",
-        "butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames --names names.toml",
+        "butfor standard HMDA.csv --label deny --adverse yes --sensitive afam --drop rownames "
+        "--names names.toml",
     ),
 }
 MEASURED = "benchmarks", "evaluation"
@@ -73,11 +78,17 @@ NAME = re.compile(r"(butfor [a-z-]+|python -m [\w.]+)")
 
 
 def shown(page: Path) -> list[str]:
-    """The commands on a page, in their order: lines of blocks, without what stands behind #, then code in sentences."""
+    """The commands on a page, in their order: lines of blocks, without what stands behind #, then
+    code in sentences."""
     text = page.read_text(encoding="utf-8")
     if page.suffix == ".py":
         text = re.sub(r"^# ?", "", text, flags=re.MULTILINE)
-        text = re.sub(r"^%% \[console\]\n(.*?)(?=^%%|\Z)", r"```\n\1```\n", text, flags=re.MULTILINE | re.DOTALL)
+        text = re.sub(
+            r"^%% \[console\]\n(.*?)(?=^%%|\Z)",
+            r"```\n\1```\n",
+            text,
+            flags=re.MULTILINE | re.DOTALL,
+        )
     blocks = re.findall(r"^```\w*\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
     lines = "\n".join(blocks).replace("\\\n", " ").splitlines()
     sentences = re.sub(r"^```.*?^```", "", text, flags=re.MULTILINE | re.DOTALL)
@@ -90,7 +101,8 @@ COMMANDS = {page: shown(page) for page in PAGES}
 
 
 def words_of(line: str) -> list[str]:
-    """What follows "butfor"; … stands for a table, for a value, or for options that are left out."""
+    """What follows "butfor"; … stands for a table, for a value, or for options that are left
+    out."""
     _, name, *words = shlex.split(line)
     if words[:1] == ["…"]:
         words[0] = "loans.csv"
@@ -124,7 +136,10 @@ def parse(line: str) -> None:
         cli.commands[name].make_context(name, words)
     elif words[:2] == ["-m", "pytest"]:
         assert (ROOT / words[2]).is_dir()
-    elif words[:2] == ["-m", "benchmarks.memory"]:  # for other measurements, which start it in a process of its own
+    elif words[:2] == [
+        "-m",
+        "benchmarks.memory",
+    ]:  # for other measurements, which start it in a process of its own
         assert len(words) == 5
     elif program == "python":
         assert words[1].partition(".")[0] in MEASURED
@@ -150,18 +165,20 @@ def parse_arguments(module: str, words: list[str]) -> None:
             runpy.run_module(module, run_name="__main__")
 
 
-# --- run ----------------------------------------------------------------------------------------------
+# --- run ------------------------------------------------------------------------------------------
 
 
 def stand_in(rows: int = 400) -> pd.DataFrame:
-    """A table of loans: three in five of the black applicants who deserve one are refused, and of others there are
-    few."""
+    """A table of loans: three in five of the black applicants who deserve one are refused, and of
+    others there are few."""
     rng = np.random.default_rng(0)
     race = rng.choice(["white", "black", "other"], rows, p=[0.55, 0.4, 0.05])
     income, debts = rng.integers(1, 4, rows), rng.integers(0, 2, rows)
     good = rng.random(rows) < 0.5 + 0.15 * income - 0.1 * debts
     good &= (race != "black") | (rng.random(rows) < 0.4)
-    return pd.DataFrame({"race": race, "income": income, "debts": debts, "approved": np.where(good, "yes", "no")})
+    return pd.DataFrame(
+        {"race": race, "income": income, "debts": debts, "approved": np.where(good, "yes", "no")}
+    )
 
 
 def to_run() -> dict[str, list[str]]:
@@ -169,8 +186,14 @@ def to_run() -> dict[str, list[str]]:
     left_out = {line for lines in NOT_RUN.values() for line in lines}
     pages = {}
     for page, lines in COMMANDS.items():
-        ours = [line for line in dict.fromkeys(lines) if line.startswith("butfor") and line not in left_out]
-        pages[page.name] = [line for line in ours if line == "butfor datasets" or not NAME.fullmatch(line)]
+        ours = [
+            line
+            for line in dict.fromkeys(lines)
+            if line.startswith("butfor") and line not in left_out
+        ]
+        pages[page.name] = [
+            line for line in ours if line == "butfor datasets" or not NAME.fullmatch(line)
+        ]
     for name in sorted(pages, key=lambda name: len(pages[name])):
         others = {line for other, lines in pages.items() if other != name for line in lines}
         if others.issuperset(pages[name]):
@@ -195,7 +218,10 @@ def answer(answers: Path) -> None:
     tasks = Path("tasks").resolve()
     asked = (tasks / "instructions.txt").read_text()
     favourable = next(name for name in ("good credit", "yes") if name in asked)
-    labels = {task["id"]: favourable if task["kind"] == "label" else task["label"] for task in key_of(tasks)}
+    labels = {
+        task["id"]: favourable if task["kind"] == "label" else task["label"]
+        for task in key_of(tasks)
+    }
     shutil.copy(fill_in(tasks, labels, name="filled.csv"), answers)
 
 
@@ -206,16 +232,23 @@ def test_the_commands_of_a_page_run_one_after_the_other(page, tmp_path, monkeypa
     loans.to_csv("loans.csv", index=False)
     deny = loans["approved"].map({"yes": "no", "no": "yes"})
     afam = (loans["race"] == "black").map({True: "yes", False: "no"})
-    loans.drop(columns=["race", "approved"]).assign(afam=afam, deny=deny).rename_axis("rownames").to_csv("HMDA.csv")
+    loans.drop(columns=["race", "approved"]).assign(afam=afam, deny=deny).rename_axis(
+        "rownames"
+    ).to_csv("HMDA.csv")
     if any("standards/standard.json" in line for line in RUN[page]):
         columns = ("--label", "approved", "--adverse", "no", "--sensitive", "race")
-        assert run(capsys, "standard", "loans.csv", *columns, "--draws", 9, "--out", "standards")[0] == 0
+        assert (
+            run(capsys, "standard", "loans.csv", *columns, "--draws", 9, "--out", "standards")[0]
+            == 0
+        )
     for line in RUN[page]:
         words = words_of(line)
         for folder in option(words, "--out"):
             shutil.rmtree(folder, ignore_errors=True)
         for answers in option(words, "--answers"):
             answer(answers)
-        drawn = ("--draws", 9) if words[0] == "standard" else ()  # more take longer and change no more than figures
+        drawn = (
+            ("--draws", 9) if words[0] == "standard" else ()
+        )  # more take longer and change no more than figures
         code, out, err = run(capsys, *words, *drawn)
         assert code == 0 or (words[0], code) in (("gate", 1), ("gate", 4)), (line, out, err)

@@ -1,4 +1,5 @@
-"""LabelAudit among scikit-learn's estimators: their common checks, tags, and metadata that is routed to it."""
+"""LabelAudit among scikit-learn's estimators: their common checks, tags, and metadata that is
+routed to it."""
 
 import numpy as np
 import pandas as pd
@@ -20,7 +21,8 @@ def framed(X):
 
 
 class OfArrays(LabelAudit):
-    """Names the columns of arrays and puts every other row into a group, as scikit-learn's checks do neither."""
+    """Names the columns of arrays and puts every other row into a group, as scikit-learn's checks
+    do neither."""
 
     def fit(self, X, y):
         return super().fit(framed(X), y, sensitive_features=np.arange(np.shape(X)[0]) % 2)
@@ -31,7 +33,9 @@ class OfArrays(LabelAudit):
     def __sklearn_tags__(self):
         tags = super().__sklearn_tags__()
         tags.input_tags.two_d_array = True
-        tags.classifier_tags = ClassifierTags(multi_class=False)  # their labels of more kinds occur once
+        tags.classifier_tags = ClassifierTags(
+            multi_class=False
+        )  # their labels of more kinds occur once
         return tags
 
 
@@ -43,7 +47,8 @@ ELSEWHERE = {
     "check_estimator_sparse_matrix": WORDS + "it needs a table with named columns",
     "check_estimator_sparse_tag": WORDS + "it needs a table with named columns",
     "check_fit2d_predict1d": WORDS + "it needs a table with named columns",
-    "check_n_features_in_after_fitting": WORDS + "it names the columns that are missing or too many",
+    "check_n_features_in_after_fitting": WORDS
+    + "it names the columns that are missing or too many",
     "check_requires_y_none": WORDS + "all labels are missing",
 }
 
@@ -76,14 +81,23 @@ def test_groups_and_weights_are_routed_to_it_and_on_to_a_pipeline_of_ones_own():
     decided = {}
     for weighted in (False, True):
         with config_context(enable_metadata_routing=True):
-            own = make_pipeline(FunctionTransformer(), LogisticRegression().set_fit_request(sample_weight=True))
-            audit = LabelAudit(own, fresh_seeds=0).set_fit_request(sensitive_features=True, sample_weight=True)
+            own = make_pipeline(
+                FunctionTransformer(), LogisticRegression().set_fit_request(sample_weight=True)
+            )
+            audit = LabelAudit(own, fresh_seeds=0).set_fit_request(
+                sensitive_features=True, sample_weight=True
+            )
             weights = {"sample_weight": WEIGHT} if weighted else {}
-            pipeline = make_pipeline(FunctionTransformer(), audit).fit(X, Y, sensitive_features=GROUP, **weights)
+            pipeline = make_pipeline(FunctionTransformer(), audit).fit(
+                X, Y, sensitive_features=GROUP, **weights
+            )
         assert set(pipeline[-1].fitted_.sensitive.values) == {0, 1}
         decided[weighted] = pipeline.predict(X)
         plain = make_pipeline(FunctionTransformer(), LogisticRegression())
-        scaled = {f"logisticregression__{name}": weight / np.mean(weight) for name, weight in weights.items()}
+        scaled = {
+            f"logisticregression__{name}": weight / np.mean(weight)
+            for name, weight in weights.items()
+        }
         plain.fit(X, Y, **scaled)
         assert np.array_equal(decided[weighted], plain.predict(X))
     assert decided[True].sum() < decided[False].sum()

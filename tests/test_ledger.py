@@ -1,4 +1,5 @@
-"""Ledgers: nothing is trained twice; a damaged, altered or foreign file gets a sentence and changes no verdict."""
+"""Ledgers: nothing is trained twice; a damaged, altered or foreign file gets a sentence and changes
+no verdict."""
 
 import os
 import sqlite3
@@ -56,25 +57,48 @@ def test_what_is_written_comes_back_to_its_owner_alone(tmp_path):
     (tmp_path / "l.db").touch(0o600)  # an empty file becomes a ledger
     notes: list[str] = []
     known = recalled(filled(tmp_path / "l.db", rows=1500), notes)
-    assert {t: a.tolist() for t, a in known.items()} == {t: answer(t.flips[0]).tolist() for t in TRAININGS}
+    assert {t: a.tolist() for t, a in known.items()} == {
+        t: answer(t.flips[0]).tolist() for t in TRAININGS
+    }
     assert notes == []
     ledger = Ledger(tmp_path / "new.db")
     assert (tmp_path / "new.db").stat().st_mode & 0o777 == 0o600
-    ledger.write(PAGE, {Training((3000,)): np.array([1, np.nan, 2])})  # a training that diverged has no answer
+    ledger.write(
+        PAGE, {Training((3000,)): np.array([1, np.nan, 2])}
+    )  # a training that diverged has no answer
     assert ledger.recall(PAGE, [Training((3000,))]) == ledger.recall(b"other", TRAININGS) == {}
 
 
 def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     X = pd.DataFrame({"a": [0.0, 1.0, 2.0], "b": [1.0, 0.0, 1.0]})
-    table, elsewhere = Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))), NetworkEngine(n_jobs=1)
+    table, elsewhere = (
+        Table(X, pd.Series([0, 1, 0]), (X, pd.Series([0, 1, 0]))),
+        NetworkEngine(n_jobs=1),
+    )
     elsewhere.device = "cuda"
     three = Table(pd.concat([X, X], ignore_index=True), pd.Series([0, 1, 2] * 2))
-    same = {"learner": MLPLearner(MLP()), "table": table, "people": X[:1], "engine": NetworkEngine(n_jobs=1)}
-    changes = [("learner", MLPLearner(MLP(random_state=1))), ("learner", MLPLearner(MLP(), TableEncoder("embed")))]
+    same = {
+        "learner": MLPLearner(MLP()),
+        "table": table,
+        "people": X[:1],
+        "engine": NetworkEngine(n_jobs=1),
+    }
+    changes = [
+        ("learner", MLPLearner(MLP(random_state=1))),
+        ("learner", MLPLearner(MLP(), TableEncoder("embed"))),
+    ]
     changes += [("people", X[:1] + 1), ("engine", OwnFit()), ("engine", elsewhere)]
-    changes += [("table", replace(three, decision=Decision.away_from(0, new, 3, 6))) for new in (1, 2)]
-    changes += [("table", Table(X, 1 - table.y, table.validation)), ("people", X[:1].astype({"a": "object"}))]
-    changes += [("table", replace(table, y=table.y.astype(str))), ("people", X[:1].astype({"a": "category"}))]
+    changes += [
+        ("table", replace(three, decision=Decision.away_from(0, new, 3, 6))) for new in (1, 2)
+    ]
+    changes += [
+        ("table", Table(X, 1 - table.y, table.validation)),
+        ("people", X[:1].astype({"a": "object"})),
+    ]
+    changes += [
+        ("table", replace(table, y=table.y.astype(str))),
+        ("people", X[:1].astype({"a": "category"})),
+    ]
     cuts = (Decision(0.8, at=0.8), Decision(0.2, at=0.2), Decision(0.2, label=0, at=0.2))
     changes += [("table", replace(table, decision=cut)) for cut in cuts]
     pages = {Ledger.page(**same), *(Ledger.page(**same | {name: value}) for name, value in changes)}
@@ -83,7 +107,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     assert Ledger.page(**same | {"people": X[:1].set_axis([9])}) == Ledger.page(**same)
 
 
-# --- files that are no ledgers, or damaged ----------------------------------------------------------------
+# --- files that are no ledgers, or damaged --------------------------------------------------------
 
 
 def test_places_and_files_that_are_no_ledger_are_refused_and_left_as_they_are(tmp_path):
@@ -101,7 +125,10 @@ def test_places_and_files_that_are_no_ledger_are_refused_and_left_as_they_are(tm
     }
     for name, made in files.items():
         made(tmp_path / name)
-    before, there = {name: (tmp_path / name).read_bytes() for name in files}, sorted(os.listdir(tmp_path))
+    before, there = (
+        {name: (tmp_path / name).read_bytes() for name in files},
+        sorted(os.listdir(tmp_path)),
+    )
     for place in (*files, "folder", "absent/l.db", "pipe", "/dev/null", "nul\0l.db", "zeros/l.db"):
         with pytest.raises(SettingError, match="cannot be used as a ledger") as refused:
             Ledger(tmp_path / place)
@@ -110,7 +137,9 @@ def test_places_and_files_that_are_no_ledger_are_refused_and_left_as_they_are(tm
     assert sorted(os.listdir(tmp_path)) == there
 
 
-def test_a_locked_one_gets_a_sentence_and_one_locked_later_lets_the_audit_go_on(tmp_path, monkeypatch):
+def test_a_locked_one_gets_a_sentence_and_one_locked_later_lets_the_audit_go_on(
+    tmp_path, monkeypatch
+):
     monkeypatch.setattr(module, "PATIENCE", 0.1)
     notes: list[str] = []
     ledger = Ledger(filled(tmp_path / "l.db"), notes.append)
@@ -152,8 +181,22 @@ def test_answers_of_another_type_of_column_or_another_threshold_are_not_recalled
     rng = np.random.default_rng(1)
     code, sex = pd.Series(rng.integers(0, 4, 80)), ["f", "m"] * 40
     text, y = code.astype(str), (code.isin([0, 3]) ^ (rng.random(80) < 0.2)).astype(int)
-    held = [code, text, pd.Categorical(text), pd.Categorical(text, [*"01234"]), code.astype(float), code.astype(object)]
-    how = {"budget": 2, "fresh_seeds": 0, "members": 1, "phi": "everyone", "psi": "everything", "n_jobs": 1}
+    held = [
+        code,
+        text,
+        pd.Categorical(text),
+        pd.Categorical(text, [*"01234"]),
+        code.astype(float),
+        code.astype(object),
+    ]
+    how = {
+        "budget": 2,
+        "fresh_seeds": 0,
+        "members": 1,
+        "phi": "everyone",
+        "psi": "everything",
+        "n_jobs": 1,
+    }
     how |= {"engine": "joblib", "strategy": "singles", "rank": "distance"}
     for values, threshold in [(values, 0.5) for values in held] + [(code, 0.8), (code, 0.2)]:
         X = pd.DataFrame({"code": values, "sex": sex})
@@ -175,7 +218,9 @@ def test_a_ledger_of_another_rule_recalls_nothing_and_says_so_once(tmp_path):
     sql(filled(tmp_path / "l.db"), "PRAGMA user_version = 0")  # as 0.5 leaves it
     notes = list[str]()
     Ledger(tmp_path / "l.db", notes.append).close()
-    assert [("of butfor 0.5" in note, "none of its answers is recalled" in note) for note in notes] == [(True, True)]
+    assert [
+        ("of butfor 0.5" in note, "none of its answers is recalled" in note) for note in notes
+    ] == [(True, True)]
     assert recalled(tmp_path / "l.db", notes)
     recalled(filled(tmp_path / "new.db"), notes)
     assert len(notes) == 1
@@ -196,7 +241,10 @@ if first:
     ledger._db.execute("INSERT INTO {TABLE} VALUES (x'00', x'00', 1)")
     os._exit(9)
 """
-    both = [subprocess.Popen([sys.executable, "-c", code, str(k)], stdout=subprocess.PIPE) for k in (0, 30)]
+    both = [
+        subprocess.Popen([sys.executable, "-c", code, str(k)], stdout=subprocess.PIPE)
+        for k in (0, 30)
+    ]
     outcomes = [(process.communicate(timeout=300)[0], process.returncode) for process in both]
     assert outcomes == [(b"", 0), (b"", 9)]
     ledger = Ledger(tmp_path / "l.db")
@@ -207,10 +255,23 @@ if first:
 def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_an_altered_one(tmp_path):
     """Two seeds of a model whose own `fit` trains, also fresh seeds."""
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=60).round(2), "b": rng.normal(size=60).round(2), "sex": ["f", "m"] * 30})
+    X = pd.DataFrame(
+        {
+            "a": rng.normal(size=60).round(2),
+            "b": rng.normal(size=60).round(2),
+            "sex": ["f", "m"] * 30,
+        }
+    )
     y = (X["a"] + rng.normal(size=60) > 0).astype(int)
     model = SGDClassifier(random_state=0, max_iter=5, tol=None)
-    how = {"members": 2, "fresh_seeds": 5, "budget": 4, "engine": "joblib", "n_jobs": 1, "psi": "same_group"}
+    how = {
+        "members": 2,
+        "fresh_seeds": 5,
+        "budget": 4,
+        "engine": "joblib",
+        "n_jobs": 1,
+        "psi": "same_group",
+    }
     audit = butfor.LabelAudit(model, **how).fit(X.iloc[:45], y.iloc[:45], sensitive_features="sex")
     path, progress = tmp_path / "l.db", Notes()
 
@@ -221,9 +282,13 @@ def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_an_altered_one
     sql(path, f"UPDATE {TABLE} SET answers = zeroblob(24) WHERE hex(key) < '8'")
     third = asked(progress=progress)
     assert any(v.fresh for v in plain)
-    assert [p.to_dict()["people"] for p in (first, second, third)] == [plain.to_dict()["people"]] * 3
+    assert [p.to_dict()["people"] for p in (first, second, third)] == [
+        plain.to_dict()["people"]
+    ] * 3
     assert (first.run.recalled, second.run.recalled) == (0, first.run.retrainings)
-    assert second.run.confirmations >= 2 * len({v.positions for v in second.found})  # every find was trained again
+    assert second.run.confirmations >= 2 * len(
+        {v.positions for v in second.found}
+    )  # every find was trained again
     assert sum("were damaged" in note for note in progress.lines) == 1
     # What somebody altered who knows how is not reported as found.
     db = sqlite3.connect(path, isolation_level=None)
@@ -233,7 +298,7 @@ def test_verdicts_are_the_same_without_a_ledger_with_one_and_with_an_altered_one
             row = (content, module.crc32(key + content), key)
             db.execute(f"UPDATE {TABLE} SET answers = ?, crc = ? WHERE key = ?", row)
         for verdict in asked().found:
-            assert audit.learner_.fit(audit.table_, audit.table_.labels(verdict.positions)).logits(X.iloc[45:])[
-                verdict.case
-            ] == pytest.approx(verdict.counterfactual_logit)
+            assert audit.learner_.fit(audit.table_, audit.table_.labels(verdict.positions)).logits(
+                X.iloc[45:]
+            )[verdict.case] == pytest.approx(verdict.counterfactual_logit)
     db.close()

@@ -25,7 +25,10 @@ PLAIN = Names()
         (NAMES.people_in("race", "hispanic"), "Hispanic applicants"),
         (NAMES.people_in("race", "black"), "applicants with race = black"),
         (NAMES.people_in("race × sex", "hispanic · f"), "Hispanic female applicants"),
-        (NAMES.people_in("race × sex", "hispanic · m"), "applicants with race = hispanic and sex = m"),
+        (
+            NAMES.people_in("race × sex", "hispanic · m"),
+            "applicants with race = hispanic and sex = m",
+        ),
         (NAMES.group("race × sex", "a · f"), "race = a and sex = f"),
         (NAMES.value("race", "white") + NAMES.value("race", "a"), "Whitea"),
         (NAMES.comparable("race", "white"), "comparable White applicants"),
@@ -33,7 +36,10 @@ PLAIN = Names()
         (NAMES.label("approved = yes"), "approved"),
         (PLAIN.were("approved = no"), "were labelled approved = no"),
         (NAMES.label(("approved = no", "approved = later")), "refused or approved = later"),
-        (NAMES.were(("approved = no", "approved = later")), "were refused or labelled approved = later"),
+        (
+            NAMES.were(("approved = no", "approved = later")),
+            "were refused or labelled approved = later",
+        ),
         (NAMES.were(("good", "fair")), "were labelled 'good' or 'fair'"),
         (PLAIN.label("25 000 or more"), "'25 000 or more'"),
         (NAMES.column("obrat") + NAMES.column("income"), "debt ratioincome"),
@@ -52,7 +58,9 @@ def test_a_template_is_written_once_and_names_come_from_python_too(tmp_path):
     assert Names.read(file).people_in("sex", "female") == "female applicants"
     odd = 'a "b" \\ [c]\t\x7f#'
     file.write_text(template({odd: [odd]}, [odd], [odd]).replace("# ", ""), encoding="utf-8")
-    file.write_text(file.read_text().replace("Take away", "# Take away").replace("As in", "# As in"))
+    file.write_text(
+        file.read_text().replace("Take away", "# Take away").replace("As in", "# As in")
+    )
     assert Names.read(file).columns == {odd: odd}
     with pytest.raises(errors.SettingError, match="Did you mean 'columns'"):
         Names.of({"colums": {}})

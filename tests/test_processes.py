@@ -1,5 +1,5 @@
-"""Processes of their own: the command loads what it needs and Ctrl-C always ends it; without torch, and where no thread
-or process can be started, everything else works."""
+"""Processes of their own: the command loads what it needs and Ctrl-C always ends it; without torch,
+and where no thread or process can be started, everything else works."""
 
 import subprocess
 import sys
@@ -10,7 +10,9 @@ pytestmark = pytest.mark.system
 
 
 def ended(script: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300)
+    return subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False, timeout=300
+    )
 
 
 IMPORTED = """
@@ -47,7 +49,9 @@ run()
 """
 
 
-@pytest.mark.parametrize(("number", "where"), [("SIGINT", "butfor.cli.options"), ("SIGTERM", "pandas")])
+@pytest.mark.parametrize(
+    ("number", "where"), [("SIGINT", "butfor.cli.options"), ("SIGTERM", "pandas")]
+)
 def test_a_signal_before_anything_is_done_ends_the_command(number, where):
     done = ended(ENDING.replace("WHERE", where).replace("SIGNAL", number))
     assert (done.returncode, done.stdout, done.stderr.lstrip()) == (130, "", "Stopped.\n")

@@ -11,7 +11,9 @@ from recorded import LABELS, TABLE
 
 
 def compared(**how) -> None:
-    butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", draws=5, n_jobs=1, **how)
+    butfor.compare_standards(
+        TABLE, LABELS, sensitive_features="group", adverse="no", draws=5, n_jobs=1, **how
+    )
 
 
 def test_a_log_gets_a_line_now_and_then_and_no_more(capsys):
@@ -22,7 +24,10 @@ def test_a_log_gets_a_line_now_and_then_and_no_more(capsys):
         for moment, count in ((20, 4), (40, 6), (45, 50)):
             now[0] = moment
             progress.advance(count)
-    assert capsys.readouterr().err == "fresh seeds: 10 of 100 trainings, 3 found; about 6 minutes left\n"
+    assert (
+        capsys.readouterr().err
+        == "fresh seeds: 10 of 100 trainings, 3 found; about 6 minutes left\n"
+    )
 
 
 def test_estimates_run_down_through_all_phases():
@@ -33,7 +38,11 @@ def test_estimates_run_down_through_all_phases():
     progress.advance(4)
     assert progress.line() == "search: 4 of 100 trainings", "the first few promise no end"
     progress.expect(600)
-    for moment, said in ((60, "about 10 minutes left"), (640, "about 20 seconds left"), (700, "longer than expected")):
+    for moment, said in (
+        (60, "about 10 minutes left"),
+        (640, "about 20 seconds left"),
+        (700, "longer than expected"),
+    ):
         now[0] = float(moment)
         assert progress.line() == f"search: 4 of 100 trainings; {said}"
 
@@ -54,6 +63,8 @@ def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkey
     assert max(map(len, said.split("\x1b[2K"))) < 120
     assert said.rstrip("\n").endswith("\x1b[2K"), "the line is wiped out"
     monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setitem(sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1)))
+    monkeypatch.setitem(
+        sys.modules, "IPython", SimpleNamespace(get_ipython=lambda: SimpleNamespace(kernel=1))
+    )
     assert isinstance(shown(None), ConsoleProgress)
     assert type(shown(False)) is Progress

@@ -24,12 +24,17 @@ def test_the_published_rules_row_by_row_with_few_masks_for_everyone(situation, m
     assert 0 < stable.sum() < len(stable)
     allowed = rules.flippable(rules.as_rule("published", "psi"), s)
     pairs = zip(s.people["Sex"], s.predictions, strict=True)
-    rows = [(sex == own) & (s.table.zero_one == given) & (s.training_decisions == given) for own, given in pairs]
+    rows = [
+        (sex == own) & (s.table.zero_one == given) & (s.training_decisions == given)
+        for own, given in pairs
+    ]
     expected = np.array(rows)
     assert np.array_equal([*allowed], expected)
     assert len(allowed.masks) == len(np.unique(expected, axis=0)) <= 4
     monkeypatch.setattr(rules, "BLOCK", 3 * s.table.n)
-    assert np.array_equal([*rules.flippable(rules.published_psi(), s)], expected), "three people at a time"
+    assert np.array_equal([*rules.flippable(rules.published_psi(), s)], expected), (
+        "three people at a time"
+    )
     assert np.array_equal(allowed.counts, expected.sum(axis=1))
     pair = np.flatnonzero(expected[0])[:2]
     assert np.array_equal(allowed.permits(pair), expected[:, pair].all(axis=1))
@@ -38,7 +43,11 @@ def test_the_published_rules_row_by_row_with_few_masks_for_everyone(situation, m
 
 def test_rules_compose_and_survive_text_and_pickling_and_callables_and_masks_are_rules(situation):
     s = situation
-    one, female, stable = s.predictions == 1, s.people["Sex"].to_numpy() == 0, rules.stable_under_switch()(s)
+    one, female, stable = (
+        s.predictions == 1,
+        s.people["Sex"].to_numpy() == 0,
+        rules.stable_under_switch()(s),
+    )
     for text, expected in (
         ("everyone", one | ~one),
         ("predicted(1) & in_group(Sex, 0)", one & female),
@@ -50,17 +59,31 @@ def test_rules_compose_and_survive_text_and_pickling_and_callables_and_masks_are
         for same in (rule, rules.as_rule(rule.text, "phi"), pickle.loads(pickle.dumps(rule))):
             assert same.text == rule.text
             assert np.array_equal(same(s), expected), text
-    admitted = [why is None for why in rules.why_left_out(rules.as_rule(lambda s: s.people["Year"] > 5, "phi"), s)]
+    admitted = [
+        why is None
+        for why in rules.why_left_out(rules.as_rule(lambda s: s.people["Year"] > 5, "phi"), s)
+    ]
     assert np.array_equal(admitted, s.people["Year"] > 5)
-    assert rules.flippable(rules.as_rule(np.arange(s.table.n) < 3, "psi"), s).counts.sum() == 3 * len(s.people)
+    assert rules.flippable(
+        rules.as_rule(np.arange(s.table.n) < 3, "psi"), s
+    ).counts.sum() == 3 * len(s.people)
 
 
 def test_labels_are_named_by_name_or_value_and_any_value_is_read_back(situation):
-    cases = [(situation.label_names, situation.label_names[1], 1), (("label = 1", "label = 0"), 0, 1)]
+    cases = [
+        (situation.label_names, situation.label_names[1], 1),
+        (("label = 1", "label = 0"), 0, 1),
+    ]
     cases += [(("granted = False", "granted = True"), False, 0)]
-    cases += [(("other", odd), odd, 1) for odd in ("bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words")]
+    cases += [
+        (("other", odd), odd, 1)
+        for odd in ("bad, (credit)", "it's", 'a "b"', "x & y", "True", "two words")
+    ]
     for names, value, decision in cases:
-        named, rule = dataclasses.replace(situation, label_names=names), rules.predicted(value) & rules.everyone()
+        named, rule = (
+            dataclasses.replace(situation, label_names=names),
+            rules.predicted(value) & rules.everyone(),
+        )
         for same in (rule, rules.as_rule(rule.text, "phi")):
             assert np.array_equal(same(named), named.predictions == decision)
 

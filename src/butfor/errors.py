@@ -10,8 +10,8 @@
     ├── OutputError         a result cannot be written: no such place, no permission, no space
     └── Stopped             the work was interrupted, or the time was up
 
-Table and setting errors are also ``ValueError``, as scikit-learn's callers expect.
-The command line prints the message and exits with code 2, or with code 3 if disk space or memory ran out.
+Table and setting errors are also ``ValueError``, as scikit-learn's callers expect. The command line
+prints the message and exits with code 2, or with code 3 if disk space or memory ran out.
 """
 
 from __future__ import annotations
@@ -93,16 +93,26 @@ def listed(items: Iterable[object], most: int = 8) -> str:
 
 
 def plural(count: float, one: str, many: str = "") -> str:
-    """ "1 row", "3 rows", "3 people"; `many` is any other form: "1 of 68 labels is", "2 of 68 labels are"."""
-    several = many or (f"{one.removesuffix('person')}people" if one.endswith("person") else f"{one}s")
+    """ "1 row", "3 rows", "3 people"; `many` is any other form: "1 of 68 labels is", "2 of 68
+    labels are"."""
+    several = many or (
+        f"{one.removesuffix('person')}people" if one.endswith("person") else f"{one}s"
+    )
     return f"{count:.0f} {one if f'{count:.0f}' == '1' else several}"
 
 
-def nearest(given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 20) -> str:
-    """A suggestion after an unknown name: the nearest known name or, if none is near, the first `most` of them."""
+def nearest(
+    given: object, known: Iterable[object], otherwise: str = "Choose one of", most: int = 20
+) -> str:
+    """A suggestion after an unknown name: the nearest known name or, if none is near, the first
+    `most` of them."""
     names = {str(name).lower(): str(name) for name in known}
     near = get_close_matches(shortened(given).lower(), names, n=1, cutoff=0.65)
-    return f"Did you mean '{shortened(names[near[0]])}'?" if near else f"{otherwise} {listed(names.values(), most)}."
+    return (
+        f"Did you mean '{shortened(names[near[0]])}'?"
+        if near
+        else f"{otherwise} {listed(names.values(), most)}."
+    )
 
 
 def first_line(error: BaseException) -> str:
@@ -118,8 +128,8 @@ def brief(thing: Any) -> str:
 
 @contextmanager
 def as_recorded(what: str) -> Iterator[None]:
-    """Turns whatever a record of the right form but with impossible content leads to into a sentence, and cuts what it
-    quotes."""
+    """Turns whatever a record of the right form but with impossible content leads to into a
+    sentence, and cuts what it quotes."""
     try:
         yield
     except MemoryError:
@@ -131,5 +141,9 @@ def as_recorded(what: str) -> Iterator[None]:
         raise ReplayError(cut) from error
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
-        lacks = f": it lacks {reason}" if isinstance(error, KeyError) else f" ({type(error).__name__}: {reason})"
+        lacks = (
+            f": it lacks {reason}"
+            if isinstance(error, KeyError)
+            else f" ({type(error).__name__}: {reason})"
+        )
         raise ReplayError(f"{what}{lacks}.") from error

@@ -1,10 +1,11 @@
 """The audit, in the order in which it happens.
 
-    comparison ─▸ ψ ─▸ φ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸ one standard
+    comparison ─▸ ψ ─▸ φ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸
+    one standard
 
-`explain_all` walks this way once or, with more than two labels, once for each decision and the label that flips give;
-`explain_together` is the way from proofs to side effects. Ctrl-C or a limit ends it at any point: what is done is kept,
-the rest is marked as unknown.
+`explain_all` walks this way once or, with more than two labels, once for each decision and the
+label that flips give; `explain_together` is the way from proofs to side effects. Ctrl-C or a limit
+ends it at any point: what is done is kept, the rest is marked as unknown.
 """
 
 from __future__ import annotations
@@ -38,7 +39,17 @@ from butfor.prove import Bracket, prove
 from butfor.rank import checked_scores
 from butfor.rank.mix import leader_words
 from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
-from butfor.result.outcome import NO_SEED, NOT_ASKED, NOT_FINISHED, SETTING, STOPPED, TABLE, TIME, Outcome, Questions
+from butfor.result.outcome import (
+    NO_SEED,
+    NOT_ASKED,
+    NOT_FINISHED,
+    SETTING,
+    STOPPED,
+    TABLE,
+    TIME,
+    Outcome,
+    Questions,
+)
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import TrainingLabel
@@ -47,23 +58,46 @@ from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
 from butfor.rules import Allowed, Situation, flippable, why_left_out
 from butfor.schedule import schedule
-from butfor.search import FOUND, LEAST_FOR_SECOND, NEAR, RECORDED, Gains, Known, Person, Search, in_turn, usual_sets
+from butfor.search import (
+    FOUND,
+    LEAST_FOR_SECOND,
+    NEAR,
+    RECORDED,
+    Gains,
+    Known,
+    Person,
+    Search,
+    in_turn,
+    usual_sets,
+)
 from butfor.standard.compare import least_draws
 from butfor.standard.groups import Standards
 from butfor.stopping import Stop, StopFlag, checking, listen
 from butfor.train import Trainer
 from butfor.validate import as_positions
-from butfor.worlds import FlipTrial, changes_decision, falling_short, not_asked, one_standard, outcome_of, plan_worlds
+from butfor.worlds import (
+    FlipTrial,
+    changes_decision,
+    falling_short,
+    not_asked,
+    one_standard,
+    outcome_of,
+    plan_worlds,
+)
 
 STANDARDS_SHARE, STANDARDS_MOST, SEARCH_SHARE = 0.2, 0.9, 2 / 3
-"""Shares of the time limit: for comparing groups, after which no more tables are drawn, and after which the comparison
-is given up; and for the search. The rest is for confirmations and fresh seeds."""
+"""Shares of the time limit: for comparing groups, after which no more tables are drawn, and after
+which the comparison is given up; and for the search. The rest is for confirmations and fresh
+seeds."""
 DRAWING_UP = 1e-3
-"""Seconds per person, of a time limit, in which verdicts and their page are drawn up; at most half of it."""
+"""Seconds per person, of a time limit, in which verdicts and their page are drawn up; at most half
+of it."""
 BLOCK, SCORES = 256, 2**23
-"""The most people scored at once, and the most scores: one per person and training row must fit in memory."""
+"""The most people scored at once, and the most scores: one per person and training row must fit in
+memory."""
 RANKING_COST = 3.0
-"""The cost of ranking all labels, in trainings per member, for a block of people or, at flipped labels, for one."""
+"""The cost of ranking all labels, in trainings per member, for a block of people or, at flipped
+labels, for one."""
 
 
 def explain_all(
@@ -78,19 +112,34 @@ def explain_all(
     stop: Stop | None = None,
     progress: Progress | None = None,
 ) -> tuple[Population, Standards | None]:
-    """Verdicts about the rows of X at the positions `cases`, or about all, and the comparison of groups for later
-    questions. `standards`: if already known."""
-    begun, progress, params, table = time.monotonic(), progress or Progress(), fitted.params, fitted.table
+    """Verdicts about the rows of X at the positions `cases`, or about all, and the comparison of
+    groups for later questions. `standards`: if already known."""
+    begun, progress, params, table = (
+        time.monotonic(),
+        progress or Progress(),
+        fitted.params,
+        fitted.table,
+    )
     if not isinstance(stop, (Stop, NoneType)):
         raise SettingError(
-            f"stop={stop!r}: give butfor.max_seconds(…), butfor.max_retrainings(…), or both joined by |."
+            f"stop={stop!r}: give butfor.max_seconds(…), butfor.max_retrainings(…), or both "
+            "joined by |."
         )
     everyone, truth = fitted.people(X, y, sensitive_features)
-    cases = list(range(len(everyone.people))) if cases is None else as_positions(cases, len(everyone.people))
-    wanted = None if towards is None else label_number(towards, fitted.label_names, table.classes, "towards")
+    cases = (
+        list(range(len(everyone.people)))
+        if cases is None
+        else as_positions(cases, len(everyone.people))
+    )
+    wanted = (
+        None
+        if towards is None
+        else label_number(towards, fitted.label_names, table.classes, "towards")
+    )
     if astray := [case for case in cases if not np.isfinite(everyone.logits[case])]:
         raise TableError(
-            f"The model's score for person {astray[0]} is infinite or not a number: check that row for numbers far "
+            f"The model's score for person {astray[0]} is infinite or not a number: check that "
+            "row for numbers far "
             "outside the training rows."
         )
     allowed_time = stop or Stop()
@@ -104,8 +153,9 @@ def explain_all(
     several, searches = len(cases) > 1, fitted.strategy.name != RECORDED
 
     with listen() as flag:
-        # Is a group's labelling held to another standard? ψ may ask for doubts about labels; without an adverse label
-        # they are all that is computed. A time limit gives the comparison a share.
+        # Is a group's labelling held to another standard? ψ may ask for doubts about labels;
+        # without an adverse label they are all that is computed. A time limit gives the comparison
+        # a share.
         comparable = fitted.adverse is not None or (several and not table.multiclass)
         drawn = several and searches and fitted.adverse is not None
         compared = Outcome() if drawn else Outcome(NOT_ASKED, SETTING)
@@ -116,7 +166,11 @@ def explain_all(
             try:
                 with checking(limit.check):
                     seconds_of_draws = None if most is None else STANDARDS_SHARE * most
-                    standards = fitted.compare(fitted.draws, seconds_of_draws, progress) if drawn else fitted.undrawn
+                    standards = (
+                        fitted.compare(fitted.draws, seconds_of_draws, progress)
+                        if drawn
+                        else fitted.undrawn
+                    )
             except (TableError, SettingError) as error:
                 if fitted.adverse is not None:
                     compared = Outcome(NOT_ASKED, TABLE)
@@ -138,7 +192,8 @@ def explain_all(
             if params.ledger:
                 if gaps := ledger_gaps(fitted.learner):
                     raise SettingError(
-                        f"A ledger identifies models by their records, and this model's record lacks {listed(gaps)}; "
+                        "A ledger identifies models by their records, and this model's record "
+                        f"lacks {listed(gaps)}; "
                         "leave the ledger out."
                     )
                 ledger = opened.enter_context(closing(Ledger(params.ledger, progress.note)))
@@ -149,8 +204,8 @@ def explain_all(
             allowed = flippable(fitted.psi, people)
             left_out = why_left_out(fitted.phi, people, wanted)
 
-            # Everyone or, with more than two labels, pairs of decisions; the largest is first, and says how long all
-            # will take.
+            # Everyone or, with more than two labels, pairs of decisions; the largest is first, and
+            # says how long all will take.
             audited = np.array([why is None for why in left_out], bool)
             parts: list[Together] = []
             how: dict[str, Any] = {"ledger": ledger, "n_jobs": params.n_jobs, "progress": progress}
@@ -158,10 +213,16 @@ def explain_all(
             for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
                 trained = sum(part.trainer.trained for part in parts)
-                limits = allowed_time.left(time.monotonic() - begun, trained, len(at) / max(1, left))
-                trainer = Trainer(engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how)
+                limits = allowed_time.left(
+                    time.monotonic() - begun, trained, len(at) / max(1, left)
+                )
+                trainer = Trainer(
+                    engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how
+                )
                 why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
-                together = Together(ours, at, [cases[k] for k in at], psi, why, trainer, known, copy(fitted.ranking))
+                together = Together(
+                    ours, at, [cases[k] for k in at], psi, why, trainer, known, copy(fitted.ranking)
+                )
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
                 with checking(trainer.flag.check):
@@ -175,7 +236,9 @@ def explain_all(
                     labels = labels_to_review(fitted, standards)
                 if standards.draws:
                     until = parts[-1].trainer.flag  # which ends when all time is spent
-                    trainer = Trainer(engine, fitted.learner, table, everyone.people, flag=until, **how)
+                    trainer = Trainer(
+                        engine, fitted.learner, table, everyone.people, flag=until, **how
+                    )
                     trial = FlipTrial(fitted, everyone, truth, trainer)
                     with checking(until.check):
                         if flag.interrupted or out_of_time:
@@ -206,9 +269,15 @@ def explain_all(
             standard=figures_of(standards) if standards and standards.draws else None,
             standard_notes=tuple(standards.notes()) if standards and standards.draws else (),
             one_standard=tuple(changed),
-            questions=Questions(compared, *_outcomes(fitted, parts, len(everyone.people), flag.interrupted), worlds),
+            questions=Questions(
+                compared, *_outcomes(fitted, parts, len(everyone.people), flag.interrupted), worlds
+            ),
         )
-        persons = {person.case: person for part in parts for person in persons_of(fitted, part, standards, truth)}
+        persons = {
+            person.case: person
+            for part in parts
+            for person in persons_of(fitted, part, standards, truth)
+        }
         verdicts = [Verdict(persons[case], run, fitted) for case in cases]
         return Population(verdicts, run, labels), standards
 
@@ -221,10 +290,16 @@ def explain_together(
     share: float | None,
     short: int,
 ) -> None:
-    """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows. `everyone`: all rows given,
-    with their labels `truth`; `share`: by how many times all people take longer, if this part announces the time;
-    `short`: groups that worlds will be made of."""
-    strategy, ranking, budget, people, psi = fitted.strategy, part.ranking, fitted.budget, part.people, part.psi
+    """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows.
+    `everyone`: all rows given, with their labels `truth`; `share`: by how many times all people
+    take longer, if this part announces the time; `short`: groups that worlds will be made of."""
+    strategy, ranking, budget, people, psi = (
+        fitted.strategy,
+        part.ranking,
+        fitted.budget,
+        part.people,
+        part.psi,
+    )
     trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
     begun, seconds, members = time.monotonic(), flag.limits.seconds, trainer.members
     table, counts = people.table, psi.counts
@@ -249,7 +324,9 @@ def explain_together(
         # What is proven replaces a search. Without a label to flip, there is nothing to rank.
         flag.check()
         proven = prove(people.of(part.audited), psi.of_people(part.audited)) if persons else None
-        part.proven = {person.number: bracket for person, bracket in zip(persons, proven or (), strict=False)}
+        part.proven = {
+            person.number: bracket for person, bracket in zip(persons, proven or (), strict=False)
+        }
         flag.deadline = None if seconds is None else begun + SEARCH_SHARE * seconds
         flag.check()
         searches: dict[Person, Search] = {}
@@ -258,20 +335,34 @@ def explain_together(
             # No set within the budget does, or no set at all.
             beyond = bracket is not None and bracket.at_least > min(budget, person.flippable)
             if bracket is not None and (beyond or bracket.witness is not None):
-                searches[person] = in_turn([bracket.witness] if bracket.witness and not beyond else [])
+                searches[person] = in_turn(
+                    [bracket.witness] if bracket.witness and not beyond else []
+                )
             elif not person.flippable:
                 searches[person] = strategy.search(person)
         to_rank = [person for person in persons if person not in searches]
 
-        # The ranking learns from a few retrainings, if it can and enough trainings and time remain for the search.
-        cost = 0 if ranking.trial is None or not to_rank else ranking.trial_sets(len(to_rank)) * members
+        # The ranking learns from a few retrainings, if it can and enough trainings and time remain
+        # for the search.
+        cost = (
+            0
+            if ranking.trial is None or not to_rank
+            else ranking.trial_sets(len(to_rank)) * members
+        )
         seconds_each = None
         if (
             cost
             and 2 * cost <= trainer.left
-            and (seconds is None or cost * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4)
+            and (
+                seconds is None
+                or cost * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4
+            )
         ):
-            trained, started, who = trainer.trained, time.perf_counter(), [person.number for person in to_rank]
+            trained, started, who = (
+                trainer.trained,
+                time.perf_counter(),
+                [person.number for person in to_rank],
+            )
             progress.phase("trial", cost)
             part.agreement = figures = ranking.trial(
                 lambda flips: table.margins(trainer.answers(flips))[:, who],
@@ -284,15 +375,18 @@ def explain_together(
             seconds_each = (time.perf_counter() - started) / max(1, trainer.trained - trained)
             if figures["poor"]:
                 progress.note(
-                    "Training is noisy here: predicted and measured effects of a single flip agree poorly (rank "
+                    "Training is noisy here: predicted and measured effects of a single flip "
+                    "agree poorly (rank "
                     f"correlation {figures['spearman']:.2f}). The search uses "
-                    f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions furthest in a trial."
+                    f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions "
+                    "furthest in a trial."
                 )
         after_round: Callable[[int], None] = lambda left: None  # noqa: E731
         if progress.listens and share is not None:
             after_round = _forecast(fitted, part, to_rank, seconds_each, share, short)
 
-        # Rank the labels, block by block. With a limit of time, those closest to the other decision are first.
+        # Rank the labels, block by block. With a limit of time, those closest to the other decision
+        # are first.
         if seconds is not None:
             to_rank.sort(key=lambda person: -person.start)
         keys, size = person_keys(people.model, people.people), max(1, min(BLOCK, SCORES // table.n))
@@ -306,13 +400,17 @@ def explain_together(
             for k, person in enumerate(block):
                 rows = np.flatnonzero(psi[person.number])
                 person.order = rows[np.argsort(-scores[k][rows], kind="stable")].astype(np.int32)
-                person.rng = np.random.default_rng([fitted.params.random_state, keys[person.number]])
+                person.rng = np.random.default_rng(
+                    [fitted.params.random_state, keys[person.number]]
+                )
                 person.gain_limit = ranking.gain_limit  # what the trial allows to conclude
                 if predicted is not None:
                     person.predicted = np.asarray(predicted[k][person.order], np.float64)
             progress.advance(len(block))
 
-        def rank_again(asked: Sequence[tuple[Person, FlipSet]]) -> Iterator[NDArray[np.floating[Any]]]:
+        def rank_again(
+            asked: Sequence[tuple[Person, FlipSet]],
+        ) -> Iterator[NDArray[np.floating[Any]]]:
             for first in range(0, len(asked), size):
                 block, flips = zip(*asked[first : first + size], strict=True)
                 who = people.people.iloc[[person.number for person in block]]
@@ -323,7 +421,9 @@ def explain_together(
 
     if flag.out_of_time:
         left = sum(not person.complete for person in persons)
-        progress.note(f"The time is up: the search for {left} of {len(persons)} people is incomplete.")
+        progress.note(
+            f"The time is up: the search for {left} of {len(persons)} people is incomplete."
+        )
     flag.deadline = flag.last
     finds = {person.number: person.found for person in persons if person.found}
 
@@ -338,17 +438,25 @@ def explain_together(
             part.fresh.update(check_finds(trainer, looks, finds, people.predictions, without))
         except Stopped:
             if left := len(finds) - len(part.fresh):
-                progress.note(f"Stopped before all finds were checked under fresh seeds; not checked: {left}.")
+                progress.note(
+                    f"Stopped before all finds were checked under fresh seeds; not checked: {left}."
+                )
 
     # Side effects: flips also change decisions about other people.
     if not (fitted.params.fresh_seeds and finds and len(everyone.people) > 1):
         return
     if not flag.interrupted and not flag.out_of_time:
         with suppress(Stopped):
-            if part.cases == list(range(len(everyone.people))):  # known since the finds were confirmed
+            if part.cases == list(
+                range(len(everyone.people))
+            ):  # known since the finds were confirmed
                 before, answers = people.decisions, trainer.confirmed
             else:
-                how: dict[str, Any] = {"n_jobs": fitted.params.n_jobs, "progress": progress, "flag": flag}
+                how: dict[str, Any] = {
+                    "n_jobs": fitted.params.n_jobs,
+                    "progress": progress,
+                    "flag": flag,
+                }
                 others = Trainer(trainer.engine, fitted.learner, table, everyone.people, **how)
                 tried = list(dict.fromkeys([(), *finds.values()]))
                 progress.phase("side effects", members * len(tried))
@@ -357,10 +465,17 @@ def explain_together(
             for number, flips in finds.items():
                 now, case = table.decisions(answers[flips]), part.cases[number]
                 others_changed = int((now != before).sum() - (now != before)[case])
-                right = (None, None) if truth is None else tuple(float((d == truth).mean()) for d in (before, now))
+                right = (
+                    (None, None)
+                    if truth is None
+                    else tuple(float((d == truth).mean()) for d in (before, now))
+                )
                 part.collateral[number] = Collateral(len(before) - 1, others_changed, *right)
     if not part.collateral:
-        progress.note("Stopped before side effects on other people were counted; verdicts do not include them.")
+        progress.note(
+            "Stopped before side effects on other people were counted; verdicts do not include "
+            "them."
+        )
 
 
 def check_finds(
@@ -370,18 +485,23 @@ def check_finds(
     decisions: NDArray[np.int64],
     without: Floats,
 ) -> Iterator[tuple[int, FreshSeeds]]:
-    """Every find under fresh seeds, by person, one after the other, so that a stop keeps what is done. `looks`: seeds
-    that are tried one list after the other, by finds that are still open. `without`: logits without flips, `[seeds ×
-    people]`. The engine trains these models; the documentation measures how well it agrees with the definition."""
+    """Every find under fresh seeds, by person, one after the other, so that a stop keeps what is
+    done. `looks`: seeds that are tried one list after the other, by finds that are still open.
+    `without`: logits without flips, `[seeds × people]`. The engine trains these models; the
+    documentation measures how well it agrees with the definition."""
     logits_with = dict.fromkeys(finds, np.empty(0, np.float32))
     for seeds in filter(len, looks):
         sets, still_open = list(dict.fromkeys(finds.values())), dict[int, FlipSet]()
         step = max(1, 4 * trainer.bound.width // len(seeds))
         trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
         for some in (sets[first : first + step] for first in range(0, len(sets), step)):
-            logits = trainer.seed_logits([Training(flips, seed) for flips in some for seed in seeds])
+            logits = trainer.seed_logits(
+                [Training(flips, seed) for flips in some for seed in seeds]
+            )
             logits = logits.reshape(len(some), len(seeds), -1)
-            for person, flips in ((person, flips) for person, flips in finds.items() if flips in some):
+            for person, flips in (
+                (person, flips) for person, flips in finds.items() if flips in some
+            ):
                 own = np.append(logits_with[person], logits[some.index(flips), :, person])
                 both = without[: len(own), person], own
                 before, after = (changes_decision(each, decisions[person]) for each in both)
@@ -393,14 +513,22 @@ def check_finds(
         finds = still_open
 
 
-def _outcomes(fitted: Fitted, parts: Sequence[Together], people: int, by_hand: bool) -> tuple[Outcome, Outcome]:
-    """What became of the fresh seeds and of the side effects, by the finds for which they are known."""
+def _outcomes(
+    fitted: Fitted, parts: Sequence[Together], people: int, by_hand: bool
+) -> tuple[Outcome, Outcome]:
+    """What became of the fresh seeds and of the side effects, by the finds for which they are
+    known."""
     why = STOPPED if by_hand else TIME
     finds = sum(person.found is not None for part in parts for person in part.searched)
-    tested, counted = sum(len(part.fresh) for part in parts), sum(len(part.collateral) for part in parts)
+    tested, counted = (
+        sum(len(part.fresh) for part in parts),
+        sum(len(part.collateral) for part in parts),
+    )
     if not fitted.params.fresh_seeds:
         return Outcome(NOT_ASKED, SETTING), Outcome(NOT_ASKED, SETTING)
-    side_effects = Outcome.of_parts(counted, finds, why) if people > 1 else Outcome(NOT_ASKED, SETTING)
+    side_effects = (
+        Outcome.of_parts(counted, finds, why) if people > 1 else Outcome(NOT_ASKED, SETTING)
+    )
     if not fitted.seeded:
         return Outcome(NOT_ASKED, NO_SEED), side_effects
     if any(part.searched and not part.without_flips for part in parts):  # nor are close calls known
@@ -408,15 +536,15 @@ def _outcomes(fitted: Fitted, parts: Sequence[Together], people: int, by_hand: b
     return Outcome.of_parts(tested, finds, why), side_effects
 
 
-# --- the steps before a search ------------------------------------------------------------------------
+# --- the steps before a search --------------------------------------------------------------------
 
 
 def _pairs(
     people: Situation, psi: Allowed, towards: int | None = None
 ) -> list[tuple[NDArray[np.int64], Situation, Allowed]]:
-    """People who are asked about together, by position, and what ψ allows for them: everyone or, with more than two
-    labels, by decision and by the label that flips give, `towards` or the label with the next score. Rows that have
-    the new label already are not flipped."""
+    """People who are asked about together, by position, and what ψ allows for them: everyone or,
+    with more than two labels, by decision and by the label that flips give, `towards` or the label
+    with the next score. Rows that have the new label already are not flipped."""
     table = people.table
     if not table.multiclass or not len(people.people):
         return [(np.arange(len(people.people)), people, psi)]
@@ -435,12 +563,22 @@ def _pairs(
 
 
 def _forecast(
-    fitted: Fitted, part: Together, ranked: Sequence[Person], seconds_each: float | None, share: float, short: int
+    fitted: Fitted,
+    part: Together,
+    ranked: Sequence[Person],
+    seconds_each: float | None,
+    share: float,
+    short: int,
 ) -> Callable[[int], None]:
-    """Announce how many people are audited and about how long it takes, by the seconds of a training: of the trial's
-    or, when everything is compiled, of one more. The function returned corrects that by how many searches are left.
-    `ranked`: the people whom no proof answers."""
-    trainer, progress, most, begun = part.trainer, part.trainer.progress, part.trainer.flag.limits, time.monotonic()
+    """Announce how many people are audited and about how long it takes, by the seconds of a
+    training: of the trial's or, when everything is compiled, of one more. The function returned
+    corrects that by how many searches are left. `ranked`: the people whom no proof answers."""
+    trainer, progress, most, begun = (
+        part.trainer,
+        part.trainer.progress,
+        part.trainer.flag.limits,
+        time.monotonic(),
+    )
     if not part.searched:
         progress.note(announcement(0, 0.0))
         return lambda left: None
@@ -450,7 +588,11 @@ def _forecast(
     members, strategy, people = trainer.members, fitted.strategy.name, len(ranked)
     finds = FOUND * people + len(part.searched) - people
     sets = float(sum(usual_sets(strategy, person) for person in ranked))
-    again = strategy == "solid" and fitted.budget >= LEAST_FOR_SECOND and part.ranking.score_at is not None
+    again = (
+        strategy == "solid"
+        and fitted.budget >= LEAST_FOR_SECOND
+        and part.ranking.score_at is not None
+    )
     rankings = RANKING_COST * (-(-people // BLOCK) + NEAR * people * again / trainer.n_jobs)
     by_definition = 0.0 if trainer.bound.by_definition else finds / trainer.n_jobs
     search = min((sets + finds) * members, trainer.left) * seconds_each
@@ -471,13 +613,17 @@ def _forecast(
     return after_round
 
 
-# --- without a search ---------------------------------------------------------------------------------
+# --- without a search -----------------------------------------------------------------------------
 
 
-def eligible_cases(fitted: Fitted, X: Any, most: int | None = None, *, sensitive_features: Any = None) -> list[int]:
+def eligible_cases(
+    fitted: Fitted, X: Any, most: int | None = None, *, sensitive_features: Any = None
+) -> list[int]:
     """The positions in X of the first `most` people whom φ admits."""
     situation, _ = fitted.people(X, None, sensitive_features)
-    return [case for case, why in enumerate(why_left_out(fitted.phi, situation)) if why is None][:most]
+    return [case for case, why in enumerate(why_left_out(fitted.phi, situation)) if why is None][
+        :most
+    ]
 
 
 def flippable_labels(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> Allowed:
@@ -495,9 +641,11 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
             proven = prove(ours, psi)
         if proven is None:
             which = (
-                " at this threshold: with a threshold, only nearest neighbours have proofs, at a fixed one."
+                " at this threshold: with a threshold, only nearest neighbours have proofs, at a "
+                "fixed one."
                 if fitted.table.decision.has_cut
-                else ". Ridge classifiers, linear regression and kernel ridge on 0 and 1, nearest neighbours and "
+                else ". Ridge classifiers, linear regression and kernel ridge on 0 and 1, nearest "
+                "neighbours and "
                 "PartitionEnsemble have proofs."
             )
             raise SettingError(f"There is no proof for {fitted.learner.name}{which}")

@@ -1,5 +1,5 @@
-"""Turns parameters and a table into a trained audit: `Fitted`, which never changes; every question is a function of
-it."""
+"""Turns parameters and a table into a trained audit: `Fitted`, which never changes; every question
+is a function of it."""
 
 from __future__ import annotations
 
@@ -42,13 +42,14 @@ from butfor.standard.groups import Standards
 LOOKED_AT = 20
 """Training rows by which it is told whether logits are log-odds."""
 PUBLISHED = ("combined", "influence", "leaves", "surrogate-signed")
-"""Default rankings of published searches: the first that accepts the model. The last accepts every model."""
+"""Default rankings of published searches: the first that accepts the model. The last accepts every
+model."""
 NO_ADVERSE = "Name the label that people would rather not have: fit(X, y, adverse=…)."
 
 
 class Labelled(NamedTuple):
-    """All rows whose labels are known, in the order of the table: labels by number, groups by name. Clusters and
-    weights are None where the training rows have none."""
+    """All rows whose labels are known, in the order of the table: labels by number, groups by name.
+    Clusters and weights are None where the training rows have none."""
 
     X: pd.DataFrame
     codes: NDArray[np.int64]
@@ -65,11 +66,12 @@ class Labelled(NamedTuple):
 class Fitted:
     """An audit whose model is trained.
 
-    `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides` names the labels of
-    both. The model is an ensemble of `members`; `seeded` says whether a seed changes it. `reference`: by attribute the
-    group that others are compared with; without one, with all others. `draws`: tables drawn for that comparison, as
-    many as it takes if None. `pool`: the rows that compete for places under a
-    "top" threshold. `answered` and `corrected` are positions of labels that were reviewed and corrected."""
+    `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides`
+    names the labels of both. The model is an ensemble of `members`; `seeded` says whether a seed
+    changes it. `reference`: by attribute the group that others are compared with; without one, with
+    all others. `draws`: tables drawn for that comparison, as many as it takes if None. `pool`: the
+    rows that compete for places under a "top" threshold. `answered` and `corrected` are positions
+    of labels that were reviewed and corrected."""
 
     params: SimpleNamespace
     """The parameters of the `LabelAudit`."""
@@ -119,7 +121,11 @@ class Fitted:
     ) -> tuple[Situation, NDArray[np.int64] | None]:
         """The people of a table and their recorded labels by number, if known."""
         X = as_table(X)
-        truth = None if y is None else validate.numbered(self.table, validate.as_labels(X, y), "these people")
+        truth = (
+            None
+            if y is None
+            else validate.numbered(self.table, validate.as_labels(X, y), "these people")
+        )
         X = validate.like_training(X, self.table.X, self.sensitive)
         people = Situation(
             model=self.model,
@@ -133,10 +139,13 @@ class Fitted:
         )
         return people, truth
 
-    def compare(self, draws: int | None, seconds: float | None = None, progress: Progress | None = None) -> Standards:
-        """Compare each group with comparable people in other groups, on all labelled rows; doubts are those
-        of the training rows and, if they took part, of the validation rows. Without an adverse label the first counts
-        as adverse, which does not change the doubts. Without draws, only doubts and raw differences."""
+    def compare(
+        self, draws: int | None, seconds: float | None = None, progress: Progress | None = None
+    ) -> Standards:
+        """Compare each group with comparable people in other groups, on all labelled rows; doubts
+        are those of the training rows and, if they took part, of the validation rows. Without an
+        adverse label the first counts as adverse, which does not change the doubts. Without draws,
+        only doubts and raw differences."""
         if self.adverse is None and (draws != 0 or self.table.multiclass):
             raise SettingError(NO_ADVERSE)
         rows, adverse = self.labelled, self.adverse or 0
@@ -170,7 +179,8 @@ class Fitted:
 
     @property
     def doubt(self) -> NDArray[np.float64]:
-        """Per training row, the probability of the other label by the standard of the other groups."""
+        """Per training row, the probability of the other label by the standard of the other
+        groups."""
         return self.undrawn.doubt
 
     @cached_property
@@ -182,19 +192,28 @@ class Fitted:
         return tells is None or tells(self.table.X.iloc[:LOOKED_AT])
 
     def decision_facts(self, decisions: NDArray[np.int64]) -> DecisionFacts | None:
-        """Where the cut is, and how many of these decisions are favourable; None with more than two labels."""
+        """Where the cut is, and how many of these decisions are favourable; None with more than two
+        labels."""
         if self.table.multiclass:
             return None
         decision, pool, cut = self.table.decision, self.pool, dict[str, Any]()
-        own_half = not decision.has_cut and not ensemble.single_learner(self.learner).has_probabilities
+        own_half = (
+            not decision.has_cut and not ensemble.single_learner(self.learner).has_probabilities
+        )
         if decision.has_cut:
             at_cut = decision.score(self.model.at_cut, self.favourable)
-            cut = {"cut": True, "probability": at_cut if decision.by_probability else None, "share": decision.share}
+            cut = {
+                "cut": True,
+                "probability": at_cut if decision.by_probability else None,
+                "share": decision.share,
+            }
             if pool is not None:
                 accepted = decides_one(self.model.logits(pool)) == self.favourable
                 cut |= {"pool": len(pool), "accepted": int(accepted.sum())}
             if decision.pool is not None:
-                cut["ties"] = decision.last_place(ensemble.unaudited(self.model).logits(decision.pool))[1]
+                cut["ties"] = decision.last_place(
+                    ensemble.unaudited(self.model).logits(decision.pool)
+                )[1]
         return DecisionFacts(
             given=None if own_half else decision.given,
             people=len(decisions),
@@ -204,10 +223,12 @@ class Fitted:
         )
 
     def remarks(self, X: Any) -> list[str]:
-        """Sentences about the protected attribute and about missing, unknown and rare values in the training rows and
-        in X."""
+        """Sentences about the protected attribute and about missing, unknown and rare values in the
+        training rows and in X."""
         people = validate.like_training(as_table(X), self.table.X, self.sensitive)
-        rows = pd.concat([self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True)
+        rows = pd.concat(
+            [self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True
+        )
         holes, encoder = rows.columns[rows.isna().any()], self.model.table_encoder
         if encoder is not None:
             return [*self.sensitive.remarks, *encoder.remarks(rows)]
@@ -257,21 +278,35 @@ def fit(
     check_draws(draws)
     if not isinstance(also_labelled, (tuple, list)) or len(also_labelled) not in (0, 2, 3, 4, 5):
         raise SettingError(
-            f"also_labelled={brief(also_labelled)}: give (X, y) or (X, y, sensitive_features, cluster, sample_weight)."
+            f"also_labelled={brief(also_labelled)}: give (X, y) or (X, y, sensitive_features, "
+            "cluster, sample_weight)."
         )
     notes = list[str]()
 
-    # The rows that have a label, and what stands beside them. Dates and decimals become numbers, unless the model does
-    # its own preprocessing.
+    # The rows that have a label, and what stands beside them. Dates and decimals become numbers,
+    # unless the model does its own preprocessing.
     beside = (sensitive_features, sample_weight, cluster)
-    X, y, (sensitive_features, sample_weight, cluster) = validate.labelled(X, y, *beside, note=notes.append)
-    model, columns = learners.default_model(len(X)) if params.model is None else params.model, X.columns
-    raw = isinstance(model, (Learner, type)) or isinstance(params.encoder, str) or not hasattr(model, "get_params")
-    raw = raw or (params.encoder is None and not isinstance(model, MakesLearner) and preprocesses(model))
+    X, y, (sensitive_features, sample_weight, cluster) = validate.labelled(
+        X, y, *beside, note=notes.append
+    )
+    model, columns = (
+        learners.default_model(len(X)) if params.model is None else params.model,
+        X.columns,
+    )
+    raw = (
+        isinstance(model, (Learner, type))
+        or isinstance(params.encoder, str)
+        or not hasattr(model, "get_params")
+    )
+    raw = raw or (
+        params.encoder is None and not isinstance(model, MakesLearner) and preprocesses(model)
+    )
     X, clusters = validate.as_clusters(X if raw else as_numbers(X, columns, notes.append), cluster)
     X.attrs[ASIDE] = tuple(column for column in columns if column not in X.columns)
     if taken := [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]:
-        raise TableError(f"Column {listed(taken)} has a name that results use themselves; rename it.")
+        raise TableError(
+            f"Column {listed(taken)} has a name that results use themselves; rename it."
+        )
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
     references = references_of(reference, sensitive.each)
     given_weights = validate.as_weights(X, sample_weight, sensitive)
@@ -283,23 +318,28 @@ def fit(
         for line in (*notes, *(f"Note: {concern}" for concern in concerns)):
             progress.note(line)
         learner = learners.as_learner(model, params.encoder, params.random_state)
-        table, kept = validate.training_table(learner, X, y, validation, weights, clusters, sensitive, progress.note)
+        table, kept = validate.training_table(
+            learner, X, y, validation, weights, clusters, sensitive, progress.note
+        )
 
         # The labels' names: as given, as the data set names them, or their values.
         values = tuple(map(str, table.classes))
         usual = usual_names(table.classes, y.name, y.attrs.get("label_names", ()))
         names = tuple(map(str, label_names or usual))
         if len(names) != len(table.classes):
-            raise SettingError(f"label_names has {len(names)} names for {len(table.classes)} labels.")
+            raise SettingError(
+                f"label_names has {len(names)} names for {len(table.classes)} labels."
+            )
         swapped = any(names != right and set(names) == set(right) for right in (values, usual))
         if isinstance(label_names, (str, Mapping, Set)) or len(set(names)) < len(names) or swapped:
             raise SettingError(
-                f"label_names={brief(label_names)}: list one name for each label, all different, in the sorted order "
+                f"label_names={brief(label_names)}: list one name for each label, all different, "
+                "in the sorted order "
                 f"of the labels ({listed(values)})."
             )
 
-        # The two sides: which labels count as 1 (the second of two; of more, those that are not adverse or, if none is
-        # named, all but the first), and which side is adverse.
+        # The two sides: which labels count as 1 (the second of two; of more, those that are not
+        # adverse or, if none is named, all but the first), and which side is adverse.
         numbers = [] if adverse is None else label_numbers(adverse, names, table.classes)
         zeros = np.isin(np.arange(len(names)), numbers if numbers and len(names) > 2 else [0])
         side = None if not numbers else numbers[0] if len(names) == 2 else 0
@@ -308,8 +348,14 @@ def fit(
         # The line between them, and the model.
         budget = budget_in_labels(params.budget, table.n)
         competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
-        competing = None if competing is None else validate.like_training(as_table(competing), table.X, sensitive)
-        table = replace(table, decision=learners.decision_of(params.threshold, learner, table, side, competing))
+        competing = (
+            None
+            if competing is None
+            else validate.like_training(as_table(competing), table.X, sensitive)
+        )
+        table = replace(
+            table, decision=learners.decision_of(params.threshold, learner, table, side, competing)
+        )
         trained = train_model(params, learner, table, ~zeros, progress)
         if trained["seeded"] and (note := learners.seed_note(model, params.random_state)):
             progress.note(note)
@@ -326,7 +372,9 @@ def fit(
         psi=as_rule(params.psi, "psi"),
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
-        data_hash=data_hash(replace(trained["table"], weight=None if given_weights is None else given_weights[kept])),
+        data_hash=data_hash(
+            replace(trained["table"], weight=None if given_weights is None else given_weights[kept])
+        ),
         reference=references,
         draws=draws,
         labelled=labelled_rows(table, sensitive, kept, given_weights, also_labelled, progress.note),
@@ -341,7 +389,8 @@ def _copied(params: SimpleNamespace) -> SimpleNamespace:
 
 
 def phi_of(params: SimpleNamespace, adverse: Sequence[str]) -> Rule:
-    """φ as given, or the published one; with `adverse` labels that only for people who get one of them."""
+    """φ as given, or the published one; with `adverse` labels that only for people who get one of
+    them."""
     if params.phi is not None or not adverse:
         return as_rule(stable_under_switch() if params.phi is None else params.phi, "phi")
     return stable_under_switch() & reduce(or_, map(predicted, adverse))
@@ -350,13 +399,15 @@ def phi_of(params: SimpleNamespace, adverse: Sequence[str]) -> Rule:
 def train_model(
     params: SimpleNamespace, learner: Learner, table: Table, favours: Mask, progress: Progress
 ) -> dict[str, Any]:
-    """The model with its number of members and the seconds of one training, its decisions on the training rows, and its
-    search: fields of `Fitted`. With more than two labels, `favours` are those that count as 1."""
+    """The model with its number of members and the seconds of one training, its decisions on the
+    training rows, and its search: fields of `Fitted`. With more than two labels, `favours` are
+    those that count as 1."""
     progress.phase("training the model")
     model, seconds, seeded = learners.first_model(learner, table)
     if params.members is not None and params.members > 1 and not seeded:
         raise SettingError(
-            f"members={params.members}: seeds do not change {learner.name} here, so all members would be the "
+            f"members={params.members}: seeds do not change {learner.name} here, so all members "
+            "would be the "
             "same model; leave members out."
         )
     # A model with proofs gets one member, since the proofs do not hold for a mean.
@@ -366,18 +417,25 @@ def train_model(
         learner, started = ensemble.Ensemble(learner, members), time.perf_counter()
         progress.phase("the other members", members - 1)
         model = fit_ensemble(learner, model, table, params.engine, params.n_jobs, progress.advance)
-        seconds = min(seconds, (time.perf_counter() - started) / (members - 1))  # the first one may include imports
+        seconds = min(
+            seconds, (time.perf_counter() - started) / (members - 1)
+        )  # the first one may include imports
     if table.multiclass:
         scores = model.scores(table.X)
         table = replace(table, decision=Decision.between(favours, table.codes, scores))
-        model, logits, decisions = ensemble.audited(model, table), table.margins(scores.ravel()), scores.argmax(axis=1)
+        model, logits, decisions = (
+            ensemble.audited(model, table),
+            table.margins(scores.ravel()),
+            scores.argmax(axis=1),
+        )
     else:
         model = ensemble.audited(model, table)
         logits = model.logits(table.X)
         decisions = decides_one(logits).astype(np.int64)
     if not np.isfinite(logits).all():
         raise LearnerError(
-            f"The training of {learner.name} diverged: its scores are infinite or not numbers. Scale the table's "
+            f"The training of {learner.name} diverged: its scores are infinite or not numbers. "
+            "Scale the table's "
             "numbers, or lower the learning rate."
         )
     return {
@@ -392,12 +450,15 @@ def train_model(
     }
 
 
-def choose_search(params: SimpleNamespace, learner: Learner, model: Model, members: int) -> dict[str, Any]:
+def choose_search(
+    params: SimpleNamespace, learner: Learner, model: Model, members: int
+) -> dict[str, Any]:
     """The strategy and the ranking; an error if one of them does not accept the model."""
     strategy = as_strategy(params.strategy or ("solid" if members > 1 else "guided"))
     if strategy.name == "solid" and members == 1:
         raise SettingError(
-            "strategy 'solid' needs the members of an ensemble, and this is an audit of a single model. Use 'guided', "
+            "strategy 'solid' needs the members of an ensemble, and this is an audit of a single "
+            "model. Use 'guided', "
             "or members=2 or more with a model that has a seed."
         )
     if params.rank is not None:
@@ -405,7 +466,8 @@ def choose_search(params: SimpleNamespace, learner: Learner, model: Model, membe
         if not ranking.ranks(model):
             possible = ", ".join(name for name in NAMES if as_ranking(name).ranks(model))
             raise SettingError(
-                f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of {learner.name}. Use one of "
+                f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of "
+                f"{learner.name}. Use one of "
                 f"{possible}."
             )
     elif strategy.proves:
@@ -423,12 +485,15 @@ def labelled_rows(
     given: Sequence[Any],
     note: Callable[[str], None],
 ) -> Labelled:
-    """The training rows, which are `kept` of the rows in `sensitive`; those set aside; those `given` as (X, y,
-    protected attribute, clusters, weights), of which the last three may be left out; and the validation rows, unless
-    they are among these or something about them stands beside the table. `weight` is that of the rows in `sensitive`,
-    as it was given: the comparison of groups scales all weights alike."""
+    """The training rows, which are `kept` of the rows in `sensitive`; those set aside; those
+    `given` as (X, y, protected attribute, clusters, weights), of which the last three may be left
+    out; and the validation rows, unless they are among these or something about them stands beside
+    the table. `weight` is that of the rows in `sensitive`, as it was given: the comparison of
+    groups scales all weights alike."""
     of_training = None if weight is None else weight[kept]
-    parts: list[tuple[Any, ...]] = [(table.X, table.codes, sensitive.values[kept], table.cluster, of_training)]
+    parts: list[tuple[Any, ...]] = [
+        (table.X, table.codes, sensitive.values[kept], table.cluster, of_training)
+    ]
     steering = np.empty(0, np.int64)
     if table.whole is not None:
         X, y, _, aside, _, cluster = table.whole
@@ -438,27 +503,44 @@ def labelled_rows(
         steering = table.n + np.arange(len(aside))
     if len(given):
         beside = [*given[2:], None, None, None][:3]
-        X, y, beside = validate.labelled(*given[:2], *beside, note=note, what="labels of also_labelled")
+        X, y, beside = validate.labelled(
+            *given[:2], *beside, note=note, what="labels of also_labelled"
+        )
         groups, cluster, own_weight = beside
         column = [name for name in table.X.attrs.get(ASIDE, ()) if name in X.columns]
         X, cluster = validate.as_clusters(X, column[0] if column else cluster)
-        for name, own, theirs in (("cluster", table.cluster, cluster), ("sample_weight", weight, own_weight)):
+        for name, own, theirs in (
+            ("cluster", table.cluster, cluster),
+            ("sample_weight", weight, own_weight),
+        ):
             if own is not None and theirs is None:
                 raise SettingError(
-                    f"The training rows have {name}, so also_labelled needs it too: (X, y, sensitive_features, "
+                    f"The training rows have {name}, so also_labelled needs it too: (X, y, "
+                    "sensitive_features, "
                     "cluster, sample_weight), with None for what there is not."
                 )
-        X, codes = validate.like_training(X, table.X, sensitive), validate.numbered(table, y, "also_labelled")
-        parts.append((X, codes, sensitive.of_people(X, groups), cluster, validate.as_weights(X, own_weight)))
+        X, codes = (
+            validate.like_training(X, table.X, sensitive),
+            validate.numbered(table, y, "also_labelled"),
+        )
+        parts.append(
+            (X, codes, sensitive.of_people(X, groups), cluster, validate.as_weights(X, own_weight))
+        )
     if table.validation is not None and table.whole is None:
         X, codes = table.validation[0], table.validation_codes
         places = list[NDArray[np.int64]]()
-        for more, numbers, *_ in parts[1:]:  # the first or last of the given rows, or those of the same index
+        for more, numbers, *_ in parts[
+            1:
+        ]:  # the first or last of the given rows, or those of the same index
             first = np.arange(len(X))
             places = [first, first + len(more) - len(X)]
             places += [more.index.get_indexer(X.index)] if more.index.is_unique else []
             places = [at for at in places if len(X) <= len(more) and (at >= 0).all()]
-            places = [at for at in places if more.iloc[at].equals(X) and np.array_equal(numbers[at], codes)]
+            places = [
+                at
+                for at in places
+                if more.iloc[at].equals(X) and np.array_equal(numbers[at], codes)
+            ]
         if places:
             steering = table.n + places[0]
         elif not sensitive.blind and table.weight is None and table.cluster is None:
@@ -490,13 +572,15 @@ def with_params(fitted: Fitted, **changed: Any) -> Fitted:
 def with_labels(
     fitted: Fitted, positions: Sequence[int], labels: Sequence[int], given: str, progress: Progress
 ) -> Fitted:
-    """The same audit with these corrected labels, by number, and its model trained again. `given`: how the table came
-    about."""
+    """The same audit with these corrected labels, by number, and its model trained again. `given`:
+    how the table came about."""
     table = fitted.table.with_labels(positions, labels)
     favours = fitted.table.sides(np.arange(len(table.classes)))
     again = SimpleNamespace(**vars(fitted.params) | {"members": fitted.members})
     with progress:
-        trained = train_model(again, ensemble.single_learner(fitted.learner), table, favours, progress)
+        trained = train_model(
+            again, ensemble.single_learner(fitted.learner), table, favours, progress
+        )
     return replace(
         fitted,
         origin={"table": None, "given": given},

@@ -1,7 +1,7 @@
 """The order in which to review labels.
 
-With an adverse label, adverse labels are reviewed: first those of the groups under review, then the others, each in the
-order of `Standards.order`. Without one, all labels are, by doubt.
+With an adverse label, adverse labels are reviewed: first those of the groups under review, then the
+others, each in the order of `Standards.order`. Without one, all labels are, by doubt.
 """
 
 from __future__ import annotations
@@ -33,15 +33,20 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
 
 def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabel, ...]:
     """The first labels of that order, without those reviewed already."""
-    left = [at for at in review_order(fitted, standards).tolist() if at not in fitted.answered][:MOST_RECORDED]
+    left = [at for at in review_order(fitted, standards).tolist() if at not in fitted.answered][
+        :MOST_RECORDED
+    ]
     frame = labels_frame(fitted, standards, {}).iloc[left]
     columns = [frame[name] for name in ("group", "label", "doubt", "wrong", "wrong_if_real")]
-    return tuple(TrainingLabel(*map(plain, row)) for row in zip(left, frame.index, *columns, strict=True))
+    return tuple(
+        TrainingLabel(*map(plain, row)) for row in zip(left, frame.index, *columns, strict=True)
+    )
 
 
 def labels_frame(fitted: Fitted, standards: Standards, people: Mapping[int, int]) -> pd.DataFrame:
-    """One row per training row: label, group, doubt, probability of being wrong (of called groups) and of being wrong
-    if the gap is real (of the others), rank in a review, and the number of people whose flip set includes it."""
+    """One row per training row: label, group, doubt, probability of being wrong (of called groups)
+    and of being wrong if the gap is real (of the others), rank in a review, and the number of
+    people whose flip set includes it."""
     order = review_order(fitted, standards)
     rank = pd.array([pd.NA] * fitted.table.n, dtype="Int64")
     rank[order] = range(1, len(order) + 1)

@@ -1,9 +1,10 @@
-"""The ledger: the answers of all trained models, in one sqlite file, so that nothing is trained twice.
+"""The ledger: the answers of all trained models, in one sqlite file, so that nothing is trained
+twice.
 
-A model's answers depend on the data with its types, the cut, the learner's settings, the engine and its device, package
-versions, the flip set and the seed: their hash is the key. The value is the answers with a checksum. Each write is one
-transaction: a killed run loses only what it had not written, and several runs may share a file. A damaged row is
-trained again.
+A model's answers depend on the data with its types, the cut, the learner's settings, the engine and
+its device, package versions, the flip set and the seed: their hash is the key. The value is the
+answers with a checksum. Each write is one transaction: a killed run loses only what it had not
+written, and several runs may share a file. A damaged row is trained again.
 """
 
 from __future__ import annotations
@@ -28,13 +29,15 @@ from butfor.provenance import data_hash, typed, versions
 
 TABLE = "butfor_answers"
 KEYS = 6
-"""The file's `user_version`: how its keys are made. Those of 0.5, which are 0 here, say nothing of types and cut."""
+"""The file's `user_version`: how its keys are made. Those of 0.5, which are 0 here, say nothing of
+types and cut."""
 PATIENCE = 60.0
 """Seconds to wait while another process writes."""
 
 
 class Ledger:
-    """One sqlite file, created if there is none. `note` is called with a sentence if something is wrong with it."""
+    """One sqlite file, created if there is none. `note` is called with a sentence if something is
+    wrong with it."""
 
     def __init__(self, path: str | Path, note: Callable[[str], None] | None = None) -> None:
         self.path, self._note = Path(path), note or (lambda line: None)
@@ -43,19 +46,26 @@ class Ledger:
             self._db, keys = _opened(self.path)
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise SettingError(
-                f"'{self.path}' cannot be used as a ledger ({error}); name another file, or remove this one if it is "
+                f"'{self.path}' cannot be used as a ledger ({error}); name another file, or "
+                "remove this one if it is "
                 "damaged."
             ) from error
         if keys != KEYS:
             self._note(
-                f"The ledger '{self.path}' is of butfor 0.5, which did not tell apart columns of other types and other "
+                f"The ledger '{self.path}' is of butfor 0.5, which did not tell apart columns of "
+                "other types and other "
                 "thresholds: none of its answers is recalled. New ones are added."
             )
 
     @staticmethod
     def page(learner: Learner, table: Table, people: pd.DataFrame, engine: Bound) -> bytes:
         """The hash of everything that answers depend on but the flips and the seed."""
-        settings = [learner.record(), engine.name, str(engine.device), {"butfor": __version__} | versions()]
+        settings = [
+            learner.record(),
+            engine.name,
+            str(engine.device),
+            {"butfor": __version__} | versions(),
+        ]
         digest = hashlib.sha256(json.dumps(settings, sort_keys=True).encode())
         digest.update(data_hash(table).encode())
         for content in typed(people.reset_index(drop=True)):
@@ -64,7 +74,8 @@ class Ledger:
         for rows in (table.X, people):
             digest.update(repr([str(kind) for kind in rows.dtypes]).encode())
         decision = table.decision
-        if decision.has_cut:  # which of its scores the answers are, and from where on they are moved to the other side
+        # which of its scores the answers are, and from where on they are moved to the other side
+        if decision.has_cut:
             places = None if decision.pool is None else len(decision.pool)
             cut = [decision.label, decision.at, decision.by_probability, decision.share, places]
             digest.update(json.dumps(cut).encode())
@@ -78,8 +89,14 @@ class Ledger:
         with self._or_without():
             for training in trainings:
                 key = _key(page, training)
-                for content, crc in self._db.execute(f"SELECT answers, crc FROM {TABLE} WHERE key = ?", (key,)):
-                    if isinstance(content, bytes) and len(content) % 4 == 0 and crc == crc32(key + content):
+                for content, crc in self._db.execute(
+                    f"SELECT answers, crc FROM {TABLE} WHERE key = ?", (key,)
+                ):
+                    if (
+                        isinstance(content, bytes)
+                        and len(content) % 4 == 0
+                        and crc == crc32(key + content)
+                    ):
                         answers[training] = np.frombuffer(content, np.float32)
                     else:
                         self._bad_rows += 1
@@ -104,12 +121,16 @@ class Ledger:
 
     @contextmanager
     def _or_without(self) -> Iterator[None]:
-        """If the file cannot be used, the audit goes on without it, and the first time it is said."""
+        """If the file cannot be used, the audit goes on without it, and the first time it is
+        said."""
         try:
             yield
         except sqlite3.Error as error:
             if self._usable:
-                self._note(f"The ledger '{self.path}' cannot be used now ({error}); the audit goes on without it.")
+                self._note(
+                    f"The ledger '{self.path}' cannot be used now ({error}); the audit goes on "
+                    "without it."
+                )
             self._usable = False
 
 
@@ -118,8 +139,8 @@ def _key(page: bytes, training: Training) -> bytes:
 
 
 def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
-    """The file, sound and writable, and how the keys of its answers were made; or an error. Other people's files and
-    databases are not changed."""
+    """The file, sound and writable, and how the keys of its answers were made; or an error. Other
+    people's files and databases are not changed."""
     if path.exists() and not path.is_file():
         raise OSError("it is not a file")
     with suppress(OSError):  # a new file is its owner's alone; sqlite reports other problems
@@ -128,7 +149,10 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
     try:
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
         if tables - {TABLE} or (path.stat().st_size and not tables):
-            raise OSError("it is another kind of file, or a ledger of another version of butfor, and was not changed")
+            raise OSError(
+                "it is another kind of file, or a ledger of another version of butfor, and was "
+                "not changed"
+            )
         fault = db.execute("PRAGMA quick_check(1)").fetchone()[0]
         if fault != "ok":
             raise sqlite3.DatabaseError(fault.splitlines()[-1])

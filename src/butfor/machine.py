@@ -38,7 +38,9 @@ def available_cores() -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def check_whole(name: str, given: Any, least: int, most: int | None = None, otherwise: str = "") -> int:
+def check_whole(
+    name: str, given: Any, least: int, most: int | None = None, otherwise: str = ""
+) -> int:
     """A parameter's value as a whole number in this range."""
     whole = isinstance(given, Integral) and not isinstance(given, bool)
     if not whole or given < least or (most is not None and given > most):
@@ -62,7 +64,8 @@ def check_random_state(random_state: Any) -> int:
 
 
 def end_with(parent: int) -> None:
-    """In a worker process: it ends when its `parent` process has ended, for any reason, and leaves Ctrl-C to it."""
+    """In a worker process: it ends when its `parent` process has ended, for any reason, and leaves
+    Ctrl-C to it."""
     if os.getpid() != parent and threading.current_thread() is threading.main_thread():
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if os.getppid() == parent:
@@ -80,8 +83,8 @@ def _watch_parent(parent: int) -> None:
 
 
 def single_threaded() -> ExitStack:
-    """BLAS, OpenMP and torch on one thread each. Whole trainings are spread over the cores instead; on small matrices,
-    threads that wait for each other take ten times as long."""
+    """BLAS, OpenMP and torch on one thread each. Whole trainings are spread over the cores instead;
+    on small matrices, threads that wait for each other take ten times as long."""
     stack = ExitStack()
     stack.enter_context(_pools(len(sys.modules)).limit(limits=1))
     torch = sys.modules.get("torch")
@@ -102,8 +105,9 @@ def _pools(modules: int) -> Any:
 def in_threads(
     function: Callable[[S], T], items: Iterable[S], n_jobs: int, advance: Advance | None = None
 ) -> Generator[T, None, None]:
-    """`function(item)` for each item, `n_jobs` at a time, in order. After an error or Ctrl-C, or when the generator is
-    closed, items that have not started are dropped and others end at their next `stopping.check`."""
+    """`function(item)` for each item, `n_jobs` at a time, in order. After an error or Ctrl-C, or
+    when the generator is closed, items that have not started are dropped and others end at their
+    next `stopping.check`."""
 
     def work(item: S, check: Check) -> T:
         stopping.checked_by(check)
@@ -121,8 +125,8 @@ def in_threads(
 
 @contextmanager
 def compiling() -> Iterator[None]:
-    """Around what compiles, or loads what was compiled before: says so when it takes more than a second. numba swallows
-    exceptions, so Ctrl-C is heard at the end."""
+    """Around what compiles, or loads what was compiled before: says so when it takes more than a
+    second. numba swallows exceptions, so Ctrl-C is heard at the end."""
     said = "Compiling the training code for this machine: some seconds, the first time only."
     notice = threading.Timer(1.0, lambda: print(said, file=sys.stderr))
     notice.start()
@@ -135,14 +139,16 @@ def compiling() -> Iterator[None]:
 
 
 def load(path: str) -> Any:
-    """The object at "module:attribute", imported now; an error if it needs a package of the extra `net` that is not
-    installed."""
+    """The object at "module:attribute", imported now; an error if it needs a package of the extra
+    `net` that is not installed."""
     module, _, name = path.partition(":")
     needed = ["torch"] if module == "butfor.models.network" else []
     needed += ["numba"] if module == "butfor.models.boosting" else []
     for package in needed:
         if find_spec(package) is None:
-            raise EngineError(f'The network needs {package}, which is not installed: pip install "butfor[net]".')
+            raise EngineError(
+                f'The network needs {package}, which is not installed: pip install "butfor[net]".'
+            )
     loaded: Any = import_module(module)
     for part in name.split("."):
         loaded = getattr(loaded, part)

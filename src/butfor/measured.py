@@ -37,8 +37,9 @@ NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
 
 @dataclass(eq=False)
 class Together:
-    """People who are audited together: everyone or, with more than two labels, those who share a decision and the label
-    that flips give. They are at `positions` of those asked about, and at `cases` of the given table."""
+    """People who are audited together: everyone or, with more than two labels, those who share a
+    decision and the label that flips give. They are at `positions` of those asked about, and at
+    `cases` of the given table."""
 
     people: Situation
     positions: NDArray[np.int64]
@@ -65,14 +66,19 @@ class Together:
 
 
 def persons_of(
-    fitted: Fitted, part: Together, standards: Standards | None, truth: NDArray[np.int64] | None = None
+    fitted: Fitted,
+    part: Together,
+    standards: Standards | None,
+    truth: NDArray[np.int64] | None = None,
 ) -> list[result.Person]:
     """What was measured about each person, in their order. `truth`: the labels of everyone."""
     people, trainer, names = part.people, part.trainer, fitted.label_names
     table, decision, strategy = people.table, people.table.decision, fitted.strategy
     dates = table.X.attrs.get(DATES, ())
     doubt = None if standards is None else standards.doubt
-    if doubt is not None and table.multiclass:  # it is about two sides, and unknown for a flip within one side
+    if (
+        doubt is not None and table.multiclass
+    ):  # it is about two sides, and unknown for a flip within one side
         assert decision.new is not None
         sides = fitted.table.sides
         doubt = np.where(sides(table.codes) != sides(decision.new), doubt, np.nan)
@@ -85,19 +91,27 @@ def persons_of(
         for k, column in enumerate(rows.columns):
             own = [plain(value) for value in rows.iloc[:, k].astype(object)]
             days = column in dates
-            values.append([date_of(value) if days and value is not None else value for value in own])
+            values.append(
+                [date_of(value) if days and value is not None else value for value in own]
+            )
         names = list(map(str, rows.columns))
-        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)] or [{} for _ in rows.index]
+        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)] or [
+            {} for _ in rows.index
+        ]
 
     @cache
     def flip(position: int) -> result.Flip:
-        known = None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
+        known = (
+            None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
+        )
         row, label = plain(table.X.index[position]), names[table.codes[position]]
         return result.Flip(int(position), row, label, cells(table.X.iloc[[position]])[0], known)
 
     def scores(logit: float, at_cut: float) -> tuple[float, float]:
         """With a threshold: the score of the favourable label, and the cut."""
-        return decision.score(logit + at_cut, fitted.favourable), decision.score(at_cut, fitted.favourable)
+        return decision.score(logit + at_cut, fitted.favourable), decision.score(
+            at_cut, fitted.favourable
+        )
 
     persons, values_of, flippable = [], cells(people.people), part.psi.counts.tolist()
     for k, case in enumerate(part.cases):
@@ -108,10 +122,13 @@ def persons_of(
         if table.multiclass and decision.new is not None:
             more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
         if search is not None:
-            # The course up to the first set that worked; if members were looked at one by one, to its end.
+            # The course up to the first set that worked; if members were looked at one by one, to
+            # its end.
             asked, own = search.asked, [tried for tried, _ in search.asked]
             if search.first and search.spread is None:
-                asked = asked[: own.index(search.first) + 1 if search.first in own else search.tried]
+                asked = asked[
+                    : own.index(search.first) + 1 if search.first in own else search.tried
+                ]
             course = [(len(tried), gain) for tried, gain in asked if math.isfinite(gain)]
             gains = [gain for _, gain in course]
             if strategy.shares and np.isfinite(part.known.closest[k]):
@@ -121,8 +138,12 @@ def persons_of(
             elif len(flips) == 1:
                 more |= {"at_least": 1, "proof": ONE_LABEL}
             elif strategy.enumerates and fitted.budget == 1 and search.complete and not flips:
-                singles = [search.gains.get((int(row),), math.nan) for row in np.flatnonzero(part.psi[k])]
-                if singles and all(map(math.isfinite, singles)):  # after a failed training it is not complete
+                singles = [
+                    search.gains.get((int(row),), math.nan) for row in np.flatnonzero(part.psi[k])
+                ]
+                if singles and all(
+                    map(math.isfinite, singles)
+                ):  # after a failed training it is not complete
                     more |= {"at_least": 2, "proof": ENUMERATION}
             more |= {
                 "attempts": len(asked),
@@ -130,13 +151,19 @@ def persons_of(
                 "shared": bool(flips) and search.first not in own,
                 "first_size": len(search.first or ()) if flips else 0,
                 "closest_logit": plain(max(gains) * search.away) if gains else None,
-                "course": tuple((size, round(float(gain) * search.away, DECIMALS - 1)) for size, gain in course),
+                "course": tuple(
+                    (size, round(float(gain) * search.away, DECIMALS - 1)) for size, gain in course
+                ),
                 "without_flips": None if k in part.fresh else part.without_flips.get(k),
             }
         if flips and search:
             fewer = [tuple(row for row in flips if row != out) for out in flips]
-            line = 0.0 if trainer.bound.by_definition else -SLACK  # nearer than that an engine's rounding decides
-            none_works = strategy.shares and all(s in search.rejected or search.gains.get(s, 1) <= line for s in fewer)
+            line = (
+                0.0 if trainer.bound.by_definition else -SLACK
+            )  # nearer than that an engine's rounding decides
+            none_works = strategy.shares and all(
+                s in search.rejected or search.gains.get(s, 1) <= line for s in fewer
+            )
             more |= {
                 "counterfactual_logit": search.found_logit,
                 "minimal": len(flips) == 1 or none_works,
@@ -145,7 +172,9 @@ def persons_of(
             }
             if search.spread is not None:  # the members' mean gain in standard deviations
                 gain = search.gains[flips]
-                more["clearance"] = plain(gain / search.spread if search.spread else float(np.sign(gain)) * math.inf)
+                more["clearance"] = plain(
+                    gain / search.spread if search.spread else float(np.sign(gain)) * math.inf
+                )
             if decision.has_cut:
                 logits = float(trainer.confirmed_logits(flips)[k])
                 after = scores(logits, float(decision.answer_at_cut(trainer.confirmed[flips])))
@@ -163,8 +192,12 @@ def persons_of(
                 flippable=flippable[k],
                 left_out=part.left_out[k],
                 flip_set=tuple(map(flip, flips)),
-                pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()} if pulled else None,
-                switch_changes=None if people.switch_changes is None else bool(people.switch_changes[k]),
+                pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()}
+                if pulled
+                else None,
+                switch_changes=None
+                if people.switch_changes is None
+                else bool(people.switch_changes[k]),
                 **more,
             )
         )
@@ -172,7 +205,8 @@ def persons_of(
 
 
 def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
-    """How good the model is for these people, whose labels are the classes `truth`, and for each group of them."""
+    """How good the model is for these people, whose labels are the classes `truth`, and for each
+    group of them."""
     table, decided = fitted.table, everyone.decisions
     commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     sided = not table.multiclass or fitted.adverse is not None
@@ -180,11 +214,20 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
     label, said, rates = table.sides(truth), table.sides(decided), []
     for group in map(str, in_order(everyone.groups, fitted.sensitive.cuts)):
         ours = groups == group
-        sides = (label[ours], said[ours], said[ours & ~label], ~said[ours & label]) if sided else ((),) * 4
-        base, selected, false_positive, false_negative, error = (
-            float(np.mean(hits)) if len(hits) else None for hits in (*sides, (truth != decided)[ours])
+        sides = (
+            (label[ours], said[ours], said[ours & ~label], ~said[ours & label])
+            if sided
+            else ((),) * 4
         )
-        rates.append(GroupRates(group, int(ours.sum()), base, selected, error, false_positive, false_negative))
+        base, selected, false_positive, false_negative, error = (
+            float(np.mean(hits)) if len(hits) else None
+            for hits in (*sides, (truth != decided)[ours])
+        )
+        rates.append(
+            GroupRates(
+                group, int(ours.sum()), base, selected, error, false_positive, false_negative
+            )
+        )
     return Performance(
         people=len(truth),
         accuracy=float((truth == decided).mean()),
@@ -195,10 +238,13 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
 
 
 def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -> Run:
-    """Everything needed to run an audit again. `decisions` about the people asked about; `more`: further fields."""
+    """Everything needed to run an audit again. `decisions` about the people asked about; `more`:
+    further fields."""
     table, sensitive = fitted.table, fitted.sensitive
     own, seeds = fitted.learner.own_seed, fitted.seeds
-    origin: dict[str, Any] = {name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()}
+    origin: dict[str, Any] = {
+        name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()
+    }
     data = Data(
         **origin,
         sha256=fitted.data_hash,
@@ -245,12 +291,18 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         psi=psi.text,
         members=fitted.members,
         fresh_seeds=fitted.params.fresh_seeds,
-        seed_ranges={"members": (own, own + fitted.members - 1), "fresh": (seeds[0], seeds[-1]) if seeds else None}
+        seed_ranges={
+            "members": (own, own + fitted.members - 1),
+            "fresh": (seeds[0], seeds[-1]) if seeds else None,
+        }
         if fitted.seeded
         else None,
         random_state=fitted.params.random_state,
         decision=fitted.decision_facts(decisions),
         log_odds=fitted.log_odds,
-        not_rebuildable=(*record_gaps(fitted.learner), *(what for what, applies in lost.items() if applies)),
+        not_rebuildable=(
+            *record_gaps(fitted.learner),
+            *(what for what, applies in lost.items() if applies),
+        ),
         **more,
     )

@@ -1,4 +1,5 @@
-"""The reader's words for people, groups, labels and columns, from a names.toml; plain forms for what has no name:
+"""The reader's words for people, groups, labels and columns, from a names.toml; plain forms for
+what has no name:
 
 [people]
 noun = "applicants"
@@ -32,7 +33,8 @@ ATTRIBUTES, VALUES, ALTERNATIVES, EQUALS = " × ", " · ", " or ", " = "
 
 @dataclass(frozen=True)
 class Names:
-    """What the reader calls people, groups, labels and columns. Every method falls back to a plain form."""
+    """What the reader calls people, groups, labels and columns. Every method falls back to a plain
+    form."""
 
     people: dict[str, str] = field(default_factory=dict)
     groups: dict[str, dict[str, str]] = field(default_factory=dict)
@@ -47,7 +49,9 @@ class Names:
     @property
     def one(self) -> str:
         """ "applicant", "person"."""
-        return self.people.get("one") or ("person" if self.noun == "people" else self.noun.removesuffix("s"))
+        return self.people.get("one") or (
+            "person" if self.noun == "people" else self.noun.removesuffix("s")
+        )
 
     def count(self, number: float) -> str:
         """ "1 applicant", "3 applicants"."""
@@ -65,27 +69,37 @@ class Names:
     def people_in(self, attribute: str, value: Any) -> str:
         """ "Hispanic applicants", "people with race = hispanic"."""
         named = self._named(attribute, value)
-        return f"{named} {self.noun}" if named else f"{self.noun} with {self.group(attribute, value)}"
+        return (
+            f"{named} {self.noun}" if named else f"{self.noun} with {self.group(attribute, value)}"
+        )
 
     def comparable(self, attribute: str, reference: Any = None) -> str:
         """ "comparable people in other groups", "comparable White applicants"."""
-        others = f"{self.noun} in other groups" if reference is None else self.people_in(attribute, reference)
+        others = (
+            f"{self.noun} in other groups"
+            if reference is None
+            else self.people_in(attribute, reference)
+        )
         return f"comparable {others}"
 
     def were(self, label: str | Sequence[str]) -> str:
         """ "were approved", "were labelled approved = True", "were labelled 'good' or 'fair'"."""
         if not isinstance(label, str):
             each, starts = [self.were(one) for one in label], ("were labelled ", "were ", "")
-            shared = next(start for start in starts if all(words.startswith(start) for words in each))
+            shared = next(
+                start for start in starts if all(words.startswith(start) for words in each)
+            )
             return shared + ALTERNATIVES.join(words.removeprefix(shared) for words in each)
         return self._label(label) or f"were labelled {self.label(label)}"
 
     def label(self, label: str | Sequence[str]) -> str:
-        """ "approved", "approved = True", "'good credit'": for tables, and after "the decision is"; of several labels
-        each."""
+        """ "approved", "approved = True", "'good credit'": for tables, and after "the decision is";
+        of several labels each."""
         if not isinstance(label, str):
             return ALTERNATIVES.join(map(self.label, label))
-        return self._label(label).removeprefix("were ") or (label if EQUALS in label else f"'{label}'")
+        return self._label(label).removeprefix("were ") or (
+            label if EQUALS in label else f"'{label}'"
+        )
 
     def column(self, name: object) -> str:
         """ "debt ratio", "obrat"."""
@@ -99,12 +113,14 @@ class Names:
         words = [self.groups.get(name, {}).get(one, "") for name, one in _parts(attribute, value)]
         return " ".join(words) if all(words) else ""
 
-    # --- files --------------------------------------------------------------------------------------
+    # --- files ------------------------------------------------------------------------------------
 
     @classmethod
     def read(cls, file: str | Path) -> Self:
         """From a TOML file."""
-        content = toml_of(Path(file), "The names", "'butfor check-table --write-names' writes a template.")
+        content = toml_of(
+            Path(file), "The names", "'butfor check-table --write-names' writes a template."
+        )
         return cls.of(content, f"'{file}'")
 
     @classmethod
@@ -112,28 +128,50 @@ class Names:
         """From sections as in the file."""
         for section, entries in content.items():
             if section not in SECTIONS:
-                raise SettingError(f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}")
+                raise SettingError(
+                    f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}"
+                )
             by_attribute = section == "groups" and isinstance(entries, Mapping)
             tables = (
-                {f"groups.{name}": words for name, words in entries.items()} if by_attribute else {section: entries}
+                {f"groups.{name}": words for name, words in entries.items()}
+                if by_attribute
+                else {section: entries}
             )
             for table, words in tables.items():
                 if not isinstance(words, Mapping):
-                    example = '[groups.race]\nwhite = "White"' if "groups" in table else f'[{section}]\nname = "word"'
+                    example = (
+                        '[groups.race]\nwhite = "White"'
+                        if "groups" in table
+                        else f'[{section}]\nname = "word"'
+                    )
                     raise SettingError(f"{where}: [{table}] must hold names, such as\n{example}")
                 for name, word in words.items():
                     if not isinstance(word, str) or not word.strip():
-                        raise SettingError(f'{where}: [{table}] {name} = {word!r}: write words in quotes, "…".')
+                        raise SettingError(
+                            f'{where}: [{table}] {name} = {word!r}: write words in quotes, "…".'
+                        )
                     if section == "people" and name not in PEOPLE:
-                        raise SettingError(f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}")
+                        raise SettingError(
+                            f"{where}: [people] has no '{name}'. {nearest(name, PEOPLE)}"
+                        )
         return cls(**{section: dict(entries) for section, entries in content.items()})
 
-    def check(self, groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> Self:
+    def check(
+        self,
+        groups: Mapping[str, Iterable[object]],
+        labels: Iterable[str],
+        columns: Iterable[object],
+    ) -> Self:
         """Refuse names of what the table does not have. `groups`: by attribute its values."""
-        spellings = [spelling for label in labels for spelling in (label, label.rpartition(EQUALS)[2])]
+        spellings = [
+            spelling for label in labels for spelling in (label, label.rpartition(EQUALS)[2])
+        ]
         asked: list[tuple[str, Iterable[str], Iterable[object]]] = [
             ("protected attribute", self.groups, groups),
-            *((f"group of {name}", words, groups.get(name, ())) for name, words in self.groups.items()),
+            *(
+                (f"group of {name}", words, groups.get(name, ()))
+                for name, words in self.groups.items()
+            ),
             ("label", self.labels, spellings),
             ("column", self.columns, columns),
         ]
@@ -141,7 +179,9 @@ class Names:
             known = sorted(set(map(str, there)))
             if missing := [name for name in given if name not in known]:
                 meant = nearest(missing[0], known, "The table has")
-                raise SettingError(f"The names mention '{missing[0]}': the table has no such {what}. {meant}")
+                raise SettingError(
+                    f"The names mention '{missing[0]}': the table has no such {what}. {meant}"
+                )
         return self
 
     def to_dict(self) -> dict[str, Any]:
@@ -152,7 +192,8 @@ PLAIN = Names()
 
 
 def named(part: T, names: Names) -> T:
-    """A part of a record, such as a comparison of groups, that speaks in these names; a record holds them once."""
+    """A part of a record, such as a comparison of groups, that speaks in these names; a record
+    holds them once."""
     if part is None or part.names == names:
         return part
     speaking = copy(part)
@@ -160,12 +201,22 @@ def named(part: T, names: Names) -> T:
     return speaking
 
 
-def template(groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]) -> str:
+def template(
+    groups: Mapping[str, Iterable[object]], labels: Iterable[str], columns: Iterable[object]
+) -> str:
     """A file for `Names.read` in which every name is commented out."""
-    lines = ["# Take away a # and write your own words. What has no name keeps its plain form.", "", "[people]"]
+    lines = [
+        "# Take away a # and write your own words. What has no name keeps its plain form.",
+        "",
+        "[people]",
+    ]
     lines += ['# noun = "applicants"', '# one = "applicant"']
     for attribute, values in groups.items():
-        lines += ["", f"[groups.{_quoted(attribute)}]", *(f"# {_quoted(one)} = {_quoted(one)}" for one in values)]
+        lines += [
+            "",
+            f"[groups.{_quoted(attribute)}]",
+            *(f"# {_quoted(one)} = {_quoted(one)}" for one in values),
+        ]
     lines += ["", "# As in: Hispanic applicants were approved less often.", "[labels]"]
     lines += [f'# {_quoted(label.rpartition(EQUALS)[2])} = "were …"' for label in labels]
     lines += ["", "[columns]", *(f"# {_quoted(name)} = {_quoted(name)}" for name in columns)]
@@ -173,10 +224,16 @@ def template(groups: Mapping[str, Iterable[object]], labels: Iterable[str], colu
 
 
 def _quoted(text: object) -> str:
-    return json.dumps(str(text), ensure_ascii=False).replace("\x7f", r"\u007f")  # TOML refuses it as it is
+    return json.dumps(str(text), ensure_ascii=False).replace(
+        "\x7f", r"\u007f"
+    )  # TOML refuses it as it is
 
 
 def _parts(attribute: str, value: Any) -> list[tuple[str, str]]:
     """Each attribute with its value."""
     names, values = attribute.split(ATTRIBUTES), str(value).split(VALUES)
-    return list(zip(names, values, strict=True)) if len(names) == len(values) else [(attribute, str(value))]
+    return (
+        list(zip(names, values, strict=True))
+        if len(names) == len(values)
+        else [(attribute, str(value))]
+    )

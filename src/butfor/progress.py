@@ -1,4 +1,5 @@
-"""Progress of long work: one line on a terminal, a few lines in a log, nothing when asked to be quiet."""
+"""Progress of long work: one line on a terminal, a few lines in a log, nothing when asked to be
+quiet."""
 
 from __future__ import annotations
 
@@ -59,14 +60,20 @@ class _Phase:
 
 
 class ConsoleProgress(Progress):
-    """What is going on, how far it is and how long it will still take: on a terminal in one line that is drawn over and
-    over, elsewhere in a line every `LOG_EVERY` seconds. `patience`: seconds before the first."""
+    """What is going on, how far it is and how long it will still take: on a terminal in one line
+    that is drawn over and over, elsewhere in a line every `LOG_EVERY` seconds. `patience`: seconds
+    before the first."""
 
     def __init__(
-        self, patience: float = 0.0, listens: bool = True, clock: Callable[[], float] = time.monotonic
+        self,
+        patience: float = 0.0,
+        listens: bool = True,
+        clock: Callable[[], float] = time.monotonic,
     ) -> None:
         self.patience, self.listens, self.clock = patience, listens, clock
-        self.terminal = sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        self.terminal = (
+            sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
+        )
         self._live: Any = None
         self._begun = self._said = clock()
         self.__exit__()
@@ -112,43 +119,58 @@ class ConsoleProgress(Progress):
 
             self._live = Live(
                 console=Console(stderr=True, highlight=False),
-                get_renderable=lambda: Text(one_line(self.line()), no_wrap=True, overflow="ellipsis"),
+                get_renderable=lambda: Text(
+                    one_line(self.line()), no_wrap=True, overflow="ellipsis"
+                ),
                 transient=True,
                 refresh_per_second=5,
             )
             self._live.start()
 
     def line(self) -> str:
-        """ "search: 214 of 900 trainings, 3 found; about 2 minutes left", by the estimate of the whole, or by how far
-        the phase is where that takes longer."""
+        """ "search: 214 of 900 trainings, 3 found; about 2 minutes left", by the estimate of the
+        whole, or by how far the phase is where that takes longer."""
         phase = self._now
         if phase is None:
             return ""
         total = f" of {phase.total}" if phase.total is not None else ""
-        text = f"{phase.name}: {phase.done}{total} {phase.unit}" if phase.done or total else phase.name
+        text = (
+            f"{phase.name}: {phase.done}{total} {phase.unit}" if phase.done or total else phase.name
+        )
         text += "" if self._found is None else f", {self._found} found"
         ends = [] if self._ends is None else [self._ends]
-        if phase.total and phase.total / 20 <= phase.done < phase.total:  # the first ones tell little
+        if (
+            phase.total and phase.total / 20 <= phase.done < phase.total
+        ):  # the first ones tell little
             ends.append(phase.began + (phase.moved - phase.began) / phase.done * phase.total)
         if not ends:
             return text
         left = max(ends) - self.clock()
-        return f"{text}; about {duration(left)} left" if left > -1 else f"{text}; longer than expected"
+        return (
+            f"{text}; about {duration(left)} left" if left > -1 else f"{text}; longer than expected"
+        )
 
 
 def shown(progress: Progress | bool | None) -> Progress:
-    """What a Python call that was given this shows: by default something in a terminal or notebook, else nothing."""
+    """What a Python call that was given this shows: by default something in a terminal or notebook,
+    else nothing."""
     if isinstance(progress, Progress):
         return progress
     console, ipython = ConsoleProgress(PATIENCE, listens=False), sys.modules.get("IPython")
     notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
-    return console if progress or (progress is None and (console.terminal or notebook)) else Progress()
+    return (
+        console if progress or (progress is None and (console.terminal or notebook)) else Progress()
+    )
 
 
 def announcement(people: int, seconds: float) -> str:
     """What it will cost, in one line."""
     who = plural(people, "person")
-    return f"{who}, about {duration(seconds)}; Ctrl-C keeps what is done." if seconds else f"{who}, nothing to train."
+    return (
+        f"{who}, about {duration(seconds)}; Ctrl-C keeps what is done."
+        if seconds
+        else f"{who}, nothing to train."
+    )
 
 
 def duration(seconds: float) -> str:

@@ -16,19 +16,31 @@ import pandas as pd
 from butfor.errors import ReplayError
 from butfor.models.learner import Table
 
-PACKAGES = ("numpy", "scipy", "pandas", "scikit-learn", "torch", "numba", "xgboost", "lightgbm", "skorch")
+PACKAGES = (
+    "numpy",
+    "scipy",
+    "pandas",
+    "scikit-learn",
+    "torch",
+    "numba",
+    "xgboost",
+    "lightgbm",
+    "skorch",
+)
 CSV, TYPED = "csv", "typed"
-"""Rules of a data hash. "csv" (records of 0.5): of the rows as CSV text, in which a number and its text are the same.
-"typed": of the values with their types and categories."""
+"""Rules of a data hash. "csv" (records of 0.5): of the rows as CSV text, in which a number and its
+text are the same. "typed": of the values with their types and categories."""
 
 
 def data_hash(table: Table, rule: str = TYPED) -> str:
-    """sha256 of the training and validation rows, their labels, weights and clusters, by a rule that a record names."""
+    """sha256 of the training and validation rows, their labels, weights and clusters, by a rule
+    that a record names."""
     if rule == TYPED:
         return _typed_hash(table)
     if rule != CSV:
         raise ReplayError(
-            f"The record's hash of the data is by the rule '{rule[:40]}', and this version knows '{CSV}' and "
+            f"The record's hash of the data is by the rule '{rule[:40]}', and this version knows "
+            f"'{CSV}' and "
             f"'{TYPED}': install the version of butfor that wrote the record."
         )
     digest = hashlib.sha256()
@@ -56,8 +68,9 @@ def _typed_hash(table: Table) -> str:
 
 
 def typed(rows: pd.DataFrame | pd.Series) -> Iterator[bytes]:
-    """The columns of a table and its index as bytes that tell 1, 1.0, True and "1" apart, and one list of categories
-    from another. They are the same whatever version of pandas or numpy holds the values."""
+    """The columns of a table and its index as bytes that tell 1, 1.0, True and "1" apart, and one
+    list of categories from another. They are the same whatever version of pandas or numpy holds the
+    values."""
     frame = rows.to_frame("") if isinstance(rows, pd.Series) else rows
     index = frame.index.to_frame(index=False)
     columns = [*((f"index {k}", index.iloc[:, k]) for k in range(index.shape[1])), *frame.items()]
@@ -91,7 +104,8 @@ def _typed_values(values: pd.Series) -> Iterator[bytes]:
 
 
 def _name_of(kind: Any) -> str:
-    """Dates have another unit in each version of pandas, which their cells do not show; texts another type."""
+    """Dates have another unit in each version of pandas, which their cells do not show; texts
+    another type."""
     if pd.api.types.is_datetime64_any_dtype(kind):
         return "dates"
     return "object" if isinstance(kind, pd.StringDtype) else str(kind)

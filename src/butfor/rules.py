@@ -1,9 +1,9 @@
 """φ and ψ: who may be audited, and which labels may be flipped for them.
 
-A rule maps a `Situation` (the model, the table, the people and their groups) to a mask: φ has one entry per person, ψ
-one row per person and one column per training row.
-Rules combine with ``&``, ``|`` and ``~``. A rule can also be given as text
-(``"stable_under_switch & predicted('bad credit')"``), as a callable or as a boolean mask.
+A rule maps a `Situation` (the model, the table, the people and their groups) to a mask: φ has one
+entry per person, ψ one row per person and one column per training row. Rules combine with ``&``,
+``|`` and ``~``. A rule can also be given as text (``"stable_under_switch & predicted('bad
+credit')"``), as a callable or as a boolean mask.
 """
 
 from __future__ import annotations
@@ -58,7 +58,9 @@ class Situation:
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
         some = replace(self, people=self.people.iloc[people], groups=self.groups[people])
-        vars(some).update(logits=self.logits[people], decisions=self.decisions[people])  # they need not be asked again
+        vars(some).update(
+            logits=self.logits[people], decisions=self.decisions[people]
+        )  # they need not be asked again
         if "switch_changes" in vars(self):
             changes = self.switch_changes
             vars(some)["switch_changes"] = None if changes is None else changes[people]
@@ -68,7 +70,9 @@ class Situation:
         """The same, asked about other sides of the decisions."""
         table = replace(self.table, decision=decision)
         other = replace(self, model=audited(self.model, table), table=table)
-        vars(other).update(decisions=self.decisions, switch_changes=self.switch_changes, asked=self.asked)
+        vars(other).update(
+            decisions=self.decisions, switch_changes=self.switch_changes, asked=self.asked
+        )
         return other
 
     @cached_property
@@ -83,7 +87,8 @@ class Situation:
 
     @cached_property
     def predictions(self) -> NDArray[np.int64]:
-        """1 if the logit is above 0: class 1 or, with more than two, one of the decisions to reach."""
+        """1 if the logit is above 0: class 1 or, with more than two, one of the decisions to
+        reach."""
         return decides_one(self.logits).astype(np.int64)
 
     @cached_property
@@ -96,22 +101,26 @@ class Situation:
 
     @cached_property
     def switch_changes(self) -> Mask | None:
-        """Whose decision changes when the protected attribute alone is switched to any other value; None if the model
-        does not see it."""
+        """Whose decision changes when the protected attribute alone is switched to any other value;
+        None if the model does not see it."""
         return None if self.sensitive.blind else self.changed_by(self.sensitive.columns)
 
     def changed_by(self, columns: Sequence[Hashable]) -> Mask:
-        """Whose decision changes when these columns alone are switched to any other values of training rows, or to the
-        median of any other band."""
+        """Whose decision changes when these columns alone are switched to any other values of
+        training rows, or to the median of any other band."""
         bands = {name: cut for name, cut in self.sensitive.bands.items() if name in columns}
         typical = {name: cut.typical(self.table.X[name]) for name, cut in bands.items()}
-        values = pd.DataFrame({name: typical.get(name, self.table.X[name]) for name in columns}).drop_duplicates()
+        values = pd.DataFrame(
+            {name: typical.get(name, self.table.X[name]) for name in columns}
+        ).drop_duplicates()
         group_values(groups_in(values, lambda column: column)[0], " × ".join(map(str, columns)))
         changed = np.zeros(len(self.people), bool)
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
             for name, value in zip(columns, combination, strict=True):
-                switched = pd.Series([value] * len(people), index=people.index, dtype=self.table.X[name].dtype)
+                switched = pd.Series(
+                    [value] * len(people), index=people.index, dtype=self.table.X[name].dtype
+                )
                 if name in bands:
                     own = bands[name].of(people[name])
                     switched = switched.where(own != bands[name].of(switched), people[name])
@@ -123,13 +132,16 @@ class Situation:
         """A column named by a rule; an error if the table does not have it."""
         if name not in self.table.X.columns:
             known = nearest(name, self.table.X.columns, "The table has")
-            raise SettingError(f"A rule names column '{name}', which the table does not have. {known}")
+            raise SettingError(
+                f"A rule names column '{name}', which the table does not have. {known}"
+            )
         return name
 
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Rule:
-    """What a rule's `name` decides with its arguments: one of ours, "&", "|", "~", a user's "function" or "mask"."""
+    """What a rule's `name` decides with its arguments: one of ours, "&", "|", "~", a user's
+    "function" or "mask"."""
 
     name: str
     arguments: tuple[Any, ...]
@@ -202,13 +214,13 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
     return make
 
 
-# --- φ: may this person be audited? ----------------------------------------------------------------
+# --- φ: may this person be audited? ---------------------------------------------------------------
 
 
 @_rule
 def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
-    """The decision stays the same when the protected attribute, or `column`, alone is switched (the published φ). If
-    the model does not see it, this holds for everyone."""
+    """The decision stays the same when the protected attribute, or `column`, alone is switched (the
+    published φ). If the model does not see it, this holds for everyone."""
     changes = s.switch_changes if column is None else s.changed_by([s.column(column)])
     return np.ones(len(s.people), bool) if changes is None else ~changes
 
@@ -217,17 +229,25 @@ def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
 def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     """The person's `column` is `value`."""
     protected = str(column) == s.sensitive.name
-    known = group_values(s.sensitive.values if protected else s.table.X[s.column(column)], str(column))
+    known = group_values(
+        s.sensitive.values if protected else s.table.X[s.column(column)], str(column)
+    )
     if spelled(value) not in map(spelled, known):
-        raise SettingError(f"Rule in_group: '{column}' has no value '{value}'. {nearest(value, known)}")
+        raise SettingError(
+            f"Rule in_group: '{column}' has no value '{value}'. {nearest(value, known)}"
+        )
     ours = s.groups if protected else fill_missing(s.people[column])
     return np.asarray(spellings(ours) == spelled(value))
 
 
 @_rule
 def predicted(s: Situation, value: Any) -> Mask:
-    """The decision about the person is the one named: `value`, a label's name or value, or 0 or 1."""
-    return np.asarray(s.decisions == label_number(value, s.label_names, range(len(s.label_names)), "Rule predicted"))
+    """The decision about the person is the one named: `value`, a label's name or value, or 0 or
+    1."""
+    return np.asarray(
+        s.decisions
+        == label_number(value, s.label_names, range(len(s.label_names)), "Rule predicted")
+    )
 
 
 @_rule
@@ -236,7 +256,7 @@ def everyone(s: Situation) -> Mask:
     return np.ones(len(s.people), dtype=bool)
 
 
-# --- ψ: may this training row's label be flipped for this person? -----------------------------------
+# --- ψ: may this training row's label be flipped for this person? ---------------------------------
 
 
 @_rule
@@ -245,7 +265,9 @@ def same_group(s: Situation, column: Hashable | None = None) -> Mask:
     if column is None or str(column) == s.sensitive.name:
         ours, theirs = s.groups, s.sensitive.values
     else:
-        ours, theirs = (spellings(fill_missing(frame[s.column(column)])) for frame in (s.people, s.table.X))
+        ours, theirs = (
+            spellings(fill_missing(frame[s.column(column)])) for frame in (s.people, s.table.X)
+        )
     # By number: texts of thousands of people and rows take minutes to compare.
     numbers, _ = pd.factorize(np.concatenate([ours, theirs]).astype(object), use_na_sentinel=False)
     return np.asarray(numbers[: len(ours), None] == numbers[None, len(ours) :])
@@ -265,8 +287,9 @@ def correctly_predicted(s: Situation) -> Mask:
 
 @_rule
 def doubted(s: Situation, least: float = 0.5) -> Mask:
-    """The training row is in the person's group, its label equals the decision about the person, and the label is in
-    doubt: by the standard of the other groups, the other label has a probability above `least`."""
+    """The training row is in the person's group, its label equals the decision about the person,
+    and the label is in doubt: by the standard of the other groups, the other label has a
+    probability above `least`."""
     if not isinstance(least, (int, float)) or not 0 <= least < 1:
         raise SettingError(f"Rule doubted: {least!r} must be a probability from 0 to below 1.")
     if s.doubts is None:
@@ -281,17 +304,19 @@ def everything(s: Situation) -> Mask:
 
 
 def published_psi(column: Hashable | None = None) -> Rule:
-    """The paper's ψ: rows of the person's group whose label and prediction equal the decision about the person."""
+    """The paper's ψ: rows of the person's group whose label and prediction equal the decision about
+    the person."""
     return same_group(column) & labelled_as_predicted() & correctly_predicted()
 
 
-# --- from text, callable or mask --------------------------------------------------------------------
+# --- from text, callable or mask ------------------------------------------------------------------
 
 PHI: dict[str, Callable[..., Rule]] = {
     rule.__name__: rule for rule in (stable_under_switch, in_group, predicted, everyone)
 }
 PSI: dict[str, Callable[..., Rule]] = {"published": published_psi} | {
-    rule.__name__: rule for rule in (same_group, labelled_as_predicted, correctly_predicted, doubted, everything)
+    rule.__name__: rule
+    for rule in (same_group, labelled_as_predicted, correctly_predicted, doubted, everything)
 }
 
 
@@ -303,8 +328,8 @@ def meanings(text: str) -> dict[str, str]:
 
 
 def as_rule(given: Any, option: Literal["phi", "psi"]) -> Rule:
-    """φ or ψ from a rule, its text, a callable of the situation, or a mask. φ's has one entry per person; ψ's one per
-    training row, or one row of entries per person."""
+    """φ or ψ from a rule, its text, a callable of the situation, or a mask. φ's has one entry per
+    person; ψ's one per training row, or one row of entries per person."""
     if isinstance(given, Rule):
         return given
     if isinstance(given, str):
@@ -313,17 +338,22 @@ def as_rule(given: Any, option: Literal["phi", "psi"]) -> Rule:
         return Rule("function", (given,))
     mask = np.array(given)
     if mask.dtype != bool:
-        raise SettingError(f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}.")
+        raise SettingError(
+            f"{option} must be a rule, its text, a callable or a boolean mask, not {given!r}."
+        )
     return Rule("mask", (mask,))
 
 
 def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Rule:
-    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; other values than words are quoted."""
+    """``a & ~(b | c(x, 'y, z'))`` → Rule, by Python's own grammar; other values than words are
+    quoted."""
 
     def refused(problem: str) -> SettingError:
         return SettingError(
-            f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are {', '.join(names)}, "
-            "joined by & | ~ and parentheses. Put values that are not one word in quotes, for example "
+            f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are "
+            f"{', '.join(names)}, "
+            "joined by & | ~ and parentheses. Put values that are not one word in quotes, for "
+            "example "
             "predicted('bad credit') & in_group(sex, female)."
         )
 
@@ -359,30 +389,36 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
     try:
         return rule(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
-        place = f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'" if error.offset else ""
+        place = (
+            f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'"
+            if error.offset
+            else ""
+        )
         raise refused(f"cannot be read{place}") from None
     except (RecursionError, MemoryError):
         raise refused("is nested too deeply") from None
 
 
-# --- what φ and ψ say ---------------------------------------------------------------------------------
+# --- what φ and ψ say -----------------------------------------------------------------------------
 
 DECISION, SWITCH, RULE, ADMITTED = range(4)
 LEFT_OUT = ("decision", "switch", "rule", None)
-"""Why φ leaves a person out: the decision is not the one asked about, a switch of the protected attribute changes it,
-or the rule says so. Where several reasons hold, the first."""
+"""Why φ leaves a person out: the decision is not the one asked about, a switch of the protected
+attribute changes it, or the rule says so. Where several reasons hold, the first."""
 
 
 def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) -> list[str | None]:
-    """Why φ leaves each person out; None for those whom it admits. `towards`: who has this decision, by number, has
-    nothing to ask."""
+    """Why φ leaves each person out; None for those whom it admits. `towards`: who has this
+    decision, by number, has nothing to ask."""
 
     def reasons(rule: Rule) -> NDArray[np.int64]:
         if rule.name == "&":
             return np.minimum(*map(reasons, rule.arguments))
         if rule.name == "|":
             one, other = map(reasons, rule.arguments)
-            return np.where(np.maximum(one, other) == ADMITTED, ADMITTED, np.where(one == other, one, RULE))
+            return np.where(
+                np.maximum(one, other) == ADMITTED, ADMITTED, np.where(one == other, one, RULE)
+            )
         if rule.name == "~":
             return np.where(reasons(rule.arguments[0]) == ADMITTED, RULE, ADMITTED)
         by_switch = rule.name == "stable_under_switch" and not rule.arguments
@@ -396,12 +432,16 @@ def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) ->
 def flippable(psi: Rule, situation: Situation) -> Allowed:
     """ψ's answer, checked: which training labels may be flipped for each person."""
     people, rows, own = len(situation.people), situation.table.n, not psi.rebuildable
-    size = max(1, people if own else BLOCK // max(1, rows))  # a user's own mask or function is about all people at once
+    size = max(
+        1, people if own else BLOCK // max(1, rows)
+    )  # a user's own mask or function is about all people at once
     kinds, kind = dict[bytes, int](), list[int]()
     for first in range(0, people, size):
         some = np.arange(first, min(people, first + size))
         block = _shaped(psi, situation if own else situation.of(some), (len(some), rows), "psi")
-        kind += [kinds.setdefault(mask.tobytes(), len(kinds)) for mask in np.packbits(block, axis=1)]
+        kind += [
+            kinds.setdefault(mask.tobytes(), len(kinds)) for mask in np.packbits(block, axis=1)
+        ]
     packed = np.frombuffer(b"".join(kinds), np.uint8).reshape(len(kinds), -(-rows // 8))
     return Allowed(np.unpackbits(packed, axis=1, count=rows).view(bool), np.array(kind, np.int64))
 
@@ -409,13 +449,23 @@ def flippable(psi: Rule, situation: Situation) -> Allowed:
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:
     mask = rule(situation)
     if mask.shape not in (shape, shape[1:]):
-        wanted = "one entry per person" if name == "phi" else f"one entry for each of {shape[1]} training rows"
-        apart = "" if name == "phi" else " Rows without a label and rows set aside for validation have none."
-        raise SettingError(f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.{apart}")
+        wanted = (
+            "one entry per person"
+            if name == "phi"
+            else f"one entry for each of {shape[1]} training rows"
+        )
+        apart = (
+            ""
+            if name == "phi"
+            else " Rows without a label and rows set aside for validation have none."
+        )
+        raise SettingError(
+            f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.{apart}"
+        )
     return np.broadcast_to(mask, shape)
 
 
-# --- what ψ allows: people of one group with one decision share a mask, so a few masks serve everyone ------------
+# --- what ψ allows: a few masks serve everyone, since people of one group share them ------------
 
 
 @dataclass(frozen=True, eq=False)

@@ -1,16 +1,19 @@
 """The searches: which flip sets are trained for a person, one after the other.
 
-A search is a generator. It yields questions and gets their answers; `schedule` trains the sets of all people together.
+A search is a generator. It yields questions and gets their answers; `schedule` trains the sets of
+all people together.
 
-    flip set, or a list of them    → the gain of each: the person's logit towards the other decision, above 0 if the
-                                     decision changes; NaN if the training diverged
+    flip set, or a list of them    → the gain of each: the person's logit towards the other
+                                     decision, above 0 if the decision changes; NaN if the training
+                                     diverged
     Try(sets, members)             → gains of single members of an ensemble, `[sets × members]`
-    Confirm(flips)                 → whether the model's own `fit` confirms that the set changes the decision
+    Confirm(flips)                 → whether the model's own `fit` confirms that the set changes the
+                                     decision
     Rank(flips)                    → the other rows, best first, ranked anew after these flips
 
-All gains known so far are in `person.gains`, also those of sets that were trained for other people and that ψ allows.
-A search returns the set that it found, or None. It need not know about limits or Ctrl-C: the scheduler closes it, and
-confirms the person's smallest set that works.
+All gains known so far are in `person.gains`, also those of sets that were trained for other people
+and that ψ allows. A search returns the set that it found, or None. It need not know about limits or
+Ctrl-C: the scheduler closes it, and confirms the person's smallest set that works.
 """
 
 from __future__ import annotations
@@ -34,12 +37,12 @@ from butfor.models.learner import FlipSet, Floats
 Vector = NDArray[np.float64]
 
 
-# --- questions and people -----------------------------------------------------------------------------
+# --- questions and people -------------------------------------------------------------------------
 
 
 class Try(NamedTuple):
-    """Train these sets with the first `members` of an ensemble; None: all, averaged. `one`: a question about one set,
-    whose answer is a number."""
+    """Train these sets with the first `members` of an ensemble; None: all, averaged. `one`: a
+    question about one set, whose answer is a number."""
 
     sets: Sequence[FlipSet]
     members: int | None = None
@@ -73,7 +76,8 @@ class Known:
         self.away = np.asarray(away, np.float32)
         """For each person the direction towards the other decision, −1 or +1."""
         self.sets: dict[FlipSet, tuple[Floats, NDArray[np.bool_]]] = {}
-        """Everybody's gains and who was told of them, both `[people]`, in the order in which sets were trained."""
+        """Everybody's gains and who was told of them, both `[people]`, in the order in which sets
+        were trained."""
         self.closest = np.full(len(self.away), np.nan, np.float32)
         """The best gain of any set, `[people]`."""
         self.working: list[dict[FlipSet, float]] = [{} for _ in self.away]
@@ -82,7 +86,9 @@ class Known:
     def add(self, flips: FlipSet, logits: Floats) -> None:
         """A trained set, of which nobody is told yet."""
         gains = np.asarray(logits, np.float32) * self.away
-        gains[(logits == 0) & (self.away < 0)] = np.finfo(np.float32).tiny  # a logit of 0 decides for class 0
+        gains[(logits == 0) & (self.away < 0)] = np.finfo(
+            np.float32
+        ).tiny  # a logit of 0 decides for class 0
         self.sets[flips] = gains, np.zeros(len(gains), bool)
 
     def tell(self, flips: FlipSet, people: NDArray[np.bool_]) -> None:
@@ -97,8 +103,8 @@ class Known:
 
 
 class Gains(Mapping[FlipSet, float]):
-    """One person's gains, in the order in which sets were trained. `own`: means over members that the person asked for
-    one by one, who would fill the memory if all people's were kept."""
+    """One person's gains, in the order in which sets were trained. `own`: means over members that
+    the person asked for one by one, who would fill the memory if all people's were kept."""
 
     def __init__(self, known: Known, person: int) -> None:
         self._known, self._person = known, person
@@ -124,10 +130,11 @@ class Gains(Mapping[FlipSet, float]):
 class Person:
     """What a search knows about one person; the scheduler fills in the result.
 
-    `order`: the rows that ψ allows, best first. `flippable`: how many rows ψ allows in all. `start`: the gain of the
-    unchanged data, at most 0. `members`: of the ensemble. `predicted`: each row's effect in logits, if the ranking
-    predicts it reliably; `gain_limit`: how many times the gain of the best set by these another set may have.
-    `random_order`: the ranking is pure chance, so attempts are independent draws."""
+    `order`: the rows that ψ allows, best first. `flippable`: how many rows ψ allows in all.
+    `start`: the gain of the unchanged data, at most 0. `members`: of the ensemble. `predicted`:
+    each row's effect in logits, if the ranking predicts it reliably; `gain_limit`: how many times
+    the gain of the best set by these another set may have. `random_order`: the ranking is pure
+    chance, so attempts are independent draws."""
 
     number: int
     """The position among the people who are audited together."""
@@ -185,10 +192,15 @@ class Person:
     @property
     def working(self) -> dict[FlipSet, float]:
         """All sets that change the decision, and their gains."""
-        return {flips: g for flips, g in self.known.working[self.number].items() if flips not in self.rejected}
+        return {
+            flips: g
+            for flips, g in self.known.working[self.number].items()
+            if flips not in self.rejected
+        }
 
     def smallest(self) -> FlipSet | None:
-        """The smallest set whose gain exceeds the margin or, if there is none, the one with the largest gain."""
+        """The smallest set whose gain exceeds the margin or, if there is none, the one with the
+        largest gain."""
         working = self.working
         clear = [flips for flips, gain in working.items() if gain > self.margin]
         if clear:
@@ -196,11 +208,12 @@ class Person:
         return max(working, key=lambda flips: (working[flips], -len(flips)), default=None)
 
 
-# --- published searches -------------------------------------------------------------------------------
+# --- published searches ---------------------------------------------------------------------------
 
 
 def algorithm1(person: Person) -> Search:
-    """Flip the best label and retrain, then the best two, and so on up to the budget m (Algorithm 1 of the paper)."""
+    """Flip the best label and retrain, then the best two, and so on up to the budget m (Algorithm 1
+    of the paper)."""
     for k in range(1, min(person.budget, len(person.order)) + 1):
         gain = yield person.best(k)
         if gain > 0 and (yield Confirm(person.best(k))):
@@ -209,21 +222,26 @@ def algorithm1(person: Person) -> Search:
 
 
 def singles(person: Person) -> Search:
-    """The protocol for small data: flip the t-th ranked label alone, t up to a tenth of the flippable ones; under a
-    random order, a label drawn at each t."""
+    """The protocol for small data: flip the t-th ranked label alone, t up to a tenth of the
+    flippable ones; under a random order, a label drawn at each t."""
     rows = range(min(person.flippable, max(1, person.flippable // 10)))
-    drawn = (person.rng.choice(person.order) if person.random_order else person.order[t] for t in rows)
+    drawn = (
+        person.rng.choice(person.order) if person.random_order else person.order[t] for t in rows
+    )
     return (yield from in_turn(flip_set([row]) for row in drawn))
 
 
 def attempts(person: Person) -> Search:
-    """The protocol for large data: ten sets for each k = 1 … m. The first flips the top k, the others k labels drawn
-    from the top a·k, with the smallest a that allows more than ten choices; under a random order, all ten are drawn."""
+    """The protocol for large data: ten sets for each k = 1 … m. The first flips the top k, the
+    others k labels drawn from the top a·k, with the smallest a that allows more than ten choices;
+    under a random order, all ten are drawn."""
     for k in range(1, min(person.budget, person.flippable) + 1):
         a = next(a for a in range(1, TEN + 2) if math.comb(a * k, k) > TEN)
         pool = person.order if person.random_order else person.order[: a * k]
         sets = [] if person.random_order else [person.best(k)]
-        sets += [flip_set(person.rng.choice(pool, size=k, replace=False)) for _ in range(TEN - len(sets))]
+        sets += [
+            flip_set(person.rng.choice(pool, size=k, replace=False)) for _ in range(TEN - len(sets))
+        ]
         for flips, gain in zip(sets, (yield sets), strict=True):
             if gain > 0 and (yield Confirm(flips)):
                 return flips
@@ -248,7 +266,9 @@ def _one_by_one(person: Person, rows: NDArray[np.integer[Any]]) -> Search:
     for first in range(0, len(rows), TOGETHER):
         yield [(int(row),) for row in rows[first : first + TOGETHER]]
         while person.working:
-            flips = min(person.working, key=lambda flips: (len(flips), place.get(flips[0], len(place))))
+            flips = min(
+                person.working, key=lambda flips: (len(flips), place.get(flips[0], len(place)))
+            )
             if (yield Confirm(flips)):
                 return flips
     return None
@@ -262,12 +282,13 @@ def in_turn(sets: Iterable[FlipSet]) -> Search:
     return None
 
 
-# --- guided -------------------------------------------------------------------------------------------
+# --- guided ---------------------------------------------------------------------------------------
 
 CLAIMS = 8
 """The most sets of one person that a guided search confirms, since confirmation rarely fails."""
 LEAST, MOST = 8, 64
-"""A guided search gives somebody up after as many attempts as Algorithm 1 takes, counted from LEAST to MOST."""
+"""A guided search gives somebody up after as many attempts as Algorithm 1 takes, counted from LEAST
+to MOST."""
 FEW = 2000
 """Flippable labels up to which all are tried one by one, with a budget of one label."""
 REACH, LEAST_CANDIDATES = 3, 24
@@ -277,33 +298,46 @@ SURE = 4.0
 DRAWS = 20
 """The most draws to find a set that was not tried before."""
 EACH, AT_MOST, OTHERS = 16, 400, 12
-"""The most attempts to shrink a set by single flips: for each of its labels, in all, and with other sets."""
+"""The most attempts to shrink a set by single flips: for each of its labels, in all, and with other
+sets."""
 SMALL = 64
 """The largest set whose flips are dropped one by one; beyond it that costs too much."""
 
 
 def guided(person: Person, tries: int | None = None) -> Search:
-    """Flip as many labels as the budget allows, learn from every retraining what each label does, and draw the next set
-    from these beliefs (Thompson sampling); shrink what works. With a budget of one, try the labels one by one.
+    """Flip as many labels as the budget allows, learn from every retraining what each label does,
+    and draw the next set from these beliefs (Thompson sampling); shrink what works. With a budget
+    of one, try the labels one by one.
 
-    `tries`: attempts after which somebody is given up who came no nearer to the other decision; by default as many as
-    Algorithm 1 takes, and few if the ranking's predictions can be believed, since little is left to learn then."""
+    `tries`: attempts after which somebody is given up who came no nearer to the other decision; by
+    default as many as Algorithm 1 takes, and few if the ranking's predictions can be believed,
+    since little is left to learn then."""
     if person.budget == 1 or len(person.order) < 2:
         return (yield from _one_by_one(person, person.order[: tries or _tried_alone(person)]))
     rows = [int(row) for row in person.order[: max(LEAST_CANDIDATES, REACH * person.budget)]]
     budget = min(person.budget, len(rows))
     believed = person.predicted is not None
-    effects = Effects(rows, budget, person.start, None if person.predicted is None else person.predicted[: len(rows)])
+    effects = Effects(
+        rows,
+        budget,
+        person.start,
+        None if person.predicted is None else person.predicted[: len(rows)],
+    )
     if tries is None:
         tries = LEAST if believed else max(LEAST, min(person.budget, person.flippable, MOST))
-    # The first set flips the top of the ranking: more flips move a decision further, and what works is shrunk.
+    # The first set flips the top of the ranking: more flips move a decision further, and what works
+    # is shrunk.
     flips: FlipSet | None = person.best(budget)
     tried = failed = 0
     while failed < CLAIMS:
         while not person.working:
-            # Who comes nearer to the other decision gets more attempts, up to eight times as many; twice if believed.
+            # Who comes nearer to the other decision gets more attempts, up to eight times as many;
+            # twice if believed.
             left = float(person.known.closest[person.number]) / (person.start or -1e-9)
-            if tried >= tries * np.clip(left, 2 / 5 if believed else 1 / 16, 1) ** -0.75 or flips is None:
+            if (
+                tried >= tries * np.clip(left, 2 / 5 if believed else 1 / 16, 1) ** -0.75
+                or flips is None
+            ):
                 return None
             gain = yield flips
             tried += 1
@@ -314,24 +348,33 @@ def guided(person: Person, tries: int | None = None) -> Search:
                 # Even the best set, stretched as far as the trial allows, falls short.
                 expected, spread = effects.forecast(effects.best(effects.worth(), budget))
                 stretched = person.start + person.gain_limit * (gain - person.start)
-                if expected + SURE * spread < 0 or (tried == 1 and gain > person.start and stretched < 0):
+                if expected + SURE * spread < 0 or (
+                    tried == 1 and gain > person.start and stretched < 0
+                ):
                     return None
             flips = effects.new_set(person, budget)
             if flips is None:  # beliefs are too firm to give one: a random one
-                drawn = (flip_set(person.rng.choice(rows, budget, replace=False)) for _ in range(DRAWS))
+                drawn = (
+                    flip_set(person.rng.choice(rows, budget, replace=False)) for _ in range(DRAWS)
+                )
                 flips = next((flips for flips in drawn if flips not in person.gains), None)
         found = yield from _shrink(person, effects)
         while not (yield Confirm(found)):
             failed += 1
-            # The engine is not exact near the boundary: back to a larger set, at last to the clearest.
-            larger = {flips: gain for flips, gain in person.working.items() if len(flips) > len(found)}
+            # The engine is not exact near the boundary: back to a larger set, at last to the
+            # clearest.
+            larger = {
+                flips: gain for flips, gain in person.working.items() if len(flips) > len(found)
+            }
             if failed >= CLAIMS or not larger:
                 break
             if failed == CLAIMS - 1:
                 found = max(larger, key=lambda flips: larger[flips])
             else:
                 smallest = min(larger, key=lambda flips: (len(flips), -larger[flips]))
-                found = flip_set((yield from _halve(person, effects.strongest_first(smallest), len(found))))
+                found = flip_set(
+                    (yield from _halve(person, effects.strongest_first(smallest), len(found)))
+                )
         else:
             return found
     return None
@@ -343,7 +386,8 @@ def _tried_alone(person: Person) -> int:
 
 
 def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, Any, list[int]]:
-    """The shortest prefix of `order` that works, by bisection; all of it works, and its first `fails` rows do not."""
+    """The shortest prefix of `order` that works, by bisection; all of it works, and its first
+    `fails` rows do not."""
     works = len(order)
     while works - fails > 1:
         middle = (fails + works) // 2
@@ -355,18 +399,23 @@ def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, A
 
 
 def _shrink(person: Person, effects: Effects) -> Generator[Any, Any, FlipSet]:
-    """Drop flips of the smallest set that works, by halves from the weak end, then one by one. This shows which flips
-    matter least, and halves are tried again in that order. Then try a dozen other sets that are smaller by one.
+    """Drop flips of the smallest set that works, by halves from the weak end, then one by one. This
+    shows which flips matter least, and halves are tried again in that order. Then try a dozen other
+    sets that are smaller by one.
 
-    In the end every set that drops a single flip was tried and does not work, unless the set is large or the attempts
-    ran out."""
+    In the end every set that drops a single flip was tried and does not work, unless the set is
+    large or the attempts ran out."""
     found = person.smallest()
     assert found is not None
     left, others = min(EACH * len(found), AT_MOST) + OTHERS, OTHERS
     order = effects.strongest_first(found)
     while len(found) > 1:
         found = flip_set((yield from _halve(person, order)))
-        fewer = {row: tuple(r for r in found if r != row) for row in found} if 1 < len(found) <= SMALL else {}
+        fewer = (
+            {row: tuple(r for r in found if r != row) for row in found}
+            if 1 < len(found) <= SMALL
+            else {}
+        )
         new = [flips for flips in fewer.values() if flips not in person.gains][:left]
         if new:
             left -= len(new)
@@ -396,19 +445,22 @@ def _shrink(person: Person, effects: Effects) -> Generator[Any, Any, FlipSet]:
 
 
 class Effects:
-    """Beliefs about the effect of each label on one person's decision, from all retrainings so far. `rows`: best ranked
-    first; sets have up to `budget` of them.
+    """Beliefs about the effect of each label on one person's decision, from all retrainings so far.
+    `rows`: best ranked first; sets have up to `budget` of them.
 
-    The model is linear: the logit moves by the sum of the flipped labels' effects, plus noise, because training is
-    rough. The prior comes from the ranking: effects fall along it, by an unknown scale, and each label differs from
-    that by its own amount. The posterior is a normal distribution over effects. The search draws from it (Thompson
-    sampling), so labels that may be strong are tried in proportion to their probability.
+    The model is linear: the logit moves by the sum of the flipped labels' effects, plus noise,
+    because training is rough. The prior comes from the ranking: effects fall along it, by an
+    unknown scale, and each label differs from that by its own amount. The posterior is a normal
+    distribution over effects. The search draws from it (Thompson sampling), so labels that may be
+    strong are tried in proportion to their probability.
 
-    `start`: the gain of the unchanged data. `predicted [rows]`: the effects, if the ranking predicts them reliably."""
+    `start`: the gain of the unchanged data. `predicted [rows]`: the effects, if the ranking
+    predicts them reliably."""
 
     SHIFT, SCALE = 0, 1
-    """Positions of two parameters before those of the rows: a shift common to all retrainings (the unchanged model is
-    itself one draw of training noise), and the scale of the ranking's effects."""
+    """Positions of two parameters before those of the rows: a shift common to all retrainings (the
+    unchanged model is itself one draw of training noise), and the scale of the ranking's
+    effects."""
     FALL = 3.0
     """Ranks, as a multiple of the budget, over which the expected effect falls to 1/e."""
     OWN = 0.5
@@ -418,14 +470,19 @@ class Effects:
     NOISE = 0.15
     """The prior noise of training, as a share of the effect of a full set."""
 
-    def __init__(self, rows: list[int], budget: int, start: float, predicted: Vector | None = None) -> None:
+    def __init__(
+        self, rows: list[int], budget: int, start: float, predicted: Vector | None = None
+    ) -> None:
         self.rows, self.start, self._seen = rows, start, 0
         self.place = {row: k for k, row in enumerate(rows)}
         self._sorted, self._ascending = np.argsort(rows), np.sort(rows)
         if predicted is None:
             own, self.expected = self.OWN, np.exp(-np.arange(len(rows)) / (self.FALL * budget))
         else:
-            own, self.expected = self.PREDICTED, predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12)
+            own, self.expected = (
+                self.PREDICTED,
+                predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12),
+            )
         # In units of one expected effect: noise variance over a row's own variance.
         ridge = (self.NOISE * budget / own) ** 2
         self._precision = np.diag(np.r_[1e-3, 1e-3, np.full(len(rows), ridge)])
@@ -435,7 +492,8 @@ class Effects:
         self.observe([()], [start])
 
     def learn(self, person: Person) -> None:
-        """Observe everything that the person was told since the last time, without trainings that diverged."""
+        """Observe everything that the person was told since the last time, without trainings that
+        diverged."""
         sets, number = person.known.sets, person.number
         new = list(islice(reversed(sets.items()), len(sets) - self._seen))[::-1]
         told = {flips: float(gains[number]) for flips, (gains, told) in new if told[number]}
@@ -454,7 +512,8 @@ class Effects:
             self._solved = None
 
     def _features(self, sets: Sequence[FlipSet]) -> Vector:
-        """Of each set: 1 for the shift, the coefficient of the scale, and 1 for each of its rows."""
+        """Of each set: 1 for the shift, the coefficient of the scale, and 1 for each of its
+        rows."""
         features = np.zeros((len(sets), len(self._moment)))
         flipped = np.fromiter(chain.from_iterable(sets), np.int64)
         of_set = np.repeat(np.arange(len(sets)), [len(flips) for flips in sets])
@@ -471,17 +530,22 @@ class Effects:
             factor = lapack.dpotrf(self._precision, lower=1)[0]
             mean = lapack.dpotrs(factor, self._moment, lower=1)[0]
             left = max(self._squares - float(mean @ self._moment), 0.0)
-            # One pseudo-observation with the usual noise of a full set: few observations must not look exact.
+            # One pseudo-observation with the usual noise of a full set: few observations must not
+            # look exact.
             usual = self.NOISE * max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
             self._solved = mean, factor, float(np.sqrt((left + usual**2) / (self._count + 1)))
         return self._solved
 
     def worth(self, rng: np.random.Generator | None = None) -> Vector:
-        """The expected effect of each row or, with a random generator, one draw of the rows' effects."""
+        """The expected effect of each row or, with a random generator, one draw of the rows'
+        effects."""
         mean, factor, noise = self._posterior()
         own = mean
         if rng is not None:
-            own = mean + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
+            own = (
+                mean
+                + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
+            )
         # The scale is common to all rows: its variance would only blur comparisons between them.
         return np.asarray(mean[self.SCALE] * self.expected + own[2:])
 
@@ -504,10 +568,12 @@ class Effects:
     def strongest_first(self, flips: FlipSet) -> list[int]:
         """The rows of a set by their expected effects."""
         worth = self.worth()
-        return sorted(flips, key=lambda row: -worth[self.place[row]] if row in self.place else math.inf)
+        return sorted(
+            flips, key=lambda row: -worth[self.place[row]] if row in self.place else math.inf
+        )
 
 
-# --- solid --------------------------------------------------------------------------------------------
+# --- solid ----------------------------------------------------------------------------------------
 
 MARGIN = 2.5
 """Standard deviations of the members that their mean gain must exceed."""
@@ -518,7 +584,8 @@ FAR = 1.5
 LEAST_FOR_SECOND = 8
 """The smallest budget for which a ranking at half of its labels adds information."""
 SOLID_CLAIMS = 3
-"""The most sets of one person that a solid search confirms, which rarely fails with many members."""
+"""The most sets of one person that a solid search confirms, which rarely fails with many members.
+"""
 LEAST_TO_GUESS = 16
 """The fewest remaining sizes for which interpolation beats bisection."""
 TOWARDS_MIDDLE = 0.05
@@ -526,15 +593,19 @@ TOWARDS_MIDDLE = 0.05
 
 
 def solid(person: Person, margin: float = MARGIN, second: bool | None = None) -> Search:
-    """Find the fewest labels that change the decision under nearly every seed, from all members of an ensemble.
+    """Find the fewest labels that change the decision under nearly every seed, from all members of
+    an ensemble.
 
-    A set works if the members' mean gain exceeds `margin` times their spread. Averaged over seeds, the top of a ranking
-    is nearly as good as the result of a long search, so a person gets a few sets: the whole budget, then the shortest
-    prefix that keeps the margin by bisection, then the same after ranking again at the person's own half-flipped labels
-    (`second`; by default if the budget is large enough). If no set keeps the margin, the clearest one that changes the
-    decision is kept; fresh seeds, which take no part here, show what it is worth."""
+    A set works if the members' mean gain exceeds `margin` times their spread. Averaged over seeds,
+    the top of a ranking is nearly as good as the result of a long search, so a person gets a few
+    sets: the whole budget, then the shortest prefix that keeps the margin by bisection, then the
+    same after ranking again at the person's own half-flipped labels (`second`; by default if the
+    budget is large enough). If no set keeps the margin, the clearest one that changes the decision
+    is kept; fresh seeds, which take no part here, show what it is worth."""
     if not margin >= 0:
-        raise SettingError(f"margin={margin} must be a number from 0 up, in standard deviations of the members.")
+        raise SettingError(
+            f"margin={margin} must be a number from 0 up, in standard deviations of the members."
+        )
     cap = min(person.budget, len(person.order))
     if cap == 0:
         return None
@@ -544,34 +615,50 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
     def train(flips: FlipSet, members: int | None = None) -> Generator[Any, Any, None]:
         (gains,) = yield Try([flips], members or person.members)
         answers[flips] = gains if np.isfinite(gains).all() else np.full(len(gains), -np.inf)
-        # The spread barely depends on the flips, and one set gives a poor estimate: pooled over all of them.
-        variances = [each.var(ddof=1) for each in answers.values() if len(each) > 1 and np.isfinite(each).all()]
+        # The spread barely depends on the flips, and one set gives a poor estimate: pooled over all
+        # of them.
+        variances = [
+            each.var(ddof=1)
+            for each in answers.values()
+            if len(each) > 1 and np.isfinite(each).all()
+        ]
         person.spread = float(np.sqrt(np.mean(variances))) if variances else 0.0
         person.margin = margin * person.spread
 
     def clearance(flips: FlipSet) -> float:
-        """The gain of the ensemble, or of the members that screen, in standard deviations of the members."""
+        """The gain of the ensemble, or of the members that screen, in standard deviations of the
+        members."""
         gain = float(answers[flips].mean())
         if math.isfinite(gain) and len(answers[flips]) == person.members:
             gain = person.gains[flips] if flips else person.start
         return gain / person.spread if person.spread else math.inf if gain > 0 else -math.inf
 
     def shortest(order: NDArray[np.integer[Any]], best: FlipSet) -> Search:
-        """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps than bisection."""
+        """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps
+        than bisection."""
         misses, steps = 0, (len(best) - 1).bit_length()
         while (between := len(best) - misses - 1) > 0:
             size = misses + max(1, round((between + 1) / 2))
             longest_miss = flip_set(order[:misses])
             if between >= LEAST_TO_GUESS:
-                # The size at which the clearance reaches the margin by linear interpolation, moved a little towards the
-                # middle so that both ends come nearer, and near enough to it for bisection to finish in time.
+                # The size at which the clearance reaches the margin by linear interpolation, moved
+                # a little towards the middle so that both ends come nearer, and near enough to it
+                # for bisection to finish in time.
                 place = middle = misses + (between + 1) / 2
-                low, high = clearance(longest_miss) if longest_miss in answers else np.nan, clearance(best)
+                low, high = (
+                    clearance(longest_miss) if longest_miss in answers else np.nan,
+                    clearance(best),
+                )
                 if np.isfinite([low, high]).all() and low < margin < high:
                     place = misses + (len(best) - misses) * (margin - low) / (high - low)
-                place += np.sign(middle - place) * min(abs(middle - place), TOWARDS_MIDDLE * between)
+                place += np.sign(middle - place) * min(
+                    abs(middle - place), TOWARDS_MIDDLE * between
+                )
                 reach = 2 ** (steps - 1) - 1
-                least, most = max(misses + 1, len(best) - 1 - reach), min(len(best) - 1, misses + 1 + reach)
+                least, most = (
+                    max(misses + 1, len(best) - 1 - reach),
+                    min(len(best) - 1, misses + 1 + reach),
+                )
                 size = min(max(round(place), least), most)
             flips = flip_set(order[:size])
             if len(answers.get(flips, ())) < person.members:
@@ -610,16 +697,17 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
     return None
 
 
-# --- strategies by name -------------------------------------------------------------------------------
+# --- strategies by name ---------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Strategy:
     """A search, and what an audit must know about it.
 
-    `shares`: people are told of models that were trained for others; published searches look at their own alone.
-    `proves`: proven answers replace the search, and a trial chooses the default ranking. `enumerates`: it tries every
-    label alone, if the budget is one. `own`: it is the user's own."""
+    `shares`: people are told of models that were trained for others; published searches look at
+    their own alone. `proves`: proven answers replace the search, and a trial chooses the default
+    ranking. `enumerates`: it tries every label alone, if the budget is one. `own`: it is the user's
+    own."""
 
     name: str
     search: Callable[[Person], Search]
@@ -651,10 +739,13 @@ def as_strategy(given: Any) -> Strategy:
         if given not in STRATEGIES:
             raise SettingError(f"There is no strategy '{given}'. {nearest(given, STRATEGIES)}")
         return STRATEGIES[given]
-    function, parameters = (given.func, given.keywords) if isinstance(given, partial) else (given, {})
+    function, parameters = (
+        (given.func, given.keywords) if isinstance(given, partial) else (given, {})
+    )
     if not inspect.isgeneratorfunction(function):
         raise SettingError(
-            f"strategy={given!r} is neither a name nor a search: give a generator function of a person, or one of "
+            f"strategy={given!r} is neither a name nor a search: give a generator function of a "
+            "person, or one of "
             f"{', '.join(map(repr, STRATEGIES))}."
         )
     for ours in STRATEGIES.values():
@@ -674,7 +765,8 @@ FOUND, NEAR = 0.4, 0.4
 def usual_sets(strategy: str, person: Person) -> float:
     """How many sets a search usually has trained for a person, for a forecast."""
     size = max(1, min(person.budget, person.flippable))
-    usual = {  # most are screened by a few members alone; or found, or given up, after the fewest attempts
+    # most are screened by a few members alone; or found, or given up, after the fewest attempts
+    usual = {
         "solid": min(1, SCREEN / person.members) + NEAR * (1 + 2 * math.log2(size)),
         "guided": LEAST + FOUND * min(size, SMALL) if person.budget > 1 else _tried_alone(person),
         "singles": person.flippable / 10,
@@ -685,20 +777,30 @@ def usual_sets(strategy: str, person: Person) -> float:
 
 
 def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:
-    """A search that retrains, for each position among the people, these sets in turn until one changes the decision."""
+    """A search that retrains, for each position among the people, these sets in turn until one
+    changes the decision."""
     return Strategy(RECORDED, lambda person: in_turn(sets.get(person.position, ())))
 
 
 def budget_in_labels(budget: float, n: int) -> int:
-    """A budget as a number of labels: numbers from 1 are counts, smaller ones shares, rounded up."""
+    """A budget as a number of labels: numbers from 1 are counts, smaller ones shares, rounded
+    up."""
     if isinstance(budget, bool) or not isinstance(budget, (int, float, np.integer, np.floating)):
-        raise SettingError(f"budget={budget!r} is not a number; give a count of labels or a share such as 0.001.")
+        raise SettingError(
+            f"budget={budget!r} is not a number; give a count of labels or a share such as 0.001."
+        )
     if not 0 < budget < math.inf:
-        raise SettingError(f"budget={budget} must be above 0: at least one label must be allowed to flip.")
+        raise SettingError(
+            f"budget={budget} must be above 0: at least one label must be allowed to flip."
+        )
     if budget < 1:
         return math.ceil(round(budget * n, 9))
     if budget != int(budget):
-        raise SettingError(f"budget={budget} is neither a share below 1 nor a whole number of labels.")
+        raise SettingError(
+            f"budget={budget} is neither a share below 1 nor a whole number of labels."
+        )
     if budget > n:
-        raise SettingError(f"budget={int(budget)} is more than the {n} training labels of the table.")
+        raise SettingError(
+            f"budget={int(budget)} is more than the {n} training labels of the table."
+        )
     return int(budget)

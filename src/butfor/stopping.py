@@ -1,6 +1,7 @@
 """When work ends early: Ctrl-C, SIGTERM, or a limit of seconds or trainings.
 
-One handler and one flag stand for all of them. Work checks the flag between trainings and keeps what is done.
+One handler and one flag stand for all of them. Work checks the flag between trainings and keeps
+what is done.
 
     with listen(max_seconds(600)) as flag, suppress(Stopped):
         while True:
@@ -48,19 +49,26 @@ class Stop:
 
     def left(self, spent: float, trained: int = 0, share: float = 1.0) -> Stop:
         """What is left: trainings, and a share of the remaining seconds or of a tenth of all."""
-        seconds = None if self.seconds is None else share * max(LEAST_TIME * self.seconds, self.seconds - spent)
-        return Stop(seconds, None if self.retrainings is None else max(0, self.retrainings - trained))
+        seconds = (
+            None
+            if self.seconds is None
+            else share * max(LEAST_TIME * self.seconds, self.seconds - spent)
+        )
+        return Stop(
+            seconds, None if self.retrainings is None else max(0, self.retrainings - trained)
+        )
 
 
 def max_seconds(seconds: float) -> Stop:
-    """A limit of time for `explain_all`, which `|` joins to another: `max_seconds(600) | max_retrainings(5000)`.
+    """A limit of time for `explain_all`, which `|` joins to another: `max_seconds(600) |
+    max_retrainings(5000)`.
 
     Parameters
     ----------
     seconds : float
-        Two thirds are for the search, whose rounds train for the people nearest to the other decision first; the rest
-        is for confirmations and fresh seeds. It may end a tenth later, or one training of one model. What it left out
-        is said: `population.run.questions`.
+        Two thirds are for the search, whose rounds train for the people nearest to the other
+        decision first; the rest is for confirmations and fresh seeds. It may end a tenth later, or
+        one training of one model. What it left out is said: `population.run.questions`.
     """
     if not 0 < seconds < math.inf:
         raise SettingError(f"max_seconds={seconds:g} must be above 0.")
@@ -68,7 +76,8 @@ def max_seconds(seconds: float) -> Stop:
 
 
 def max_retrainings(count: int) -> Stop:
-    """A limit of trainings for `explain_all`, which `|` joins to another: `max_seconds(600) | max_retrainings(5000)`.
+    """A limit of trainings for `explain_all`, which `|` joins to another: `max_seconds(600) |
+    max_retrainings(5000)`.
 
     Parameters
     ----------
@@ -82,7 +91,8 @@ def max_retrainings(count: int) -> Stop:
 
 @dataclass
 class _Heard:
-    """The first signal since somebody began to listen, when it came, and how many seconds it leaves to work."""
+    """The first signal since somebody began to listen, when it came, and how many seconds it leaves
+    to work."""
 
     number: int | None = None
     came: float = math.inf
@@ -96,8 +106,8 @@ _of_thread = threading.local()
 
 
 class StopFlag:
-    """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within `listen` share its
-    signals, each has its own limits."""
+    """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within
+    `listen` share its signals, each has its own limits."""
 
     def __init__(self, stop: Stop | None = None) -> None:
         self.limits, self.out_of_time = stop or Stop(), False
@@ -122,7 +132,8 @@ class StopFlag:
 
     @contextmanager
     def grace(self) -> Iterator[None]:
-        """Time to confirm finds: until the `last` moment when the time is up, `GRACE` seconds after Ctrl-C."""
+        """Time to confirm finds: until the `last` moment when the time is up, `GRACE` seconds after
+        Ctrl-C."""
         heard, deadline = self._heard, self.deadline
         self.deadline, heard.grace = self.last, GRACE
         if self.interrupted:
@@ -145,8 +156,9 @@ def checked_by(check: Callable[[], object]) -> None:
 
 @contextmanager
 def checking(check: Callable[[], object]) -> Iterator[None]:
-    """Within it `stopping.check` of this thread is `check`, which knows limits of time too: code without a flag, such
-    as a fit or a ranking, then ends at the same moment as the work around it."""
+    """Within it `stopping.check` of this thread is `check`, which knows limits of time too: code
+    without a flag, such as a fit or a ranking, then ends at the same moment as the work around
+    it."""
     before = getattr(_of_thread, "check", None)
     _of_thread.check = check
     try:
@@ -162,9 +174,9 @@ def checking(check: Callable[[], object]) -> Iterator[None]:
 def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
     """A flag that Ctrl-C, SIGTERM and the seconds of `stop`, counted from now, set.
 
-    The first signal prints a line. The second goes to the previous handler, which ends the work at once. An
-    application's own handler also gets the first signal when the work has ended. Only the main thread gets signals, and
-    only those with a handler are taken."""
+    The first signal prints a line. The second goes to the previous handler, which ends the work at
+    once. An application's own handler also gets the first signal when the work has ended. Only the
+    main thread gets signals, and only those with a handler are taken."""
     global _heard
     outermost = _heard is None and threading.current_thread() is threading.main_thread()
     heard, before = _Heard(), dict[int, Any]()
@@ -216,5 +228,7 @@ def stopped() -> int:
 
 
 def _say(line: str) -> None:
-    with suppress(OSError, RuntimeError):  # the disk is full, or a print was interrupted in its midst
+    with suppress(
+        OSError, RuntimeError
+    ):  # the disk is full, or a print was interrupted in its midst
         say(line, err=True)

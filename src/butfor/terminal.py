@@ -1,7 +1,8 @@
 """Lines on a terminal: whatever a table's names and values hold, they are shown, never obeyed.
 
-Characters that steer a terminal or turn the direction of writing are left out. A stream that does not know a character
-gets the nearest it has ("->" for →), and one that nobody reads any longer swallows the rest.
+Characters that steer a terminal or turn the direction of writing are left out. A stream that does
+not know a character gets the nearest it has ("->" for →), and one that nobody reads any longer
+swallows the rest.
 """
 
 from __future__ import annotations
@@ -23,7 +24,18 @@ STEERING = re.compile(
     f"|[\x00-\x08\x0b-\x1f\x7f-\x9f{TURNS}]"
 )
 NEAREST = str.maketrans(
-    {"φ": "phi", "ψ": "psi", "→": "->", "−": "-", "–": "-", "×": "x", "·": "-", "≥": ">=", "≤": "<=", "…": "..."}
+    {
+        "φ": "phi",
+        "ψ": "psi",
+        "→": "->",
+        "−": "-",
+        "–": "-",
+        "×": "x",
+        "·": "-",
+        "≥": ">=",
+        "≤": "<=",
+        "…": "...",
+    }
 )
 
 
@@ -38,11 +50,13 @@ def one_line(text: str) -> str:
 
 
 def shown_json(text: str) -> str:
-    """A JSON text as it may be printed: the same value, with what would steer a terminal spelled out, or everything
-    beyond ASCII where the stream may not know it."""
+    """A JSON text as it may be printed: the same value, with what would steer a terminal spelled
+    out, or everything beyond ASCII where the stream may not know it."""
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     spelled = f"[\x7f-\x9f{TURNS}]" if utf8 else "[^\x00-\x7e]"
-    return re.sub(spelled, lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text)
+    return re.sub(
+        spelled, lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text
+    )
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -54,11 +68,17 @@ def say(text: str = "", *, err: bool = False) -> None:
         stream.write(f"{shown(text)}\n")
         stream.flush()
     except (OSError, ValueError) as error:
-        with suppress(OSError, ValueError):  # whatever is still to come, also at the end of the process, goes nowhere
+        with suppress(
+            OSError, ValueError
+        ):  # whatever is still to come, also at the end of the process, goes nowhere
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
-        if isinstance(error, OSError) and error.errno not in (errno.EPIPE, errno.EBADF, errno.EINVAL):
+        if isinstance(error, OSError) and error.errno not in (
+            errno.EPIPE,
+            errno.EBADF,
+            errno.EINVAL,
+        ):
             raise
 
 
@@ -66,13 +86,22 @@ def say_wrapped(line: str, *, err: bool = False) -> None:
     """Print one line, broken between words where a terminal is too narrow for it."""
     width = width_of(sys.stderr if err else sys.stdout)
     text = one_line(line)
-    say(text if width is None else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False), err=err)
+    say(
+        text
+        if width is None
+        else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False),
+        err=err,
+    )
 
 
 def width_of(stream: TextIO | None) -> int | None:
     """Columns of the terminal behind a stream; None where there is none."""
     try:
-        return (os.get_terminal_size(stream.fileno()).columns or 80) if stream and stream.isatty() else None
+        return (
+            (os.get_terminal_size(stream.fileno()).columns or 80)
+            if stream and stream.isatty()
+            else None
+        )
     except (OSError, ValueError):
         return None
 

@@ -1,4 +1,5 @@
-"""The trainer: trains flip sets on one table, remembers the answers, confirms by the model's own `fit`."""
+"""The trainer: trains flip sets on one table, remembers the answers, confirms by the model's own
+`fit`."""
 
 from __future__ import annotations
 
@@ -21,11 +22,12 @@ PATIENCE = 15.0
 
 
 class Trainer:
-    """Trains flip sets with an engine, remembers the models' answers about the people, and counts trainings. For an
-    ensemble every flip set is trained once per member, side by side.
+    """Trains flip sets with an engine, remembers the models' answers about the people, and counts
+    trainings. For an ensemble every flip set is trained once per member, side by side.
 
-    Answers are what a model gives about each person, from which the table computes logits and decisions. With a ledger,
-    known answers are read from it and new ones written. Confirmations are trained now, by the model's own `fit`."""
+    Answers are what a model gives about each person, from which the table computes logits and
+    decisions. With a ledger, known answers are read from it and new ones written. Confirmations are
+    trained now, by the model's own `fit`."""
 
     def __init__(
         self,
@@ -52,7 +54,9 @@ class Trainer:
             self._by_definition = own_fit.bind(self.single, table, self._asked)
         self.n_jobs: int = own_fit.n_jobs
         self._ledger = ledger
-        self._page = b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
+        self._page = (
+            b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
+        )
         self.trained = self.recalled = self.confirmations = 0
         self._members: dict[FlipSet, dict[int | None, Floats]] = {}
         """The answers of single members, by seed."""
@@ -72,7 +76,8 @@ class Trainer:
         return math.inf if most is None else max(0, most - self.trained)
 
     def missing(self, flips: FlipSet, members: int | None = None) -> list[Training]:
-        """The trainings that it takes until the first `members` of a set are known; None: the mean of all."""
+        """The trainings that it takes until the first `members` of a set are known; None: the mean
+        of all."""
         if members is None and flips in self.means:
             return []
         known = self._members.get(flips, ())
@@ -90,7 +95,8 @@ class Trainer:
                     self.means[flips] = mean_answers(self.member_answers(flips))
 
     def answers(self, flip_sets: Sequence[FlipSet]) -> Floats:
-        """The mean answers of models trained on the flip sets, `[sets × answers]`; each set is trained once."""
+        """The mean answers of models trained on the flip sets, `[sets × answers]`; each set is
+        trained once."""
         self.fit([training for flips in flip_sets for training in self.missing(flips)])
         return np.array([self.means[flips] for flips in flip_sets])
 
@@ -100,12 +106,17 @@ class Trainer:
         return np.array([answers[seed] for seed in self.seeds if seed in answers], np.float32)
 
     def release(self, keep: Container[FlipSet], again: Container[FlipSet] = ()) -> None:
-        """Forget the members' answers except of sets in `again`, which may be asked for, and the mean except of sets in
-        `keep`: answers to many sets about many people would fill the memory."""
-        self._members = {flips: answers for flips, answers in self._members.items() if flips in again}
-        self.means = {flips: mean for flips, mean in self.means.items() if flips in keep or flips in again}
+        """Forget the members' answers except of sets in `again`, which may be asked for, and the
+        mean except of sets in `keep`: answers to many sets about many people would fill the
+        memory."""
+        self._members = {
+            flips: answers for flips, answers in self._members.items() if flips in again
+        }
+        self.means = {
+            flips: mean for flips, mean in self.means.items() if flips in keep or flips in again
+        }
 
-    # --- other seeds: by the engine, they confirm nothing ---------------------------------------------
+    # --- other seeds: by the engine, they confirm nothing -----------------------------------------
 
     def seed_logits(self, trainings: Sequence[Training]) -> Floats:
         """The logits of single models, each with its own seed, `[trainings × people]`."""
@@ -116,13 +127,16 @@ class Trainer:
         answers: dict[Training, Floats] = {}
         for piece in self._pieces([training for each in ensembles for training in each]):
             answers |= piece
-        return np.array([mean_answers(np.array([answers[training] for training in each])) for each in ensembles])
+        return np.array(
+            [mean_answers(np.array([answers[training] for training in each])) for each in ensembles]
+        )
 
-    # --- confirmation ---------------------------------------------------------------------------------
+    # --- confirmation -----------------------------------------------------------------------------
 
     def confirm(self, flip_sets: Sequence[FlipSet]) -> None:
-        """Train the flip sets with the model's own `fit`, each once, all members of all sets side by side. After a stop
-        those that are done are kept. If the engine used it in this run, its answers stand."""
+        """Train the flip sets with the model's own `fit`, each once, all members of all sets side
+        by side. After a stop those that are done are kept. If the engine used it in this run, its
+        answers stand."""
         for flips in flip_sets:
             recalled = any(Training(flips, seed) in self._from_ledger for seed in self.seeds)
             if self.bound.by_definition and flips in self.means and not recalled:
@@ -137,7 +151,9 @@ class Trainer:
         for chunk, some in self._by_definition.pieces(trainings, None, size):
             answers.update(zip(trainings[chunk.start : chunk.stop], some, strict=True))
             self.confirmations += len(chunk)
-            for flips in dict.fromkeys(training.flips for training in trainings[chunk.start : chunk.stop]):
+            for flips in dict.fromkeys(
+                training.flips for training in trainings[chunk.start : chunk.stop]
+            ):
                 members = [answers.get(Training(flips, seed)) for seed in self.seeds]
                 if all(member is not None for member in members):
                     self.confirmed[flips] = mean_answers(np.array(members))
@@ -146,11 +162,11 @@ class Trainer:
     def confirmed_logits(self, flips: FlipSet) -> Floats:
         return self.table.margins(self.confirmed[flips])
 
-    # --- trainings ------------------------------------------------------------------------------------
+    # --- trainings --------------------------------------------------------------------------------
 
     def seconds_each(self, by_definition: float) -> float:
-        """Seconds per training, side by side, once everything is loaded and compiled; measured on up to two trainings.
-        `by_definition`: seconds of the model's own `fit`."""
+        """Seconds per training, side by side, once everything is loaded and compiled; measured on
+        up to two trainings. `by_definition`: seconds of the model's own `fit`."""
         if self._seconds is None:
             for _ in range(2):  # the first one may load and compile
                 started = time.perf_counter()
@@ -158,12 +174,14 @@ class Trainer:
                 each = time.perf_counter() - started
                 if each > PATIENCE:
                     break
-            # It may have been compiling, or a second process cold: no engine is slower than the model's own `fit`.
+            # It may have been compiling, or a second process cold: no engine is slower than the
+            # model's own `fit`.
             self._seconds = min(each, by_definition or each) / min(self.bound.width, self.n_jobs)
         return self._seconds
 
     def _pieces(self, trainings: Sequence[Training]) -> Iterator[dict[Training, Floats]]:
-        """The models' answers as they come: those of the ledger, then piece by piece what is trained."""
+        """The models' answers as they come: those of the ledger, then piece by piece what is
+        trained."""
         if not trainings:
             return
         self.flag.check()
@@ -174,7 +192,9 @@ class Trainer:
             self._advance(len(recalled))
             yield recalled
         missing = [training for training in trainings if training not in recalled]
-        for chunk, answers in self.bound.pieces(missing, self._advance, max(PIECE, self.bound.width)):
+        for chunk, answers in self.bound.pieces(
+            missing, self._advance, max(PIECE, self.bound.width)
+        ):
             piece = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
             if self._ledger is not None:
                 self._ledger.write(self._page, piece)

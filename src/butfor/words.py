@@ -40,20 +40,27 @@ def often(difference: float, interval: Interval | None = None) -> str:
 
 
 def interval_in_words(interval: Interval, turned: bool = False) -> str:
-    """ "3 to 11"; `turned`: of the difference in the other direction. An end near 0 has a decimal where the interval
-    leaves 0 out, so that "0.1 to 11" does not read as one that includes 0."""
+    """ "3 to 11"; `turned`: of the difference in the other direction. An end near 0 has a decimal
+    where the interval leaves 0 out, so that "0.1 to 11" does not read as one that includes 0."""
     low, high = (-interval[1], -interval[0]) if turned else interval
     without_zero = low > 0 or high < 0
-    ends = [f"{100 * end:.{1 if without_zero and abs(100 * end) < 0.5 else 0}f}" for end in (low, high)]
-    return " to ".join(end.replace("-0.0", "0.0").replace("-", "−") if float(end) else "0" for end in ends)
+    ends = [
+        f"{100 * end:.{1 if without_zero and abs(100 * end) < 0.5 else 0}f}" for end in (low, high)
+    ]
+    return " to ".join(
+        end.replace("-0.0", "0.0").replace("-", "−") if float(end) else "0" for end in ends
+    )
 
 
 def p_in_words(p: float, draws: int, explained: bool = True, error: float | None = None) -> str:
-    """ "= 0.03", or that it is below the smallest that these draws can show: beyond it only the normal tail speaks.
-    `error`: its Monte Carlo error, of a p that is so close to 0.05 that other draws may put it on the other side."""
+    """ "= 0.03", or that it is below the smallest that these draws can show: beyond it only the
+    normal tail speaks. `error`: its Monte Carlo error, of a p that is so close to 0.05 that other
+    draws may put it on the other side."""
     least = 1 / (1 + draws)
     if draws and p < least:
-        return f"≤ {least:.2g}" + (f", the smallest that {draws} draws can show" if explained else "")
+        return f"≤ {least:.2g}" + (
+            f", the smallest that {draws} draws can show" if explained else ""
+        )
     if error is not None:
         return f"= {p:.2g} ± {error:.1g}" + (": close to the line" if explained else "")
     return f"= {p:.2g}" if p >= 0.01 else "< 0.01"
@@ -66,7 +73,8 @@ def signed(logit: float) -> str:
 
 
 def told_apart(*scores: float | None) -> dict[float, str]:
-    """Each score with at least two decimals, and as many as it takes to tell different ones apart."""
+    """Each score with at least two decimals, and as many as it takes to tell different ones
+    apart."""
     known = [score for score in scores if score is not None]
     for digits in range(2, MOST_DIGITS + 1):
         texts = {score: f"{score:.{digits}f}" for score in known}

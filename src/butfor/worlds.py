@@ -1,17 +1,20 @@
 """Labels flipped together: whose decisions change, for reviews (`FlipTrial`) and for worlds.
 
-Worlds answer whose decisions would change if a group's labels had been given by the others' standard.
+Worlds answer whose decisions would change if a group's labels had been given by the others'
+standard.
 
-Which of a group's adverse labels are wrong is unknown, and so is their exact number: there is a gap with its error, and
-a probability for each label. So the labels are drawn many times. Each world draws its gap from the estimate's sampling
-distribution, flips every adverse label of the group with its probability at that gap, and is trained. The share of
-worlds that decide favourably about a person is a probability.
+Which of a group's adverse labels are wrong is unknown, and so is their exact number: there is a gap
+with its error, and a probability for each label. So the labels are drawn many times. Each world
+draws its gap from the estimate's sampling distribution, flips every adverse label of the group with
+its probability at that gap, and is trained. The share of worlds that decide favourably about a
+person is a probability.
 
-If a seed changes the model, a world is trained under as many fresh seeds as the audited model has members, and their
-mean decides. The seed alone changes decisions too: without any flip, single networks of German accept 4.3 of the 58
-people whom the mean of 16 refuses, means of 4 accept 1.7, means of 16 0.7. So each world is compared with its control,
-the same trainings without flips (`controls.py`). 20 worlds of 16 members and their controls are 640 trainings, 16
-seconds of one core there.
+If a seed changes the model, a world is trained under as many fresh seeds as the audited model has
+members, and their mean decides. The seed alone changes decisions too: without any flip, single
+networks of German accept 4.3 of the 58 people whom the mean of 16 refuses, means of 4 accept 1.7,
+means of 16 0.7. So each world is compared with its control, the same trainings without flips
+(`controls.py`). 20 worlds of 16 members and their controls are 640 trainings, 16 seconds of one
+core there.
 """
 
 from __future__ import annotations
@@ -36,7 +39,15 @@ from butfor.models.learner import FlipSet, Floats, Training
 from butfor.progress import Progress
 from butfor.result.fresh import LEAST as LEAST_SEEDS
 from butfor.result.fresh import FreshSeeds
-from butfor.result.outcome import NO_CONTROL, NO_TRAINING_ROWS, NOT_ASKED, NOT_FINISHED, STOPPED, TIME, Outcome
+from butfor.result.outcome import (
+    NO_CONTROL,
+    NO_TRAINING_ROWS,
+    NOT_ASKED,
+    NOT_FINISHED,
+    STOPPED,
+    TIME,
+    Outcome,
+)
 from butfor.result.record import plain
 from butfor.result.reviewed import ChangedDecision
 from butfor.result.worlds import FRESH, PAIRED, Control, OneStandard, PersonInWorlds, World
@@ -54,7 +65,7 @@ SEEDS = 2**31
 """Seeds of worlds and of their trainings are below this."""
 
 
-# --- labels flipped together --------------------------------------------------------------------------
+# --- labels flipped together ----------------------------------------------------------------------
 
 
 def changes_decision(logits: Floats, decision: int | NDArray[np.int64]) -> NDArray[np.bool_]:
@@ -81,7 +92,8 @@ class FlipTrial:
         progress: Progress,
         new_labels: dict[int, int] | None = None,
     ) -> FlipTrial:
-        """On the people X. With more than two labels, `new_labels` gives the label after a flip, by position."""
+        """On the people X. With more than two labels, `new_labels` gives the label after a flip, by
+        position."""
         everyone, truth = fitted.people(X, y, sensitive_features)
         table, decision = fitted.table, fitted.table.decision
         if new_labels and decision.new is not None:
@@ -90,7 +102,9 @@ class FlipTrial:
             table = replace(table, decision=replace(decision, new=new))
         n_jobs = fitted.params.n_jobs
         engine = choose_engine(fitted.params.engine, fitted.learner, n_jobs, progress.note)
-        trainer = Trainer(engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress)
+        trainer = Trainer(
+            engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress
+        )
         return cls(fitted, everyone, truth, trainer)
 
     @cached_property
@@ -119,17 +133,32 @@ class FlipTrial:
         turned = np.flatnonzero(changes_decision(after, decisions)).tolist()
         fresh: dict[int, FreshSeeds] = {}
         if seeds and turned:
-            both = [trainer.seed_logits([Training(each, seed) for seed in seeds]) for each in ((), flips)]
+            both = [
+                trainer.seed_logits([Training(each, seed) for seed in seeds])
+                for each in ((), flips)
+            ]
             for k in turned:
-                without, with_ = (changes_decision(logits[:, k], int(decisions[k])) for logits in both)
+                without, with_ = (
+                    changes_decision(logits[:, k], int(decisions[k])) for logits in both
+                )
                 fresh[k] = FreshSeeds.of(without, with_)
         was, now = self.rates(before), self.rates(after)
-        accuracies = self.accuracy(everyone.decisions), self.accuracy(trainer.table.decisions(trainer.confirmed[flips]))
+        accuracies = (
+            self.accuracy(everyone.decisions),
+            self.accuracy(trainer.table.decisions(trainer.confirmed[flips])),
+        )
         return {
             "flips": flips,
             "labels": everyone.table.n,
             "changed": tuple(
-                ChangedDecision(k, plain(index[k]), plain(groups[k]), float(before[k]), float(after[k]), fresh.get(k))
+                ChangedDecision(
+                    k,
+                    plain(index[k]),
+                    plain(groups[k]),
+                    float(before[k]),
+                    float(after[k]),
+                    fresh.get(k),
+                )
                 for k in turned
             ),
             "rates": {group: (was[group], now[group]) for group in was},
@@ -138,7 +167,7 @@ class FlipTrial:
         }
 
 
-# --- worlds -------------------------------------------------------------------------------------------
+# --- worlds ---------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -150,7 +179,8 @@ class DrawnWorld:
     flips: FlipSet
     trainings: tuple[Training, ...]
     validation_flips: FlipSet = ()
-    """Flipped validation rows, by position, since one standard would also change when training stops."""
+    """Flipped validation rows, by position, since one standard would also change when training
+    stops."""
 
     @property
     def control(self) -> tuple[Training, ...]:
@@ -164,9 +194,12 @@ def world_seeds(group: object, random_state: int = 0, count: int = WORLDS) -> li
     return [int(seed) for seed in rng.integers(SEEDS, size=count)]
 
 
-def draw_world(standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False) -> DrawnWorld:
-    """The world of this seed. If seeds do not change the model it has one training, else `members` trainings under
-    seeds used nowhere else. Labels of validation rows are flipped in the same way, if these rows were compared."""
+def draw_world(
+    standards: Standards, group: str, seed: int, members: int = 1, seeded: bool = False
+) -> DrawnWorld:
+    """The world of this seed. If seeds do not change the model it has one training, else `members`
+    trainings under seeds used nowhere else. Labels of validation rows are flipped in the same way,
+    if these rows were compared."""
     comparison = standards.of_group(group)
     assert comparison is not None
     rng = np.random.default_rng(seed)
@@ -178,21 +211,31 @@ def draw_world(standards: Standards, group: str, seed: int, members: int = 1, se
         else:  # rows of a cluster go together as far as their labels do
             shared = rng.standard_normal(int(rows.cluster.max()) + 1)[rows.cluster]
             apart = rng.standard_normal(len(shared))[rows.ranks]
-            uniforms = ndtr(np.sqrt(rows.correlation) * shared + np.sqrt(1 - rows.correlation) * apart)
+            uniforms = ndtr(
+                np.sqrt(rows.correlation) * shared + np.sqrt(1 - rows.correlation) * apart
+            )
         return tuple(map(int, np.flatnonzero(uniforms < rows.wrong_at(group, shortfall))))
 
     flips = drawn(standards)
-    seeds: list[int | None] = [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
+    seeds: list[int | None] = (
+        [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
+    )
     trainings = tuple(Training(flips, each) for each in seeds)
-    return DrawnWorld(seed, shortfall, flips, trainings, drawn(standards.validation) if standards.validation else ())
+    return DrawnWorld(
+        seed,
+        shortfall,
+        flips,
+        trainings,
+        drawn(standards.validation) if standards.validation else (),
+    )
 
 
 def train_worlds(
     trainer: Trainer, worlds: Sequence[DrawnWorld], paired: bool = False
 ) -> Iterator[tuple[DrawnWorld, Floats, Floats | None]]:
-    """Each world with its model's answers about the trainer's people and, if `paired`, those of its control. Worlds are
-    trained in blocks of the engine's size, so that a stop keeps those that are done; worlds with different validation
-    labels are trained one after the other."""
+    """Each world with its model's answers about the trainer's people and, if `paired`, those of its
+    control. Worlds are trained in blocks of the engine's size, so that a stop keeps those that are
+    done; worlds with different validation labels are trained one after the other."""
     table = trainer.table
     if table.validation is None or table.multiclass:
         trainings = max((len(world.trainings) for world in worlds), default=1)
@@ -210,19 +253,26 @@ def train_worlds(
         if world.validation_flips:
             codes = table.validation_codes.copy()
             codes[list(world.validation_flips)] = 1 - codes[list(world.validation_flips)]
-            flipped = replace(table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name)))
-            how: dict[str, Any] = {"n_jobs": trainer.n_jobs, "progress": trainer.progress, "flag": trainer.flag}
+            flipped = replace(
+                table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name))
+            )
+            how: dict[str, Any] = {
+                "n_jobs": trainer.n_jobs,
+                "progress": trainer.progress,
+                "flag": trainer.flag,
+            }
             its = Trainer(trainer.engine, trainer.single, flipped, trainer.people, **how)
         answers = its.ensemble_answers([world.trainings])[0]
         yield world, answers, trainer.ensemble_answers([world.control])[0] if paired else None
 
 
-# --- of an audit --------------------------------------------------------------------------------------
+# --- of an audit ----------------------------------------------------------------------------------
 
 
 class Plan(NamedTuple):
-    """How many worlds a group gets in the time there is, and what stands beside them: the same trainings without flips
-    (`PAIRED`), single models under fresh `seeds` (`FRESH`), or nothing, if no seed changes the model."""
+    """How many worlds a group gets in the time there is, and what stands beside them: the same
+    trainings without flips (`PAIRED`), single models under fresh `seeds` (`FRESH`), or nothing, if
+    no seed changes the model."""
 
     worlds: int
     control: Control | None = None
@@ -234,8 +284,8 @@ class Plan(NamedTuple):
 
 
 def plan_worlds(fitted: Fitted, trainer: Trainer) -> Plan:
-    """What there is time for. There are no worlds if there is no control for them: too slow to be paired, and too few
-    fresh seeds."""
+    """What there is time for. There are no worlds if there is no control for them: too slow to be
+    paired, and too few fresh seeds."""
     members, seconds = trainer.members, fitted.fit_seconds
     wanted = WORLDS * members * (2 if fitted.seeded else 1)
     if seconds * wanted > PATIENCE:
@@ -251,27 +301,43 @@ def plan_worlds(fitted: Fitted, trainer: Trainer) -> Plan:
 
 def falling_short(standards: Standards) -> list[GroupStandard]:
     """The groups that worlds are made of."""
-    return [c for c in standards.comparisons if c.attribute == standards.attribute and c.missing and c.differs]
+    return [
+        c
+        for c in standards.comparisons
+        if c.attribute == standards.attribute and c.missing and c.differs
+    ]
 
 
 def not_asked(standards: Standards, tried: FlipTrial, by_hand: bool) -> list[OneStandard]:
-    """One result per group with a gap beyond chance, without worlds: time is up, or the audit was stopped."""
+    """One result per group with a gap beyond chance, without worlds: time is up, or the audit was
+    stopped."""
     outcome = Outcome(NOT_ASKED, STOPPED if by_hand else TIME)
-    return [replace(as_it_is(comparison, tried), outcome=outcome) for comparison in falling_short(standards)]
+    return [
+        replace(as_it_is(comparison, tried), outcome=outcome)
+        for comparison in falling_short(standards)
+    ]
 
 
 def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
-    """One result per group with a gap beyond chance. After a stop, the worlds that are done count."""
+    """One result per group with a gap beyond chance. After a stop, the worlds that are done
+    count."""
     short, fitted, trainer = falling_short(standards), tried.fitted, tried.trainer
-    learned = set(standards.groups.astype(str))  # by their labels: other groups are in further labelled rows alone
+    learned = set(
+        standards.groups.astype(str)
+    )  # by their labels: other groups are in further labelled rows alone
     without_rows = Outcome(NOT_ASKED, NO_TRAINING_ROWS)
-    results = [replace(as_it_is(c, tried), outcome=without_rows) for c in short if c.group not in learned]
+    results = [
+        replace(as_it_is(c, tried), outcome=without_rows) for c in short if c.group not in learned
+    ]
     short = [c for c in short if c.group in learned]
     if not short:
         return results
     progress, plan = trainer.progress, plan_worlds(fitted, trainer)
     if 0 < plan.worlds < WORLDS:
-        progress.note(f"One standard for all: {plan.worlds} worlds instead of {WORLDS}, since a training is slow.")
+        progress.note(
+            f"One standard for all: {plan.worlds} worlds instead of {WORLDS}, since a training is "
+            "slow."
+        )
     progress.phase("one standard for all", plan.trainings(trainer.members, len(short)))
     progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
     single: SingleModels | None = None
@@ -286,13 +352,17 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
         now = as_it_is(comparison, tried)
         if ended is None and now.refused:
             # By the group's first row: worlds are the same however groups are spelled.
-            first_row = int(standards.places[standards.groups.astype(str) == comparison.group].min())
+            first_row = int(
+                standards.places[standards.groups.astype(str) == comparison.group].min()
+            )
             seeds = world_seeds(first_row, fitted.params.random_state, plan.worlds)
             now = in_worlds(standards, now, tried, seeds, plan.control, single)
             if now.unfinished:
                 done, why = len(now.worlds), now.outcome.why if now.outcome else None
                 kept = "those that are done count" if done else "changed decisions are not reported"
-                progress.note(f"Stopped after {done} of {plan.worlds} worlds of {comparison.name}: {kept}.")
+                progress.note(
+                    f"Stopped after {done} of {plan.worlds} worlds of {comparison.name}: {kept}."
+                )
                 ended = Outcome(NOT_ASKED, why)
         elif now.refused:
             now = replace(now, outcome=ended)
@@ -301,12 +371,20 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
 
 
 def outcome_of(groups: Sequence[OneStandard]) -> Outcome:
-    """What became of the question, by how many of the groups that fall short have all their worlds."""
-    outcomes = [one.outcome for one in groups if one.outcome is not None and not one.outcome.answered]
+    """What became of the question, by how many of the groups that fall short have all their
+    worlds."""
+    outcomes = [
+        one.outcome for one in groups if one.outcome is not None and not one.outcome.answered
+    ]
     if not outcomes:
         return Outcome()
     begun = any(one.worlds for one in groups) or len(outcomes) < len(groups)
-    return Outcome(NOT_FINISHED if begun else NOT_ASKED, outcomes[0].why, len(groups) - len(outcomes), len(groups))
+    return Outcome(
+        NOT_FINISHED if begun else NOT_ASKED,
+        outcomes[0].why,
+        len(groups) - len(outcomes),
+        len(groups),
+    )
 
 
 def as_it_is(comparison: GroupStandard, tried: FlipTrial) -> OneStandard:
@@ -338,9 +416,14 @@ def in_worlds(
     control: Control | None = None,
     single: SingleModels | None = None,
 ) -> OneStandard:
-    """The decisions in these worlds; after a stop, in those that are done. `single`: models under fresh seeds, for
-    controls that are not paired."""
-    everyone, trainer, table, seeded = tried.everyone, tried.trainer, tried.trainer.table, tried.fitted.seeded
+    """The decisions in these worlds; after a stop, in those that are done. `single`: models under
+    fresh seeds, for controls that are not paired."""
+    everyone, trainer, table, seeded = (
+        tried.everyone,
+        tried.trainer,
+        tried.trainer.table,
+        tried.fitted.seeded,
+    )
     ours = tried.members_of(now.group)
     refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
     towards = np.where(refused, 1, -1)
@@ -397,4 +480,6 @@ def in_worlds(
         for k in map(int, shown)
     ]
     found = replace(now, worlds=tuple(worlds), outcome=outcome, control=control if worlds else None)
-    return replace(found, changed=tuple(sorted(people, key=lambda person: (-found.moved(person), person.case))))
+    return replace(
+        found, changed=tuple(sorted(people, key=lambda person: (-found.moved(person), person.case)))
+    )

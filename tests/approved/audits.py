@@ -1,5 +1,5 @@
-"""Small audits and comparisons over kinds of models, searches, thresholds, labels and limits, whose records are
-approved.
+"""Small audits and comparisons over kinds of models, searches, thresholds, labels and limits, whose
+records are approved.
 
 Each function makes one record. Limits are in retrainings, never in seconds, and worlds are small
 enough for all 20, so that a record says the same on a busy machine.
@@ -44,15 +44,19 @@ def command_record(make: Callable[[Path], Path]) -> Callable[[Path], Path]:
     return make
 
 
-# --- tables and audits ------------------------------------------------------------------------------
+# --- tables and audits ----------------------------------------------------------------------------
 
 
-def on_german(model: Any, rows: int | None = None, fit: dict[str, Any] | None = None, **settings: Any) -> Any:
+def on_german(
+    model: Any, rows: int | None = None, fit: dict[str, Any] | None = None, **settings: Any
+) -> Any:
     """An audit of German Credit that draws few tables, and the people of its test set."""
     data = butfor.load_dataset("german")
     audit = butfor.LabelAudit(model, **{"n_jobs": 1} | settings)
     how = {"adverse": 0, "draws": 0} if fit is None else fit
-    audit.fit(data.X_train[:rows], data.y_train[:rows], sensitive_features="sex", progress=False, **how)
+    audit.fit(
+        data.X_train[:rows], data.y_train[:rows], sensitive_features="sex", progress=False, **how
+    )
     return audit
 
 
@@ -65,12 +69,21 @@ def with_network(name: str, rows: int | None = None, **settings: Any) -> Any:
     """An audit of an embedded set by its published network."""
     data = butfor.load_dataset(name)
     setup = data.setup
-    model = butfor.MLP(hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size)
+    model = butfor.MLP(
+        hidden=setup.hidden, max_epochs=setup.max_epochs, batch_size=setup.batch_size
+    )
     settings = {"budget": setup.budget, "members": 1, "fresh_seeds": 0, "n_jobs": 1} | settings
-    audit = butfor.LabelAudit(model, encoder=butfor.TableEncoder("embed", setup.numeric), **settings)
+    audit = butfor.LabelAudit(
+        model, encoder=butfor.TableEncoder("embed", setup.numeric), **settings
+    )
     X, y = data.X_train.iloc[:rows], data.y_train.iloc[:rows]
     return audit.fit(
-        X, y, sensitive_features=data.sensitive, validation=(data.X_val, data.y_val), draws=0, progress=False
+        X,
+        y,
+        sensitive_features=data.sensitive,
+        validation=(data.X_val, data.y_val),
+        draws=0,
+        progress=False,
     )
 
 
@@ -81,7 +94,9 @@ def explained(audit: Any, people: int, **how: Any) -> butfor.Population:
 
 def three_labels() -> tuple[pd.DataFrame, pd.Series]:
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": rng.normal(size=150), "b": rng.normal(size=150), "sex": np.tile(["f", "m"], 75)})
+    X = pd.DataFrame(
+        {"a": rng.normal(size=150), "b": rng.normal(size=150), "sex": np.tile(["f", "m"], 75)}
+    )
     high = X["a"] + 0.3 * rng.normal(size=150) > 0.5
     return X, pd.Series(np.where(high, "high", np.where(X["b"] > 0, "mid", "low")))
 
@@ -101,19 +116,23 @@ def best_first(person: Any) -> Iterator[Any]:
     return person.smallest()
 
 
-# --- searches -----------------------------------------------------------------------------------------
+# --- searches -------------------------------------------------------------------------------------
 
 
 @audit_record
 def network_exhaustive() -> Any:
     data = butfor.load_dataset("salary")
-    return with_network("salary", strategy="exhaustive").explain_all(data.X_test, data.y_test, progress=False)
+    return with_network("salary", strategy="exhaustive").explain_all(
+        data.X_test, data.y_test, progress=False
+    )
 
 
 @audit_record
 def network_solid_fresh_seeds() -> Any:
     data = butfor.load_dataset("salary")
-    audit = with_network("salary", members=6, strategy="solid", budget=3, fresh_seeds=33, phi="everyone")
+    audit = with_network(
+        "salary", members=6, strategy="solid", budget=3, fresh_seeds=33, phi="everyone"
+    )
     return audit.explain_all(data.X_test, data.y_test, cases=range(8), progress=False)
 
 
@@ -156,7 +175,9 @@ def logistic_singles() -> Any:
 
 @audit_record
 def logistic_own_search() -> Any:
-    return explained(on_german(LogisticRegression(max_iter=1000), budget=5, strategy=best_first), 15)
+    return explained(
+        on_german(LogisticRegression(max_iter=1000), budget=5, strategy=best_first), 15
+    )
 
 
 @audit_record
@@ -166,10 +187,12 @@ def logistic_nothing_left_to_find() -> Any:
 
 @audit_record
 def logistic_nobody_eligible() -> Any:
-    return explained(on_german(LogisticRegression(max_iter=1000), budget=5, phi=np.zeros(5, bool)), 5)
+    return explained(
+        on_german(LogisticRegression(max_iter=1000), budget=5, phi=np.zeros(5, bool)), 5
+    )
 
 
-# --- limits ---------------------------------------------------------------------------------------------
+# --- limits ---------------------------------------------------------------------------------------
 
 
 @audit_record
@@ -184,7 +207,7 @@ def logistic_400_retrainings() -> Any:
     return explained(audit, 30, stop=butfor.max_retrainings(400))
 
 
-# --- models ---------------------------------------------------------------------------------------------
+# --- models ---------------------------------------------------------------------------------------
 
 
 @audit_record
@@ -221,10 +244,12 @@ def forest_fresh_seeds() -> Any:
 
 @audit_record
 def tree() -> Any:
-    return explained(on_german(DecisionTreeClassifier(max_depth=3, random_state=0), 300, budget=3, members=1), 8)
+    return explained(
+        on_german(DecisionTreeClassifier(max_depth=3, random_state=0), 300, budget=3, members=1), 8
+    )
 
 
-# --- decisions ------------------------------------------------------------------------------------------
+# --- decisions ------------------------------------------------------------------------------------
 
 
 @audit_record
@@ -236,7 +261,9 @@ def threshold() -> Any:
 def places() -> Any:
     people, _ = german_people()
     fit = {"adverse": 0, "draws": 0, "pool": people}
-    return explained(on_german(LogisticRegression(max_iter=1000), budget=12, threshold="top 40%", fit=fit), 15)
+    return explained(
+        on_german(LogisticRegression(max_iter=1000), budget=12, threshold="top 40%", fit=fit), 15
+    )
 
 
 @audit_record
@@ -261,10 +288,12 @@ def three_labels_100_retrainings() -> Any:
 @audit_record
 def three_labels_towards() -> Any:
     X, y = three_labels()
-    return on_three_labels(RidgeClassifier()).explain_all(X[:30], y[:30], towards="high", progress=False)
+    return on_three_labels(RidgeClassifier()).explain_all(
+        X[:30], y[:30], towards="high", progress=False
+    )
 
 
-# --- one standard -----------------------------------------------------------------------------------------
+# --- one standard ---------------------------------------------------------------------------------
 
 
 @audit_record
@@ -279,12 +308,14 @@ def worlds() -> Any:
 def worlds_with_controls() -> Any:
     X, y, _ = wronged(300, 3)
     model = RandomForestClassifier(5, max_depth=3, random_state=0)
-    audit = butfor.LabelAudit(model, budget=2, members=2, fresh_seeds=0, strategy="algorithm1", n_jobs=1)
+    audit = butfor.LabelAudit(
+        model, budget=2, members=2, fresh_seeds=0, strategy="algorithm1", n_jobs=1
+    )
     audit.fit(X, y, sensitive_features="group", adverse="no", draws=DRAWS, progress=False)
     return audit.explain_all(X[:30], y[:30], progress=False)
 
 
-# --- comparisons ------------------------------------------------------------------------------------------
+# --- comparisons ----------------------------------------------------------------------------------
 
 
 @comparison_record
@@ -317,7 +348,13 @@ def two_attributes_with_references() -> Any:
 def clusters_and_weights() -> Any:
     X, y, _ = wronged(400, 2)
     rng = np.random.default_rng(2)
-    return compared(X, y, cluster=rng.integers(0, 120, len(X)), sample_weight=rng.uniform(0.5, 2, len(X)), draws=DRAWS)
+    return compared(
+        X,
+        y,
+        cluster=rng.integers(0, 120, len(X)),
+        sample_weight=rng.uniform(0.5, 2, len(X)),
+        draws=DRAWS,
+    )
 
 
 @comparison_record
@@ -326,12 +363,14 @@ def own_standard() -> Any:
     return compared(X, y, standard=LogisticRegression(), draws=DRAWS)
 
 
-# --- commands ---------------------------------------------------------------------------------------------
+# --- commands -------------------------------------------------------------------------------------
 
 
 def applicants_file(folder: Path, rows: int = 400) -> Path:
     X, y, _ = wronged(rows, 5)
-    X = X.assign(granted=y, born=pd.date_range("1960-01-01", periods=rows, freq="30D").strftime("%Y-%m-%d"))
+    X = X.assign(
+        granted=y, born=pd.date_range("1960-01-01", periods=rows, freq="30D").strftime("%Y-%m-%d")
+    )
     X.insert(0, "case", [f"A{number}" for number in range(rows)])
     path = folder / "applicants.csv"
     X.to_csv(path, index=False)
@@ -341,7 +380,18 @@ def applicants_file(folder: Path, rows: int = 400) -> Path:
 @command_record
 def command_on_a_file(folder: Path) -> Path:
     table = applicants_file(folder)
-    options = ["--label", "granted", "--adverse", "no", "--sensitive", "group", "--reference", "a", "--id", "case"]
+    options = [
+        "--label",
+        "granted",
+        "--adverse",
+        "no",
+        "--sensitive",
+        "group",
+        "--reference",
+        "a",
+        "--id",
+        "case",
+    ]
     more = ["--model", "logistic", "--threshold", "0.6", "--budget", "3", "--draws", str(DRAWS)]
     return audited(folder / "report", str(table), *options, *more)
 
@@ -349,11 +399,18 @@ def command_on_a_file(folder: Path) -> Path:
 @command_record
 def command_on_german(folder: Path) -> Path:
     return audited(
-        folder / "report", "german", "--model", "logistic", "--cases", "0:20", "--set", "max-retrainings=300"
+        folder / "report",
+        "german",
+        "--model",
+        "logistic",
+        "--cases",
+        "0:20",
+        "--set",
+        "max-retrainings=300",
     )
 
 
-# --- as JSON ------------------------------------------------------------------------------------------------
+# --- as JSON --------------------------------------------------------------------------------------
 
 BY_MACHINE = ("versions", "engine", "seconds", "butfor", "checksum")
 """What a record says of the machine and not of the data."""

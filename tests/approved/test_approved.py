@@ -16,20 +16,24 @@ from approved.audits import NAMES, record_of
 
 RECORDS = Path(__file__).with_name("records")
 PLATFORM = "Linux x86_64"
-"""Where they were made: elsewhere a tie may fall to the other side, and with it a search takes another course."""
+"""Where they were made: elsewhere a tie may fall to the other side, and with it a search takes
+another course."""
 CLOSE, CLOSE_OF_NETWORKS = 1e-6, 1e-3
 """Relative differences of numbers; our network computes with float32."""
 
 
 def differences(approved: object, record: object, close: float, place: str = "") -> list[str]:
-    """Where two records differ: numbers with fractions by more than `close`, everything else at all."""
+    """Where two records differ: numbers with fractions by more than `close`, everything else at
+    all."""
     if isinstance(approved, dict) and isinstance(record, dict):
         keys = [*approved, *(key for key in record if key not in approved)]
         missing = object()
         return [
             line
             for key in keys
-            for line in differences(approved.get(key, missing), record.get(key, missing), close, f"{place}.{key}")
+            for line in differences(
+                approved.get(key, missing), record.get(key, missing), close, f"{place}.{key}"
+            )
         ]
     if isinstance(approved, list) and isinstance(record, list) and len(approved) == len(record):
         return [
@@ -45,7 +49,8 @@ def differences(approved: object, record: object, close: float, place: str = "")
 
 
 @pytest.mark.skipif(
-    f"{platform.system()} {platform.machine()}" != PLATFORM, reason=f"records were approved on {PLATFORM}"
+    f"{platform.system()} {platform.machine()}" != PLATFORM,
+    reason=f"records were approved on {PLATFORM}",
 )
 @pytest.mark.parametrize("name", NAMES)
 def test_record(name, request, tmp_path):
@@ -69,5 +74,12 @@ def test_every_approved_record_is_made(request):
 def test_differences_are_seen():
     approved = {"found": True, "p": 0.5, "flips": [1, 2], "why": None}
     assert differences(approved, approved | {"p": 0.5 + 1e-8}, CLOSE) == []
-    for change in ({"found": False}, {"p": 0.5001}, {"flips": [1, 3]}, {"flips": [1]}, {"why": "time"}, {"more": 1}):
+    for change in (
+        {"found": False},
+        {"p": 0.5001},
+        {"flips": [1, 3]},
+        {"flips": [1]},
+        {"why": "time"},
+        {"more": 1},
+    ):
         assert len(differences(approved, approved | change, CLOSE)) == 1

@@ -1,4 +1,5 @@
-"""Planted bias: the labels are where they should be, what is measured adds up, and so does a summary."""
+"""Planted bias: the labels are where they should be, what is measured adds up, and so does a
+summary."""
 
 import json
 from functools import partial
@@ -19,7 +20,9 @@ def test_planted_labels_are_favourable_ones_of_the_group_in_all_parts(kind):
     assert (np.flatnonzero(planted.labels != planted.clean) == planted.rows).all()
     assert ours[planted.rows].all()
     for part in planted.parts if len(planted.rows) else ():
-        assert np.isin(planted.rows, np.arange(part.start, part.stop)).sum() > 0.1 * len(planted.rows)
+        assert np.isin(planted.rows, np.arange(part.start, part.stop)).sum() > 0.1 * len(
+            planted.rows
+        )
     if kind == "labeller":
         column, value = planted.planted_slice
         assert (planted.X[column].iloc[planted.rows] == value).all()
@@ -41,7 +44,18 @@ def test_drawn_labels_know_nothing_of_the_attribute_and_large_sets_are_sampled()
 
 def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypatch):
     monkeypatch.setattr(bias, "Planted", partial(Planted, draws=9))
-    asked = ["--datasets", "student", "--kinds", "uniform", "--bases", "drawn", "--seeds", "2", "--models", "logistic"]
+    asked = [
+        "--datasets",
+        "student",
+        "--kinds",
+        "uniform",
+        "--bases",
+        "drawn",
+        "--seeds",
+        "2",
+        "--models",
+        "logistic",
+    ]
     assert bias.main([*asked, "--n-jobs", "1", "--json"]) == 0
     written = capsys.readouterr().out
     found = json.loads(written)
@@ -58,18 +72,37 @@ def test_one_table_is_measured_written_and_summed_up(capsys, tmp_path, monkeypat
 
 
 def test_networks_are_judged_beside_controls_and_as_0_5_judged_them(capsys, monkeypatch):
-    for name, few in (("FRESH", range(10_000, 10_003)), ("world_seeds", lambda group, seed: [1, 2])):
+    for name, few in (
+        ("FRESH", range(10_000, 10_003)),
+        ("world_seeds", lambda group, seed: [1, 2]),
+    ):
         monkeypatch.setattr(bias, name, few)
     monkeypatch.setattr("benchmarks.planted.MEMBERS", 2)
     monkeypatch.setattr(bias, "MEMBERS", 2)
     monkeypatch.setattr(bias, "Planted", partial(Planted, draws=9))
-    asked = ["--datasets", "student", "--kinds", "uniform,nothing", "--bases", "drawn", "--seeds", "2"]
-    assert bias.main([*asked, "--models", "mlp", "--questions", "whose", "--n-jobs", "1", "--json"]) == 0
+    asked = [
+        "--datasets",
+        "student",
+        "--kinds",
+        "uniform,nothing",
+        "--bases",
+        "drawn",
+        "--seeds",
+        "2",
+    ]
+    assert (
+        bias.main([*asked, "--models", "mlp", "--questions", "whose", "--n-jobs", "1", "--json"])
+        == 0
+    )
     found = json.loads(capsys.readouterr().out)
     cases = {row["of"]: row for row in found["summary"]["seeds"]}
-    assert set(cases) == {f"{m}, {by}" for m in (bias.NOW, bias.BEFORE) for by in (bias.BY_FRESH, bias.BY_AUDITED)}
+    assert set(cases) == {
+        f"{m}, {by}" for m in (bias.NOW, bias.BEFORE) for by in (bias.BY_FRESH, bias.BY_AUDITED)
+    }
     listed = {
-        row["method"]: row["listed"] for row in found["measured"] if row.get("method") and row["kind"] == "nothing"
+        row["method"]: row["listed"]
+        for row in found["measured"]
+        if row.get("method") and row["kind"] == "nothing"
     }
     assert cases[f"{bias.NOW}, {bias.BY_FRESH}"]["listed"] == listed[bias.NOW]
     main = [row for row in found["measured"] if row["question"] == "whose"]
@@ -102,12 +135,17 @@ def test_the_coverage_of_one_table_by_all(monkeypatch):
     found = coverage.measure(14, ("student", "german"), 5, 4, None, True)
     assert (found["table"], found["planted"]) == ("student", 0.15)
     assert found["true"] == pytest.approx(found["planted"] * 0.8, abs=0.04)
-    assert {"ours", "not centred", "AIPW", "AIPW, centred", "shuffling", "Oaxaca–Blinder"} <= set(found["estimates"])
+    assert {"ours", "not centred", "AIPW", "AIPW, centred", "shuffling", "Oaxaca–Blinder"} <= set(
+        found["estimates"]
+    )
 
 
 def test_verdicts_under_other_seeds_and_new_matched_experiments_are_counted(monkeypatch):
     monkeypatch.setattr(coverage, "SEEDS", 2)
-    tables = [coverage.stability(number, ("german",), 5, 4, None, same_folds=bool(number)) for number in (0, 1)]
+    tables = [
+        coverage.stability(number, ("german",), 5, 4, None, same_folds=bool(number))
+        for number in (0, 1)
+    ]
     assert [len(table["verdicts"]) for table in tables] == [2, 2]
     assert "planted: verdicts differ between the values in" in coverage._stability_summary(tables)
     experiments = [coverage.clustered(number, 5, 4) for number in range(3)]

@@ -1,4 +1,5 @@
-"""Rivals on planted tables: the tables are what they say, each way ranks by its own idea, and a run adds up."""
+"""Rivals on planted tables: the tables are what they say, each way ranks by its own idea, and a run
+adds up."""
 
 import json
 
@@ -13,7 +14,8 @@ from butfor.errors import SettingError
 
 @pytest.fixture(scope="module")
 def table():
-    """A group with the lower rate whose labels were lost in the upper half of one column, and two who decide alike."""
+    """A group with the lower rate whose labels were lost in the upper half of one column, and two
+    who decide alike."""
     rng = np.random.default_rng(3)
     inputs = rng.standard_normal((600, 3))
     groups = np.where(rng.random(600) < 0.4, "b", "a")
@@ -32,13 +34,17 @@ def test_rates_are_moved_by_leaving_rows_out_and_not_by_changing_labels(case, si
     assert (labels == made.planted.labels[made.rows]).all()
     assert abs(len(made.rows) - len(made.planted.X) / 2) <= 1
     assert made.wrong.any() == (case == "higher")
-    assert made.planted.attribute not in map(str, made.planted.X.drop(columns=made.planted.attribute).columns)
+    assert made.planted.attribute not in map(
+        str, made.planted.X.drop(columns=made.planted.attribute).columns
+    )
     assert made.table.inputs.shape[1] == made.planted.inputs.shape[1]
 
 
 @pytest.mark.parametrize("learner", LEARNERS)
 @pytest.mark.parametrize("way", WAYS)
-def test_a_rival_finds_lost_labels_more_often_than_chance_and_changes_adverse_ones_alone(table, way, learner):
+def test_a_rival_finds_lost_labels_more_often_than_chance_and_changes_adverse_ones_alone(
+    table, way, learner
+):
     known, lost = table
     said = WAYS[way](known, learner)
     assert not (said.changed & known.favourable).any()
@@ -61,14 +67,27 @@ def test_self_confidence_is_cleanlabs(table):
 
 
 def test_a_run_is_measured_summed_up_and_says_what_is_not_installed(capsys, tmp_path):
-    asked = ["--datasets", "student", "--seeds", "3", "--cases", "silent", "--draws", "9", "--jobs", "1"]
+    asked = [
+        "--datasets",
+        "student",
+        "--seeds",
+        "3",
+        "--cases",
+        "silent",
+        "--draws",
+        "9",
+        "--jobs",
+        "1",
+    ]
     assert rivals.main([*asked, "--json"]) == 0
     written = capsys.readouterr().out
     measured = json.loads(written)["measured"]
     ways = {row["way"]: row for row in measured}
     assert set(ways) == {"wrong", "doubt", "chance", *WAYS, "absent"}
     assert ways["FairLabel"]["marked"] > 0
-    assert ways["wrong"]["called"] or ways["wrong"]["marked"] == 0, "labels are called wrong in called groups alone"
+    assert ways["wrong"]["called"] or ways["wrong"]["marked"] == 0, (
+        "labels are called wrong in called groups alone"
+    )
     (tmp_path / "a.json").write_text(written)
     assert rivals.main(["--summary", str(tmp_path / "a.json"), str(tmp_path / "a.json")]) == 0
     printed = capsys.readouterr().out
@@ -77,12 +96,25 @@ def test_a_run_is_measured_summed_up_and_says_what_is_not_installed(capsys, tmp_
     assert "Theirs and ours" in printed
 
 
-def test_learners_are_chosen_on_seeds_that_no_figure_is_published_from(capsys, tmp_path, monkeypatch):
+def test_learners_are_chosen_on_seeds_that_no_figure_is_published_from(
+    capsys, tmp_path, monkeypatch
+):
     with pytest.raises(SettingError, match="--choose takes seeds below 10000"):
         rivals.main(["--choose", "--seeds", "20000"])
     with pytest.raises(SettingError, match=r"there is no aequitas/flow/.*unzip the wheel"):
         rivals.main(["--aequitas", str(tmp_path), "--seeds", "3"])
-    choosing = ["--choose", "--datasets", "student", "--cases", "usual", "--seeds", "3", "--jobs", "1", "--json"]
+    choosing = [
+        "--choose",
+        "--datasets",
+        "student",
+        "--cases",
+        "usual",
+        "--seeds",
+        "3",
+        "--jobs",
+        "1",
+        "--json",
+    ]
     monkeypatch.setattr(rivals, "PLANTED", ("uniform",))
     assert rivals.main(choosing) == 0
     rows = json.loads(capsys.readouterr().out)

@@ -25,7 +25,8 @@ ODD = ("--label", "granted", "--sensitive", "protected group?", "--members", "2"
 
 @contextmanager
 def terminal(columns: int):
-    """Standard output and error are a terminal of this width; gives a function that afterwards says what it showed."""
+    """Standard output and error are a terminal of this width; gives a function that afterwards says
+    what it showed."""
     master, slave = pty.openpty()
     fcntl.ioctl(slave, termios.TIOCSWINSZ, struct.pack("HHHH", 50, columns, 0, 0))
     written = bytearray()
@@ -53,11 +54,27 @@ def terminal(columns: int):
 
 @pytest.fixture(scope="session")
 def german(tmp_path_factory) -> SimpleNamespace:
-    """An audit of thirty people on a terminal of 80 columns: its folder, and the lines that stay on the terminal."""
+    """An audit of thirty people on a terminal of 80 columns: its folder, and the lines that stay on
+    the terminal."""
     out = tmp_path_factory.mktemp("german") / "out"
     with terminal(80) as text:
-        code = main(["audit", "german", "--model", "logistic", "--cases", "0:30", "--budget", "2", "--out", str(out)])
-    return SimpleNamespace(code=code, out=out, lines=[line.rpartition("\x1b[2K")[2] for line in text().split("\n")])
+        code = main(
+            [
+                "audit",
+                "german",
+                "--model",
+                "logistic",
+                "--cases",
+                "0:30",
+                "--budget",
+                "2",
+                "--out",
+                str(out),
+            ]
+        )
+    return SimpleNamespace(
+        code=code, out=out, lines=[line.rpartition("\x1b[2K")[2] for line in text().split("\n")]
+    )
 
 
 @pytest.fixture(scope="session")
@@ -76,7 +93,11 @@ def loans(tmp_path_factory) -> Path:
     rng = np.random.default_rng(0)
     home = rng.integers(0, 200, 600)
     table = pd.DataFrame(
-        {"home": home, "black": rng.choice(["no", "yes"], 600), "w": rng.uniform(0.5, 3, 600).round(2)}
+        {
+            "home": home,
+            "black": rng.choice(["no", "yes"], 600),
+            "w": rng.uniform(0.5, 3, 600).round(2),
+        }
     )
     table["married"] = rng.choice(["no", "yes"], 600)
     table["income"] = rng.normal(50, 10, 600).round(1)

@@ -1,4 +1,5 @@
-"""Bad input gets one sentence and exit code 2, before anything is trained; it names the option, or their file."""
+"""Bad input gets one sentence and exit code 2, before anything is trained; it names the option, or
+their file."""
 
 import json
 import os
@@ -69,20 +70,38 @@ AUDIT = [
     ("germn", "There is no file 'germn'. Did you mean 'german'?"),
     (". L S", "is a directory"),
     ("good.csv", "--label and --sensitive"),
-    ("good.csv --label grantd --sensitive région", "--label: there is no column 'grantd'. Did you mean 'granted'?"),
-    ("good.csv --label granted --sensitive gender", "there is no column 'gender'. The table has 'Income"),
+    (
+        "good.csv --label grantd --sensitive région",
+        "--label: there is no column 'grantd'. Did you mean 'granted'?",
+    ),
+    (
+        "good.csv --label granted --sensitive gender",
+        "there is no column 'gender'. The table has 'Income",
+    ),
     ("good.csv L --sensitive granted", "is the label"),
     ("good.csv L S --model lojistic", "There is no model 'lojistic'. Did you mean 'logistic'?"),
     ("good.csv L S --model no.such:thing", "cannot be loaded: ModuleNotFoundError"),
-    ("good.csv L S --model forest --set hidden=4", "hidden, batch-size and epochs are for --model mlp"),
+    (
+        "good.csv L S --model forest --set hidden=4",
+        "hidden, batch-size and epochs are for --model mlp",
+    ),
     ("good.csv L S --model knn --set rank=gradient", "needs a butfor.MLP"),
     ("good.csv L S --model knn --engine fused", "does not train KNeighborsClassifier"),
     ("good.csv L S --adverse Flase", "--adverse: there is no label 'Flase'. Did you mean 'False'?"),
-    ("good.csv L S --adverse 1", "--adverse: there is no label '1'. The labels are 'False', 'True'."),
-    ("good.csv L S --set towards=maybe", "--set towards: there is no label 'maybe'. The labels are 'False', "),
+    (
+        "good.csv L S --adverse 1",
+        "--adverse: there is no label '1'. The labels are 'False', 'True'.",
+    ),
+    (
+        "good.csv L S --set towards=maybe",
+        "--set towards: there is no label 'maybe'. The labels are 'False', ",
+    ),
     ("good.csv L S --bands 25 --bands age=3", "name each column"),
     ("good.csv L S --budget 121", "more than the 120 training labels"),
-    ("good.csv L S --phi in_group(région,nort)", "'région' has no value 'nort'. Did you mean 'north'?"),
+    (
+        "good.csv L S --phi in_group(région,nort)",
+        "'région' has no value 'nort'. Did you mean 'north'?",
+    ),
     ("good.csv L S --engine turbo", "no engine 'turbo'"),
     ("good.csv L S --frobnicate", "No such option"),
     ("good.csv L S --model logistic --threshold 1.5", "Error: --threshold "),
@@ -99,8 +118,14 @@ AUDIT = [
     ("", "Missing argument 'TABLE'"),
 ]
 STANDARD = [
-    ("--reference no", "--reference: 'no' is a group of 'black', 'married'; say of which: --reference black=no."),
-    ("--reference black=no,black=yes", "--reference black=no,black=yes: give one group per attribute."),
+    (
+        "--reference no",
+        "--reference: 'no' is a group of 'black', 'married'; say of which: --reference black=no.",
+    ),
+    (
+        "--reference black=no,black=yes",
+        "--reference black=no,black=yes: give one group per attribute.",
+    ),
     ("--reference black=maybe", "--reference: 'black' has no group 'maybe'."),
     ("--cluster black", "Error: --cluster: the people "),
     ("--weight nothing", "--weight: there is no column 'nothing'."),
@@ -125,7 +150,10 @@ FILE = [
     ("overwrite = 'perhaps'", "'--overwrite': 'perhaps' is not a valid boolean"),
     ("label = { column = 'x' }", "is a section"),
     ("label = 'granted', ", "'a.toml' is not a TOML file ("),
-    (f"x = {'[' * 2000}{']' * 2000}", "'a.toml' is not a TOML file (its values are nested too deeply)."),
+    (
+        f"x = {'[' * 2000}{']' * 2000}",
+        "'a.toml' is not a TOML file (its values are nested too deeply).",
+    ),
     (f"x = {'{a=' * 2000}1{'}' * 2000}", "(its values are nested too deeply)."),
     (f"epochs = {'9' * 5000}", "(a number has too many digits)."),
     (f"{'.'.join('a' * 20_000)} = 1", "(a key has more than 50 parts)."),
@@ -139,8 +167,14 @@ PLACES = [
     ("audit t.csv P --config fifo", "--config 'fifo' cannot be read (it is not a file)."),
     ("audit t.csv P --config /dev/zero", "--config '/dev/zero' cannot be read (it is not a file)."),
     ("audit t.csv P --config loop", "--config 'loop' cannot be read ("),
-    ("audit t.csv P --names fifo --model logistic", "The names 'fifo' cannot be read (it is not a file)."),
-    ("audit t.csv P --out loop", "'loop' is a loop of links, which leads nowhere: name another place."),
+    (
+        "audit t.csv P --names fifo --model logistic",
+        "The names 'fifo' cannot be read (it is not a file).",
+    ),
+    (
+        "audit t.csv P --out loop",
+        "'loop' is a loop of links, which leads nowhere: name another place.",
+    ),
     ("audit t.csv P --out loop/x", "'loop/x' is a loop of links"),
     ("standard t.csv P --out loop", "'loop' is a loop of links"),
     ("check-table t.csv P --write-names loop", "'loop' is a loop of links"),
@@ -148,16 +182,25 @@ PLACES = [
     ("review record.json --out loop", "'loop' is a loop of links"),
     ("review record.json --answers loop", "'loop' is a loop of links"),
     ("review record.json --answers t.csv --key loop", "'loop' is a loop of links"),
-    ("review record.json --answers t.csv --labels 0", "--labels says what to review and goes with --out alone"),
+    (
+        "review record.json --answers t.csv --labels 0",
+        "--labels says what to review and goes with --out alone",
+    ),
     ("review record.json --answers t.csv --anyway", "--anyway is about the files of --out FOLDER"),
-    ("review record.json --answers t.csv --overwrite", "--overwrite is about the files of --out FOLDER"),
+    (
+        "review record.json --answers t.csv --overwrite",
+        "--overwrite is about the files of --out FOLDER",
+    ),
 ]
 # What is wrong with a table, and with a file of names.
 CHECK = [
     ("shifted.csv P", "Line 2 of 'shifted.csv' has 6 values, but the header names 5"),
     ("short-line.csv P", "Line 10 of 'short-line.csv' has 2 values, but the header names 5"),
     ("unclosed.csv P", "the quotation mark in line 6 is never closed"),
-    ("closed-late.csv P", "A quotation mark in line 6 of 'closed-late.csv' is closed only in line 8"),
+    (
+        "closed-late.csv P",
+        "A quotation mark in line 6 of 'closed-late.csv' is closed only in line 8",
+    ),
     ("no-header.csv P", "If the first line is data, write a line of names above it."),
     ("separators.csv P", "'separators.csv' is not a table: its first line names no column."),
     ("title.csv P", "its first line names only 'Loans of 2024'."),
@@ -166,7 +209,10 @@ CHECK = [
     ("shift-jis.csv P", "Windows-1252: save it as UTF-8)"),
     ("binary.csv P", "cannot be read as a table (it is not a text file)"),
     ("few.csv P", "The table has 19 rows; at least 20 are needed"),
-    ("holed.csv P --missing refuse", "Column 'income', row |Column 'job', row |Column 'sex', row |--missing drop"),
+    (
+        "holed.csv P --missing refuse",
+        "Column 'income', row |Column 'job', row |Column 'sex', row |--missing drop",
+    ),
     ("numbers.csv P", "granted >= "),
     ("twins.csv P --id ref", "'A4' occurs 2 times"),
     ("no-id.csv P --id ref", "Column 'ref', row 5 is missing a value"),
@@ -176,7 +222,10 @@ CHECK = [
     ("joined.csv P --sensitive sex,job", "two groups would have the same name"),
     ("t.csv P --test other/no-job.csv", "other/no-job.csv' lacks column 'job'"),
     ("t.csv P --test other/shoe.csv", "other/shoe.csv' has besides column 'shoe'"),
-    ("t.csv P --test other/text.csv", "differs from the training file: Column 'income', row 0 (and 119 more rows)"),
+    (
+        "t.csv P --test other/text.csv",
+        "differs from the training file: Column 'income', row 0 (and 119 more rows)",
+    ),
     ("t.csv P --test other/label.csv", "No training row has the label 'granted = perhaps'"),
     ("t.csv P --test other/unlabelled.csv", "no rows that can be used"),
     ("german --id age --test t.csv", "leave out --test and --id"),
@@ -212,14 +261,26 @@ TABLES = {
 
 
 @pytest.mark.parametrize(
-    ("command", "given", "said"), [(command, *row) for command, rows in TABLES.items() for row in rows]
+    ("command", "given", "said"),
+    [(command, *row) for command, rows in TABLES.items() for row in rows],
 )
-def test_what_cannot_be_meant_gets_one_sentence(capsys, folder, loans, monkeypatch, command, given, said):
+def test_what_cannot_be_meant_gets_one_sentence(
+    capsys, folder, loans, monkeypatch, command, given, said
+):
     monkeypatch.chdir(folder)
     words = {"L": ["--label", "granted"], "S": ["--sensitive", "région"], "P": list(COLUMNS)}
     arguments = [command, *(word for each in given.split() for word in words.get(each, [each]))]
     if command == "standard":
-        question = ("--label", "score>=65", "--sensitive", "black,married", "--adverse", "score<65", "--draws", 0)
+        question = (
+            "--label",
+            "score>=65",
+            "--sensitive",
+            "black,married",
+            "--adverse",
+            "score<65",
+            "--draws",
+            0,
+        )
         arguments = ["standard", loans, *question, *given.split()]
     elif command == "--config":
         (folder / "a.toml").write_text(f"table = 'good.csv'\n{given}\n")
@@ -230,7 +291,9 @@ def test_what_cannot_be_meant_gets_one_sentence(capsys, folder, loans, monkeypat
     elif command == "places":
         command, arguments = arguments[1], arguments[1:]
     code, out, err = run(
-        capsys, *arguments, *(["--quiet"] if command in ("audit", "standard", "--config", "--names") else [])
+        capsys,
+        *arguments,
+        *(["--quiet"] if command in ("audit", "standard", "--config", "--names") else []),
     )
     assert (code, out, len(err.strip().splitlines())) == (2, "", 1)
     assert [part for part in said.split("|") if part not in err] == []

@@ -1,4 +1,5 @@
-"""Options, settings and their file: the same by every way, the command line wins, and help shows them all."""
+"""Options, settings and their file: the same by every way, the command line wins, and help shows
+them all."""
 
 import inspect
 import json
@@ -24,7 +25,8 @@ SAID = {
     "budget": 2, "cases": "0:6", "fresh_seeds": 0, "split-seed": 3, "psi": "everything",
 }  # fmt: skip
 LINE = shlex.split(
-    "t.csv --label granted --sensitive sex --drop ref --drop job --model logistic --budget 2 --cases 0:6 "
+    "t.csv --label granted --sensitive sex --drop ref --drop job --model logistic --budget 2 "
+    "--cases 0:6 "
     "--fresh-seeds 0 --set split-seed=3 --psi everything"
 )
 
@@ -54,7 +56,18 @@ def test_a_file_says_what_the_command_line_would_and_the_command_line_wins(capsy
     assert (other["budget"], other["data"]["split_seed"]) == (3, 4)
     config(cases=[9, 5])
     assert [p["case"] for p in audited(capsys, "--config", "a.toml")["people"]] == [9, 5]
-    network = ("--set", "hidden=none", "--set", "epochs=3", "--members", 1, "--fresh-seeds", 0, "--cases", 1)
+    network = (
+        "--set",
+        "hidden=none",
+        "--set",
+        "epochs=3",
+        "--members",
+        1,
+        "--fresh-seeds",
+        0,
+        "--cases",
+        1,
+    )
     both = audited(capsys, *LINE[:5], "--sensitive", "job", "--budget", 1, *network)
     assert both["run"]["learner"]["recipe"]["hidden"] == []
     assert both["run"]["sensitive_columns"] == ["sex", "job"]
@@ -72,10 +85,14 @@ def test_paths_in_a_file_start_from_its_folder(capsys, here, monkeypatch):
     assert paths == ["../../t.csv", "../../new.csv", "../../words.toml"]
     monkeypatch.chdir(here)
     assert audited(capsys, "--config", "away/first/audit.toml")["run"]["data"]["table"] == "t.csv"
-    code, out, _ = run(capsys, "check-table", "--config", "away/first/audit.toml")  # passes over what it does not know
+    code, out, _ = run(
+        capsys, "check-table", "--config", "away/first/audit.toml"
+    )  # passes over what it does not know
     assert (code, "% labelled 'granted = no'" in out) == (0, True)
     (here / "b.toml").write_text('table = "salary"\nmodel = "logistic"\ncases = "1"\ndrop = []\n')
-    assert audited(capsys, "--config", "b.toml")["run"]["data"]["table"] == "salary"  # an embedded set is no path
+    assert (
+        audited(capsys, "--config", "b.toml")["run"]["data"]["table"] == "salary"
+    )  # an embedded set is no path
 
 
 PARSED = [
@@ -102,11 +119,21 @@ def test_help_fits_80_columns_names_all_choices_and_docs_name_settings(capsys, m
         assert main([command, "--help"]) == 0
         said[command] = capsys.readouterr().out
         lines = said[command].splitlines()
-        assert [line for line in lines if len(line) > 80 or (line.endswith("...") and "[ARGS]..." not in line)] == []
+        assert [
+            line
+            for line in lines
+            if len(line) > 80 or (line.endswith("...") and "[ARGS]..." not in line)
+        ] == []
     titles = re.findall(r"^(\w+)(?: options)?:$", said["audit"], re.MULTILINE)
     assert titles == ["Table", "Model", "Question", "Output", "Other"]
-    assert [name for name in (*MODELS, *ENGINES, *PHI, *PSI) if not re.search(rf"\b{name}\b", said["audit"])] == []
-    options = [option for option in cli.commands["audit"].params if option.param_type_name == "option"]
+    assert [
+        name
+        for name in (*MODELS, *ENGINES, *PHI, *PSI)
+        if not re.search(rf"\b{name}\b", said["audit"])
+    ] == []
+    options = [
+        option for option in cli.commands["audit"].params if option.param_type_name == "option"
+    ]
     assert not any(option.hidden for option in options)
     docs = (Path(__file__).parents[2] / "docs" / "data.md").read_text(encoding="utf-8")
     assert [name for name in map(opt.dashed, opt.SETTINGS) if f"`{name}`" not in docs] == []
@@ -119,6 +146,15 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same():
     defaults = {p.name: p.default for p in inspect.signature(butfor.LabelAudit).parameters.values()}
     options = cli.commands["audit"].make_context("audit", ["german"]).params
     options |= options["settings"]
-    for name in ("members", "phi", "psi", "fresh_seeds", "engine", "rank", "strategy", "random_state"):
+    for name in (
+        "members",
+        "phi",
+        "psi",
+        "fresh_seeds",
+        "engine",
+        "rank",
+        "strategy",
+        "random_state",
+    ):
         assert options[name] == defaults[name], name
     assert float(options["threshold"]) == defaults["threshold"]

@@ -88,18 +88,25 @@ def test_each_oddity_is_named_with_its_column_and_what_is_normal_is_not(kind):
 
 def test_a_mark_among_numbers_and_one_among_labels_are_said_once(tmp_path):
     """Beside many numbers a mark is a concern, beside words a note."""
-    odd = X.assign(code=np.where(RARELY, "?", (K % 30).astype(str)), town=np.where(RARELY, "?", "n"), granted=Y)
+    odd = X.assign(
+        code=np.where(RARELY, "?", (K % 30).astype(str)), town=np.where(RARELY, "?", "n"), granted=Y
+    )
     notes = []
     odd.assign(granted=Y.where(K > 2, "?")).to_csv(tmp_path / "t.csv", index=False)
     load_table(tmp_path / "t.csv", label="granted", sensitive="sex", note=notes.append)
-    assert [note.partition(": ")[0] for note in notes] == ["'?' in 3 cells of 'granted'; '?' in 4 cells of 'town'"]
+    assert [note.partition(": ")[0] for note in notes] == [
+        "'?' in 3 cells of 'granted'; '?' in 4 cells of 'town'"
+    ]
 
 
 def test_people_who_are_training_rows():
     people = pd.concat([X[150:], X[:5]])
     assert kinds(X[:150], Y[:150], people) == [("duplicates", ())]
     assert "5 of the 55 test people" in str(check_table(X[:150], Y[:150], people)[0])
-    for coarse in (X[["debts", "job", "sex"]], X[["sex"]]):  # nearly everyone has a twin, by coincidence
+    for coarse in (
+        X[["debts", "job", "sex"]],
+        X[["sex"]],
+    ):  # nearly everyone has a twin, by coincidence
         assert kinds(coarse[:150], Y[:150], coarse[150:]) == []
     with pytest.raises(TableError, match="200 rows and there are 199 labels"):
         check_table(X, Y[1:])
@@ -108,11 +115,21 @@ def test_people_who_are_training_rows():
 def test_columns_that_tell_the_groups_apart():
     rng = np.random.default_rng(0)
     group = rng.choice(["a", "b"], 600, p=[0.7, 0.3])
-    X = pd.DataFrame({"group": group, "income": rng.normal(size=600).round(2), "town": rng.choice(["n", "s"], 600)})
-    names = [rng.choice(["Anne", "Greg", "Emily"] if one == "a" else ["Aisha", "Jamal"]) for one in group]
+    X = pd.DataFrame(
+        {
+            "group": group,
+            "income": rng.normal(size=600).round(2),
+            "town": rng.choice(["n", "s"], 600),
+        }
+    )
+    names = [
+        rng.choice(["Anne", "Greg", "Emily"] if one == "a" else ["Aisha", "Jamal"]) for one in group
+    ]
     dummy = (X["group"] == "b").astype(int)
     assert told(X.assign(b=dummy, first=names)) == [("b", "first")]
-    assert told(X.assign(b=dummy.where(dummy.index > 1, 1 - dummy))) == [("b",)]  # two slips of the pen
+    assert told(X.assign(b=dummy.where(dummy.index > 1, 1 - dummy))) == [
+        ("b",)
+    ]  # two slips of the pen
     assert told(X.assign(b=dummy.where(dummy.index > 30, 1 - dummy))) == []
     assert told(X.assign(ref=[f"A{k}" for k in range(600)], score=X["income"] + 100 * dummy)) == []
     race = rng.choice(["white", "black", "hispanic"], 900, p=[0.8, 0.12, 0.08])
@@ -126,17 +143,28 @@ def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
     ref = "Column 'ref' has a different value in every row"
     member = "Column 'member' tells the groups of 'sex' apart"
     odd = X.assign(ref=REF, debts=X["debts"].where(K % 40 != 1, 999), granted=Y)
-    odd.assign(member=np.where(X["sex"] == "f", "yes", "no")).to_csv(tmp_path / "t.csv", index=False)
+    odd.assign(member=np.where(X["sex"] == "f", "yes", "no")).to_csv(
+        tmp_path / "t.csv", index=False
+    )
     asked = (tmp_path / "t.csv", "--label", "granted", "--adverse", "no", "--sensitive", "sex")
 
     code, out, _ = run(capsys, "check-table", *asked)
     assert code == 0
-    for words in ("120 training, 40 validation and 40 test rows", ref, "'debts' holds 999 in", member, "4 things to"):
+    for words in (
+        "120 training, 40 validation and 40 test rows",
+        ref,
+        "'debts' holds 999 in",
+        member,
+        "4 things to",
+    ):
         assert words in out
     code, out, _ = run(capsys, "check-table", *asked, "--strict", "--json")
     assert code == 2
     expected = [("identifier", ["ref"]), ("sentinel", ["debts"]), ("proxy", ["member"])]
-    assert [(concern["kind"], concern["columns"]) for concern in json.loads(out)] == [("overlap", []), *expected]
+    assert [(concern["kind"], concern["columns"]) for concern in json.loads(out)] == [
+        ("overlap", []),
+        *expected,
+    ]
     code, out, _ = run(capsys, "check-table", *asked, "--drop", "ref,member,debts", "--strict")
     assert (code, "Nothing to look at." in out) == (0, True)
 
@@ -156,7 +184,9 @@ def test_every_command_says_it_and_writes_it_down(capsys, tmp_path):
     chance = odd.assign(granted=np.random.default_rng(3).choice(["yes", "no"], 200, p=[0.8, 0.2]))
     chance.drop(columns=["ref", "debts"]).to_csv(tmp_path / "t.csv", index=False)
     said = " ".join(run(capsys, "audit", *asked[:3], *asked[5:], *cheap)[1].split())
-    assert said.index("Accuracy: ") < said.index("The model is no more accurate"), "concerns come after"
+    assert said.index("Accuracy: ") < said.index("The model is no more accurate"), (
+        "concerns come after"
+    )
 
 
 def test_probabilities_of_groups_are_named_and_dummies_and_other_shares_are_not():
@@ -165,7 +195,9 @@ def test_probabilities_of_groups_are_named_and_dummies_and_other_shares_are_not(
     columns = ["p_white", "p_black", "p_asian"]
     for digits in (2, 16):
         odd = X.assign(
-            load=rng.random(200), **pd.DataFrame(shares.round(digits), columns=columns), rest=rng.random(200)
+            load=rng.random(200),
+            **pd.DataFrame(shares.round(digits), columns=columns),
+            rest=rng.random(200),
         )
         (concern,) = check_table(odd, Y)
         assert (concern.kind, concern.columns) == ("probabilities", tuple(columns))
@@ -184,7 +216,9 @@ def apart(rows=600):
     far = (group == "c") & (rng.random(rows) < 0.85)
     income = rng.normal(size=rows) + 8 * far
     granted = np.where(income - 4 * far + rng.normal(size=rows) > 0, "yes", "no")
-    return pd.DataFrame({"group": group, "income": income, "debts": rng.normal(size=rows), "granted": granted})
+    return pd.DataFrame(
+        {"group": group, "income": income, "debts": rng.normal(size=rows), "granted": granted}
+    )
 
 
 def test_a_group_without_comparable_people_is_said_first_and_fails_a_strict_check(capsys, tmp_path):
@@ -192,13 +226,21 @@ def test_a_group_without_comparable_people_is_said_first_and_fails_a_strict_chec
     table.to_csv(tmp_path / "t.csv", index=False)
     asked = (tmp_path / "t.csv", "--label", "granted", "--adverse", "no", "--sensitive", "group")
     found = butfor.compare_standards(
-        table.drop(columns="granted"), table["granted"], sensitive_features="group", adverse="no", draws=3, n_jobs=1
+        table.drop(columns="granted"),
+        table["granted"],
+        sensitive_features="group",
+        adverse="no",
+        draws=3,
+        n_jobs=1,
     )
     c = found.of_group("c")
     assert c.overlap.comparable < c.rows / 2
     assert not c.differs
     assert not c.disputed
-    first = f"Not comparable: group = c ({c.overlap.comparable} of {c.rows} rows have comparable people; the"
+    first = (
+        f"Not comparable: group = c ({c.overlap.comparable} of {c.rows} rows have comparable "
+        "people; the"
+    )
     assert found.answer.startswith(first)
     assert "No other group was labelled granted = yes less often" in found.answer
     assert np.isnan(found.wrong[table["group"] == "c"]).all()
@@ -219,13 +261,21 @@ def test_little_overlap_is_said_and_fails_no_strict_check(capsys, tmp_path):
     table.to_csv(tmp_path / "t.csv", index=False)
     asked = (tmp_path / "t.csv", "--label", "granted", "--adverse", "no", "--sensitive", "group")
     code, out, _ = run(capsys, "check-table", *asked, "--strict")
-    assert (code, "Little overlap: group = c (" in out, "1 thing to look at" in out) == (0, True, True)
+    assert (code, "Little overlap: group = c (" in out, "1 thing to look at" in out) == (
+        0,
+        True,
+        True,
+    )
 
 
 def test_a_column_that_tells_the_label_is_said_before_the_verdict():
     told = X.assign(repaid=np.where(K == 3, "open", np.where(GRANTED, "repaid", "default")))
-    found = butfor.compare_standards(told, Y, sensitive_features="sex", adverse="no", draws=2, n_jobs=1)
-    assert found.answer.startswith("Column 'repaid' alone predicts the label of 100.0 % of the rows")
+    found = butfor.compare_standards(
+        told, Y, sensitive_features="sex", adverse="no", draws=2, n_jobs=1
+    )
+    assert found.answer.startswith(
+        "Column 'repaid' alone predicts the label of 100.0 % of the rows"
+    )
     assert "As the table stands: " in found.answer
     assert not any("repaid" in note for note in found.notes())
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, budget=1)
@@ -251,6 +301,15 @@ def test_python_callers_hear_of_it_too_and_rates_per_group_are_what_counting_giv
         of = X["sex"][300:].fillna("missing").to_numpy() == group
         wrong = truth != decided
         expected = [of.sum(), *(values[of].mean() for values in (truth, decided, wrong))]
-        expected += [wrong[those].mean() if those.any() else np.nan for those in (of & ~truth, of & truth)]
-        columns = ["people", "base_rate", "selection_rate", "error_rate", "false_positive_rate", "false_negative_rate"]
+        expected += [
+            wrong[those].mean() if those.any() else np.nan for those in (of & ~truth, of & truth)
+        ]
+        columns = [
+            "people",
+            "base_rate",
+            "selection_rate",
+            "error_rate",
+            "false_positive_rate",
+            "false_negative_rate",
+        ]
         assert row[columns].tolist() == pytest.approx(expected, nan_ok=True), group

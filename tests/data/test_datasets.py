@@ -1,4 +1,5 @@
-"""The seven data sets come out as published, from the published bytes alone; Bank is fetched from a server."""
+"""The seven data sets come out as published, from the published bytes alone; Bank is fetched from a
+server."""
 
 import dataclasses
 import gzip
@@ -22,8 +23,9 @@ from butfor.errors import DatasetError, SettingError
 FILES = Path(butfor.data.__file__).with_name("files")
 BANK = SPECS["bank"]
 FILE = next(iter(BANK.files))
-# Training, validation and test rows; width with embeddings, budget, share of class 1; and the sha256 of all rows and
-# labels in the order of the split, which were compared with the original files cell by cell.
+# Training, validation and test rows; width with embeddings, budget, share of class 1; and the
+# sha256 of all rows and labels in the order of the split, which were compared with the original
+# files cell by cell.
 PUBLISHED = {
     "salary": ((30, 11, 11), 5, 1, 0.37, "3daabb16dfe16ab5"),
     "student": ((389, 130, 130), 36, 1, 0.85, "951445973eb4f501"),
@@ -37,12 +39,17 @@ PUBLISHED = {
 
 @cache
 def load(name: str) -> Dataset:
-    """A set; Bank, which may not be shipped, from BUTFOR_DATA or from shared/data beside the repository."""
+    """A set; Bank, which may not be shipped, from BUTFOR_DATA or from shared/data beside the
+    repository."""
     if name != "bank":
         return load_dataset(name)
     places = [os.environ.get("BUTFOR_DATA") or ".", Path(__file__).parents[3] / "shared" / "data"]
     home = [place for place in places if list(Path(place).glob(f"{FILE}*"))]
-    return load_dataset(name, data_home=home[0]) if home else pytest.skip(f"no {FILE}; set BUTFOR_DATA to its place")
+    return (
+        load_dataset(name, data_home=home[0])
+        if home
+        else pytest.skip(f"no {FILE}; set BUTFOR_DATA to its place")
+    )
 
 
 @pytest.mark.parametrize("name", PUBLISHED)
@@ -75,7 +82,11 @@ def test_shipped_files_are_few_and_accounted_for_and_name_nobody():
     provenance = (FILES / "PROVENANCE.md").read_text(encoding="utf-8")
     for spec in SPECS.values():
         assert spec.licence
-        assert all(words in provenance for name, digests in spec.files.items() for words in (name, *digests))
+        assert all(
+            words in provenance
+            for name, digests in spec.files.items()
+            for words in (name, *digests)
+        )
     assert not list(FILES.glob("bank*"))
     columns = pd.read_csv(FILES / "compas-scores-two-years.csv.gz", nrows=1).columns
     assert not {"name", "first", "last", "dob", "id"} & set(columns)
@@ -91,7 +102,9 @@ def test_named_directories_come_first(monkeypatch, tmp_path):
     home, fallback = tmp_path / "home", tmp_path / "fallback"
     home.mkdir()
     fallback.mkdir()
-    changed = pd.read_csv(FILES / "salary.csv").eval("Year = Year + 100").to_csv(index=False).encode()
+    changed = (
+        pd.read_csv(FILES / "salary.csv").eval("Year = Year + 100").to_csv(index=False).encode()
+    )
     (fallback / "salary.csv.gz").write_bytes(gzip.compress(changed))
     accept(monkeypatch, "salary", changed)
     monkeypatch.setenv("BUTFOR_DATA", str(fallback))
@@ -108,11 +121,14 @@ def test_named_directories_come_first(monkeypatch, tmp_path):
         ("salary", (FILES / "salary.csv").read_bytes().replace(b"36350", b"16350"), {}, DatasetError, "or remove it"),
         ("german", (FILES / "german.data.gz").read_bytes()[:6000], {}, DatasetError, "data.gz cannot be read"),
         ("german", b"no gzip", {}, DatasetError, "replace it"),
-        ("salary", None, {"data_home": "nowhere"}, DatasetError, "data_home=nowhere is not a directory"),
+        ("salary", None, {"data_home": "nowhere"}, DatasetError, "data_home=nowhere is not a "
+                                                                 "directory"),
         ("salary", None, {"random_state": -1}, SettingError, "a whole number from 0"),
     ],
 )  # fmt: skip
-def test_other_names_bytes_folders_and_seeds_are_refused(monkeypatch, tmp_path, name, content, given, error, said):
+def test_other_names_bytes_folders_and_seeds_are_refused(
+    monkeypatch, tmp_path, name, content, given, error, said
+):
     if content is not None:
         (tmp_path / {"german": "german.data.gz", "salary": "salary.csv"}[name]).write_bytes(content)
         monkeypatch.setenv("BUTFOR_DATA", str(tmp_path))
@@ -121,7 +137,7 @@ def test_other_names_bytes_folders_and_seeds_are_refused(monkeypatch, tmp_path, 
     assert said in str(caught.value)
 
 
-# --- Bank's download, from an archive in a folder ----------------------------------------------------------------
+# --- Bank's download, from an archive in a folder -------------------------------------------------
 
 
 def zipped(**files: bytes) -> bytes:
@@ -135,7 +151,12 @@ def zipped(**files: bytes) -> bytes:
 def published(content: bytes) -> bytes:
     """An archive as it is published, with shadows of macOS beside the file."""
     folder = {f"__MACOSX/bank-additional/._{FILE}": b"", f"bank-additional/{FILE}": content}
-    return zipped(**{"bank.zip": zipped(**{"bank.csv": b"a;b\n1;2\n"}), "bank-additional.zip": zipped(**folder)})
+    return zipped(
+        **{
+            "bank.zip": zipped(**{"bank.csv": b"a;b\n1;2\n"}),
+            "bank-additional.zip": zipped(**folder),
+        }
+    )
 
 
 # A made-up table of Bank's shape; none of it is Bank's.
@@ -147,7 +168,9 @@ ROWS = (
 CONTENT = "\n".join([";".join([*BANK.columns.split(), "y"]), *ROWS]).encode()
 
 
-def test_banks_first_use_downloads_the_next_reads_the_cache_and_all_else_is_refused(monkeypatch, tmp_path):
+def test_banks_first_use_downloads_the_next_reads_the_cache_and_all_else_is_refused(
+    monkeypatch, tmp_path
+):
     monkeypatch.delenv("BUTFOR_DATA", raising=False)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     archive, cache = tmp_path / "bank.zip", tmp_path / "cache"
@@ -158,7 +181,9 @@ def test_banks_first_use_downloads_the_next_reads_the_cache_and_all_else_is_refu
         row = frame.loc[name]
         assert (row["train"], row["val"], row["test"], row["rows"]) == (*sizes, sum(sizes))
         assert (row["inputs"], row["budget"], row["embedded"]) == (width, budget, name != "bank")
-        assert row["label_balance"] == (None if name == "bank" else pytest.approx(balance, abs=0.005))
+        assert row["label_balance"] == (
+            None if name == "bank" else pytest.approx(balance, abs=0.005)
+        )
     for said, answer in {
         "No such file": None,
         "not a zip file": published(CONTENT)[:900],
@@ -169,7 +194,13 @@ def test_banks_first_use_downloads_the_next_reads_the_cache_and_all_else_is_refu
             archive.write_bytes(answer)
         with pytest.raises(DatasetError, match=said) as refused:
             load_dataset("bank")
-        for words in (archive.as_uri(), f"{FILE}.gz", str(cache), "network and try again", "DATA=/"):
+        for words in (
+            archive.as_uri(),
+            f"{FILE}.gz",
+            str(cache),
+            "network and try again",
+            "DATA=/",
+        ):
             assert words in str(refused.value)
         assert not cache.exists()
     archive.write_bytes(published(CONTENT))

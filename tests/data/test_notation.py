@@ -1,4 +1,5 @@
-"""Numbers and dates in other notations: recognised with the option that reads them, and read with it."""
+"""Numbers and dates in other notations: recognised with the option that reads them, and read with
+it."""
 
 import numpy as np
 import pandas as pd
@@ -44,7 +45,9 @@ def german(rows: int = ROWS) -> pd.DataFrame:
     applied = pd.Timestamp("2024-01-01") + pd.to_timedelta(rng.integers(0, 365, rows), unit="D")
     return pd.DataFrame(
         {
-            "einkommen": [f"{v:,.2f}".replace(",", "X").replace(".", ",").replace("X", ".") for v in income],
+            "einkommen": [
+                f"{v:,.2f}".replace(",", "X").replace(".", ",").replace("X", ".") for v in income
+            ],
             "antrag": applied.strftime("%d.%m.%Y"),
             "kinder": rng.integers(0, 4, rows),
             "geschlecht": sex,
@@ -75,7 +78,9 @@ def test_a_text_is_a_number_or_a_date_in_one_notation_alone():
 
 
 def test_a_german_table_says_the_same_as_its_numbers_whether_csv_or_excel(folder):
-    tables = [read_file(folder / name, decimal=",", day_first=True) for name in ("de.csv", "de.xlsx")]
+    tables = [
+        read_file(folder / name, decimal=",", day_first=True) for name in ("de.csv", "de.xlsx")
+    ]
     for table in tables:
         assert table["einkommen"].dtype == np.float64
         assert table["kinder"].dtype == np.int64
@@ -86,7 +91,10 @@ def test_a_german_table_says_the_same_as_its_numbers_whether_csv_or_excel(folder
     assert not pd.api.types.is_numeric_dtype(as_it_is["einkommen"])
     half = read_notation(pd.DataFrame({"x": ["1,5", 2, 3.5, None]}), ",", False)["x"]
     assert half.tolist()[:3] == [1.5, 2, 3.5]
-    assert read_notation(pd.DataFrame({"x": ["1,5", "k.A."]}), ",", True)["x"].tolist() == ["1,5", "k.A."]
+    assert read_notation(pd.DataFrame({"x": ["1,5", "k.A."]}), ",", True)["x"].tolist() == [
+        "1,5",
+        "k.A.",
+    ]
 
 
 RECOGNISED = [
@@ -94,7 +102,11 @@ RECOGNISED = [
     ([f"{k},{k:03d}.50" for k in range(1, 30)], "--decimal ."),
     ([f"{k},{k:03d}" for k in range(100, 130)], "--decimal , or --decimal ., whichever is meant,"),
     ([f"{k % 28 + 1}.{k % 12 + 1}.2024" for k in range(60)], "--day-first"),
-    ([f"{k % 12 + 1}/{k + 13}/2024" for k in range(15)] * 2 + [f"1/{k + 13}/2023" for k in range(15)], "Write numbers"),
+    (
+        [f"{k % 12 + 1}/{k + 13}/2024" for k in range(15)] * 2
+        + [f"1/{k + 13}/2023" for k in range(15)],
+        "Write numbers",
+    ),
 ]
 
 
@@ -105,7 +117,10 @@ def test_the_sentence_names_the_options_that_read_the_column_and_counts_all_othe
         assert not about.strange
     assert unread(pd.Series([f"A{k}" for k in range(40)])) is None
     about = unread(pd.Series([*RECOGNISED[0][0], *["k.A."] * 7, *["?"] * 2, "ca. 3000"]))
-    assert "3 spellings in 10 cells that are none: 'k.A.' in 7, '?' in 2, 'ca. 3000' in 1" in about.holds
+    assert (
+        "3 spellings in 10 cells that are none: 'k.A.' in 7, '?' in 2, 'ca. 3000' in 1"
+        in about.holds
+    )
     few = pd.DataFrame({"x": [*map(str, range(40)), "?", "?", *[f"n/a {k}" for k in range(7)]]})
     said = [str(each) for each in butfor.check_table(few, np.arange(49) % 2)]
     assert any("8 spellings in 9 cells" in line and "and 3 more" in line for line in said), said
@@ -113,11 +128,39 @@ def test_the_sentence_names_the_options_that_read_the_column_and_counts_all_othe
 
 def test_until_the_option_is_given_nobody_is_called_comparable(folder):
     for name in ("de.csv", "de.xlsx"):
-        ending = attempt("standard", folder / name, *COLUMNS, "--adverse", "nein", "--draws", 0, "--quiet")
-        assert (ending.code, "Give --day-first and --decimal , to have them read." in ending.err) == (2, True)
-    ending = attempt("standard", folder / "gaps.csv", *COLUMNS, "--adverse", "nein", "--draws", 0, "--drop", "antrag")
-    assert "3 spellings in 9 cells that are none: 'k.A.' in 6, 'unbekannt' in 2, '?' in 1" in ending.err
-    question = (*COLUMNS, "--adverse", "nein", "--model", "logistic", "--members", 1, "--cases", "0:3")
+        ending = attempt(
+            "standard", folder / name, *COLUMNS, "--adverse", "nein", "--draws", 0, "--quiet"
+        )
+        assert (
+            ending.code,
+            "Give --day-first and --decimal , to have them read." in ending.err,
+        ) == (2, True)
+    ending = attempt(
+        "standard",
+        folder / "gaps.csv",
+        *COLUMNS,
+        "--adverse",
+        "nein",
+        "--draws",
+        0,
+        "--drop",
+        "antrag",
+    )
+    assert (
+        "3 spellings in 9 cells that are none: 'k.A.' in 6, 'unbekannt' in 2, '?' in 1"
+        in ending.err
+    )
+    question = (
+        *COLUMNS,
+        "--adverse",
+        "nein",
+        "--model",
+        "logistic",
+        "--members",
+        1,
+        "--cases",
+        "0:3",
+    )
     ending = attempt("audit", folder / "de.csv", *question)
     assert "groups are not compared" in ending.err
     assert "comparable people" not in ending.out
@@ -133,7 +176,17 @@ def test_until_the_option_is_given_nobody_is_called_comparable(folder):
 def test_free_text_is_named_once(folder):
     table = german().assign(notiz=[f"hat seit {k} Jahren eine neue Arbeit" for k in range(ROWS)])
     table.to_csv(folder / "notes.csv", sep=";", index=False)
-    read = ("--decimal", ",", "--day-first", "--model", "logistic", "--members", 1, "--cases", "0:2")
+    read = (
+        "--decimal",
+        ",",
+        "--day-first",
+        "--model",
+        "logistic",
+        "--members",
+        1,
+        "--cases",
+        "0:2",
+    )
     ending = attempt("audit", folder / "notes.csv", *COLUMNS, *read)
     assert ending.code == 0
     assert ending.err.count("notiz") == 1, ending.err

@@ -21,7 +21,12 @@ from recorded import run
 
 @pytest.mark.parametrize(
     ("encoding", "separator", "said"),
-    [("utf-8", ",", ""), ("utf-8-sig", ";", ""), ("utf-16", "\t", "as utf-16"), ("latin-1", ";", "as cp1252")],
+    [
+        ("utf-8", ",", ""),
+        ("utf-8-sig", ";", ""),
+        ("utf-16", "\t", "as utf-16"),
+        ("latin-1", ";", "as cp1252"),
+    ],
 )
 def test_encodings_and_separators(tmp_path, encoding, said, separator):
     table = applicants().rename(columns={"job": "métier, as of 1, 2, 3, 4, 5; 6 years ago"})
@@ -43,7 +48,9 @@ def test_blank_lines_quotes_and_a_first_column_without_a_name_are_no_trouble(tmp
     table.rename(columns="{}  ".format).to_csv(tmp_path / "t.csv", index=False)
     pd.testing.assert_frame_equal(read_file(tmp_path / "t.csv"), table)
     for separator in ";,\t":  # as Excel may begin a file
-        (tmp_path / "t.csv").write_text(f"sep={separator}\n{table.to_csv(index=False, sep=separator)}")
+        (tmp_path / "t.csv").write_text(
+            f"sep={separator}\n{table.to_csv(index=False, sep=separator)}"
+        )
         with pytest.raises(TableError, match="its first line names only 'sep='"):
             read_file(tmp_path / "t.csv")
     assert "1 column without a name, called 'Unnamed: 0'" in notes[0]
@@ -53,14 +60,19 @@ def test_packed_text_and_standard_input(capsys, tmp_path, monkeypatch):
     table = applicants()
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table.to_csv(index=False).encode()))
     pd.testing.assert_frame_equal(read_file(tmp_path / "t.csv.gz"), table)
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(table.to_csv(index=False).encode())))
+    monkeypatch.setattr(
+        sys, "stdin", io.TextIOWrapper(io.BytesIO(table.to_csv(index=False).encode()))
+    )
     code, _, said = run(capsys, "audit", "-", *COLUMNS, *LOGISTIC, "--out", tmp_path / "out")
     assert code == 0
     assert "standard input: 72 training rows" in " ".join(said.split())
     record = json.loads((tmp_path / "out" / "audit.json").read_text())["run"]
     assert record["data"]["table"] is None
     assert record["not_rebuildable"] == ["data: the table came from standard input"]
-    assert main(["replay", str(tmp_path / "out" / "audit.json"), "--data", str(tmp_path / "t.csv.gz")]) == 0
+    assert (
+        main(["replay", str(tmp_path / "out" / "audit.json"), "--data", str(tmp_path / "t.csv.gz")])
+        == 0
+    )
 
 
 def test_types_of_other_formats_and_dates_as_days_that_are_shown_as_dates(capsys, tmp_path):
@@ -87,15 +99,30 @@ def test_types_of_other_formats_and_dates_as_days_that_are_shown_as_dates(capsys
         assert (rows["seen"].iloc[1], rows["odd"].iloc[0]) == (18261.5, "2024-02-30")
         assert np.isnan(rows["seen"].iloc[0])
         assert data.dates == ("born", "seen", "made")
-    assert sum(note.endswith("holds dates: they count as days since 1970-01-01.") for note in notes) == 6
+    assert (
+        sum(note.endswith("holds dates: they count as days since 1970-01-01.") for note in notes)
+        == 6
+    )
     out = tmp_path / "out"
-    code, _, said = run(capsys, "audit", tmp_path / "t.parquet", *COLUMNS, *LOGISTIC, "--adverse", "no", "--out", out)
+    code, _, said = run(
+        capsys,
+        "audit",
+        tmp_path / "t.parquet",
+        *COLUMNS,
+        *LOGISTIC,
+        "--adverse",
+        "no",
+        "--out",
+        out,
+    )
     assert code == 0
     assert "'member' in " in said
     assert "Column 'rate' holds" in " ".join(said.split())
     assert main(["replay", str(out / "audit.json")]) == 0
     assert "0 of 0" not in capsys.readouterr().out
-    assert main(["review", str(out / "audit.json"), "--out", str(tmp_path / "tasks"), "--anyway"]) == 0
+    assert (
+        main(["review", str(out / "audit.json"), "--out", str(tmp_path / "tasks"), "--anyway"]) == 0
+    )
     tasks = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
     assert tasks["born"].str.fullmatch(r"20[12]\d-\d\d-\d\d").all()
     assert tasks["seen"].dropna().str.fullmatch(r"20[12]\d-\d\d-\d\d 12:00:00").all()
@@ -121,7 +148,9 @@ def test_excel(tmp_path):
 
 
 @pytest.mark.parametrize(("name", "package"), [("t.xlsx", "openpyxl"), ("t.feather", "pyarrow")])
-def test_a_reader_that_is_not_installed_is_named_with_its_pip_line(tmp_path, monkeypatch, name, package):
+def test_a_reader_that_is_not_installed_is_named_with_its_pip_line(
+    tmp_path, monkeypatch, name, package
+):
     monkeypatch.setitem(sys.modules, package, None)
     with zipfile.ZipFile(tmp_path / name, "w") as book:  # what an Excel file is
         book.writestr("xl/workbook.xml", "<workbook/>")

@@ -1,4 +1,5 @@
-"""The published evaluation: its numbers hold together, Salary's row comes out, and pages and files say so."""
+"""The published evaluation: its numbers hold together, Salary's row comes out, and pages and files
+say so."""
 
 import json
 import re
@@ -59,23 +60,45 @@ def test_salary_reproduces_its_published_row(salary):
 
 def test_rows_have_the_documented_shape_and_tables_put_ours_beside_theirs(salary):
     (row,) = tables.rows([replace(salary, runs=[salary.first, salary.first])])
-    assert set(row) >= {"dataset", "eligible", "n_psi", "ground_truth", "found", "one_shot", "published"}
+    assert set(row) >= {
+        "dataset",
+        "eligible",
+        "n_psi",
+        "ground_truth",
+        "found",
+        "one_shot",
+        "published",
+    }
     assert (row["seeds"], row["ranges"]["found"]["combined"]) == (2, [3, 3])
     assert (row["found"]["combined"], row["found"]["random"]) == (3, 1)
     assert set(row["published"]["found"]) >= {"combined", "random", "distance"}
     shown = tables.shown(tables.table1([salary]))
-    assert shown.loc[0, ["#φ", "GT", "method", "random"]].tolist() == ["10 (10)", "3 (3)", "3 (3)", "1 (1)"]
+    assert shown.loc[0, ["#φ", "GT", "method", "random"]].tolist() == [
+        "10 (10)",
+        "3 (3)",
+        "3 (3)",
+        "1 (1)",
+    ]
     other = replace(salary.first, ground_truth=[4])
     shown = tables.shown(tables.table1([replace(salary, runs=[salary.first, other])]))
     assert shown.loc[0, "GT"] == "2 [1–3] (3)"
-    for make in (tables.table2, tables.oneshot, tables.overlap, tables.ablation, tables.setup, tables.logits):
+    for make in (
+        tables.table2,
+        tables.oneshot,
+        tables.overlap,
+        tables.ablation,
+        tables.setup,
+        tables.logits,
+    ):
         assert len(tables.flat(make([salary])))
 
 
 def test_what_a_file_has_is_shown_and_not_run_again(folder, monkeypatch, command):
     monkeypatch.setattr(runs.Evaluation, "search", lambda *_: pytest.fail("ran again"))
     ranks = ",".join(FIVE)
-    said = command("runs", "--datasets", "salary", "--ranks", ranks, "--out", folder, "--engine", "fused")
+    said = command(
+        "runs", "--datasets", "salary", "--ranks", ranks, "--out", folder, "--engine", "fused"
+    )
     assert "10 eligible, ground truth 3" in said
     monkeypatch.setattr(gather, "run_dataset", lambda *_, **__: pytest.fail("computed"))
     assert json.loads(command("table1", "--results", folder, "--json"))[0]["ground_truth"] == 3
@@ -110,10 +133,25 @@ def test_bad_input_gets_one_sentence(arguments, said, tmp_path, monkeypatch):
 
 def test_finds_are_judged_by_fresh_seeds(command, tmp_path):
     results = Path(evaluation.__file__).parents[1] / "docs" / "results"
-    given = ["seeds", "--results", results, "--datasets", "salary", "--json", "--out", tmp_path, "--fresh-seeds"]
+    given = [
+        "seeds",
+        "--results",
+        results,
+        "--datasets",
+        "salary",
+        "--json",
+        "--out",
+        tmp_path,
+        "--fresh-seeds",
+    ]
     (row,) = json.loads(command(*given, 30))
     assert pd.read_csv(tmp_path / "seeds.csv").to_dict("records") == [row]
-    assert (row["dataset"], row["ranking"], row["found"], row["seeds"]) == ("salary", "combined", 3, 30)
+    assert (row["dataset"], row["ranking"], row["found"], row["seeds"]) == (
+        "salary",
+        "combined",
+        3,
+        30,
+    )
     assert row["solid"] + row["leaning"] + row["seed-bound"] + row["undecided"] == 3
     with pytest.raises(SettingError, match="--fresh-seeds 0"):
         command(*given, 0)

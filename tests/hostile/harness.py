@@ -1,7 +1,8 @@
 """One attempt on the command line, in this process, and what it is allowed to end in.
 
-Whatever it is given, butfor either *refuses*: exit code 2 (3 where disk or memory ran out), one sentence on stderr and
-nothing on stdout; or it *works*: exit code 0 and, where a record was asked for, strict JSON.
+Whatever it is given, butfor either *refuses*: exit code 2 (3 where disk or memory ran out), one
+sentence on stderr and nothing on stdout; or it *works*: exit code 0 and, where a record was asked
+for, strict JSON.
 """
 
 import io
@@ -22,7 +23,18 @@ LIMIT = 180
 """Seconds after which an attempt counts as hung; the first one of a process compiles."""
 QUICK = {
     "logistic": ("--model", "logistic", "--cases", "0:3", "--quiet", "--json"),
-    "mlp": ("--members", 1, "--fresh-seeds", 0, "--cases", "0:3", "--set", "epochs=2", "--quiet", "--json"),
+    "mlp": (
+        "--members",
+        1,
+        "--fresh-seeds",
+        0,
+        "--cases",
+        "0:3",
+        "--set",
+        "epochs=2",
+        "--quiet",
+        "--json",
+    ),
 }
 """The smallest audits there are: their records are printed, and nothing else."""
 CONTROL = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\u200e\u200f]")
@@ -41,14 +53,20 @@ class Ending(NamedTuple):
 
 def strict_json(text: str) -> Any:
     """The value of a JSON text; NaN and Infinity, which JSON does not have, fail the test."""
-    return json.loads(text, parse_constant=lambda word: pytest.fail(f"the record holds {word}, which is not JSON"))
+    return json.loads(
+        text, parse_constant=lambda word: pytest.fail(f"the record holds {word}, which is not JSON")
+    )
 
 
-def run(*arguments: object, stdin: bytes = b"", encoding: str = "utf-8", limit: int = LIMIT) -> Ending:
+def run(
+    *arguments: object, stdin: bytes = b"", encoding: str = "utf-8", limit: int = LIMIT
+) -> Ending:
     """`butfor ARGUMENTS`, whatever it ends in; an exception that gets out fails the test."""
 
     def hung(*_: object) -> None:
-        raise KeyboardInterrupt(f"hung for {limit} seconds")  # no Exception, so that nothing takes it for bad input
+        raise KeyboardInterrupt(
+            f"hung for {limit} seconds"
+        )  # no Exception, so that nothing takes it for bad input
 
     streams = tuple(io.TextIOWrapper(io.BytesIO(), encoding, newline="") for _ in range(2))
     kept, before = (sys.stdin, sys.stdout, sys.stderr), signal.signal(signal.SIGALRM, hung)
@@ -76,7 +94,9 @@ def attempt(*arguments: object, **how: Any) -> Ending:
     assert ending.code in (2, 3), ending
     *before, last = ending.err.splitlines()
     assert last.startswith("Error: "), f"the sentence is not last: {ending.err!r}"
-    assert not any(line.startswith("Error: ") for line in before), f"not one sentence: {ending.err!r}"
+    assert not any(line.startswith("Error: ") for line in before), (
+        f"not one sentence: {ending.err!r}"
+    )
     assert not before or "--quiet" not in arguments, f"more than one line: {ending.err!r}"
     assert 20 < len(last) < 1500, f"too short or too long to help: {last!r}"
     assert last.rstrip().endswith((".", "?", ")")), f"not a sentence: {last!r}"
@@ -96,6 +116,18 @@ def saved(folder: Path, frame: pd.DataFrame | None = None, name: str = "table.cs
     return path
 
 
-def audit(table: object, *arguments: object, sensitive: str = "sex", model: str = "logistic", **how: Any) -> Ending:
+def audit(
+    table: object, *arguments: object, sensitive: str = "sex", model: str = "logistic", **how: Any
+) -> Ending:
     """The smallest audit of a table, with further options, held to what it may end in."""
-    return attempt("audit", table, "--label", "granted", "--sensitive", sensitive, *QUICK[model], *arguments, **how)
+    return attempt(
+        "audit",
+        table,
+        "--label",
+        "granted",
+        "--sensitive",
+        sensitive,
+        *QUICK[model],
+        *arguments,
+        **how,
+    )

@@ -1,5 +1,5 @@
-"""Columns, groups and labels may be called anything: no cell that butfor writes is a formula, no line it prints steers
-a terminal."""
+"""Columns, groups and labels may be called anything: no cell that butfor writes is a formula, no
+line it prints steers a terminal."""
 
 import csv
 import io
@@ -35,7 +35,9 @@ def test_no_cell_header_or_index_is_a_formula_and_numbers_stay_numbers():
         assert not any(map(calculated, cells(as_csv(frame)))), text
     for text in ("-1", "+1", "-1.5", "-.5", "+2e5", "-1e-7", "0", "12"):
         assert text in cells(as_csv(pd.DataFrame({"a": [text, "word"]}), index=False))
-        assert float(cells(as_csv(pd.DataFrame({"a": [float(text)]}), index=False))[1]) == float(text)
+        assert float(cells(as_csv(pd.DataFrame({"a": [float(text)]}), index=False))[1]) == float(
+            text
+        )
 
 
 @settings(max_examples=20, deadline=None)
@@ -67,12 +69,18 @@ def test_any_terminal_takes_what_is_printed(tmp_path):
     for encoding in ("ascii", "cp1252", "utf-16"):
         for more in ([], ["--quiet", "--json"], ["--quiet", "--phi", "φ"]):
             ending = run(*given, *more, encoding=encoding)
-            assert (ending.code, "Traceback" in ending.err) == (2 if "φ" in more else 0, False), (encoding, more)
+            assert (ending.code, "Traceback" in ending.err) == (2 if "φ" in more else 0, False), (
+                encoding,
+                more,
+            )
             if "--json" in more:
-                assert {person["values"]["sex"] for person in ending.record["people"]} <= {"αλφα", "→ \U0001f4a3"}
+                assert {person["values"]["sex"] for person in ending.record["people"]} <= {
+                    "αλφα",
+                    "→ \U0001f4a3",
+                }
 
 
-# --- names ------------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 OURS = [
     "people", "cases", "found", "share", "low", "high", "eligible", "median_margin", "solid", "close_calls", "case",
@@ -89,7 +97,9 @@ def test_columns_and_the_protected_attribute_may_be_called_as_ours_are(tmp_path)
     assert audit(table, "--set", "max-retrainings=5", "--out", tmp_path / "out").code == 0
     assert (tmp_path / "out" / "keystones.csv").exists()
     for name in OURS[::5]:
-        assert audit(saved(tmp_path, people().rename(columns={"sex": name})), sensitive=name).code == 0, name
+        assert (
+            audit(saved(tmp_path, people().rename(columns={"sex": name})), sensitive=name).code == 0
+        ), name
     for name in ("label before", "label after"):  # verdicts need these
         assert audit(saved(tmp_path, people().rename(columns={"debts": name}))).code == 2
 
@@ -102,15 +112,29 @@ NAMES = [
 
 
 def test_names_and_values_are_shown_never_obeyed(tmp_path):
-    given = ("--label", "granted", "--sensitive", "sex", "--model", "logistic", "--cases", "0:3", "--overwrite")
+    given = (
+        "--label",
+        "granted",
+        "--sensitive",
+        "sex",
+        "--model",
+        "logistic",
+        "--cases",
+        "0:3",
+        "--overwrite",
+    )
     ended = []
     for k, name in enumerate(NAMES):
         table = people()
         if k % 3 == 0:
             table = table.rename(columns={"debts": name})
         else:
-            table = table.replace({"sex": {"f": name}} if k % 3 == 1 else {"granted": {"yes": name}})
-        ended.append(attempt("audit", saved(tmp_path, table), *given, "--out", tmp_path / "out").code)
+            table = table.replace(
+                {"sex": {"f": name}} if k % 3 == 1 else {"granted": {"yes": name}}
+            )
+        ended.append(
+            attempt("audit", saved(tmp_path, table), *given, "--out", tmp_path / "out").code
+        )
         if ended[-1] == 0:
             strict_json((tmp_path / "out" / "audit.json").read_text())
             page = (tmp_path / "out" / "report.html").read_text()

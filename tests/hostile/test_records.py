@@ -1,4 +1,5 @@
-"""Records that somebody bent, altered or made up: one sentence that names the field, and no agreement."""
+"""Records that somebody bent, altered or made up: one sentence that names the field, and no
+agreement."""
 
 import copy
 import json
@@ -25,12 +26,24 @@ from recorded import audited, run
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory) -> list[dict[str, Any]]:
-    """The records of a ridge classifier, with finds, proofs that there is none and people who are not eligible, and of
-    a tiny network, with members, fresh seeds and side effects; a find comes first."""
+    """The records of a ridge classifier, with finds, proofs that there is none and people who are
+    not eligible, and of a tiny network, with members, fresh seeds and side effects; a find comes
+    first."""
     folder, records = tmp_path_factory.mktemp("records"), []
     table = saved(folder, people(90))
     columns = (str(table), "--label", "granted", "--sensitive", "sex", "--overwrite")
-    small = ("--set", "hidden=3", "--set", "epochs=30", "--members", "2", "--fresh-seeds", "4", "--engine", "joblib")
+    small = (
+        "--set",
+        "hidden=3",
+        "--set",
+        "epochs=30",
+        "--members",
+        "2",
+        "--fresh-seeds",
+        "4",
+        "--engine",
+        "joblib",
+    )
     for options in (
         ("--model", "ridge", "--budget", "2", "--phi", "predicted(no)", "--cases", "0:9"),
         (*small, "--budget", "10", "--cases", "0:6"),
@@ -39,7 +52,11 @@ def made(tmp_path_factory) -> list[dict[str, Any]]:
         record["run"]["data"]["table"] = str(table)  # copies stand elsewhere
         record["people"].sort(key=lambda person: "flip_set" not in person)
         records.append(with_checksum(record))
-    assert {v.status for v in Population.from_dict(records[0])} == {"found", "proven_none", "not_eligible"}
+    assert {v.status for v in Population.from_dict(records[0])} == {
+        "found",
+        "proven_none",
+        "not_eligible",
+    }
     assert any("fresh" in p and "collateral" in p for p in records[1]["people"])
     return records
 
@@ -64,7 +81,9 @@ def changed(record: Any, path: tuple[Any, ...], value: Any) -> Any:
     return record
 
 
-def outcome(capsys, command: str, record: dict[str, Any], folder: Path, *options: str) -> tuple[int, str, str]:
+def outcome(
+    capsys, command: str, record: dict[str, Any], folder: Path, *options: str
+) -> tuple[int, str, str]:
     (folder / "audit.json").write_text(json.dumps(record), encoding="utf-8")
     code, out, err = run(capsys, command, folder / "audit.json", *options)
     assert "Traceback" not in out + err
@@ -72,8 +91,11 @@ def outcome(capsys, command: str, record: dict[str, Any], folder: Path, *options
 
 
 def refused(content: str | dict[str, Any], folder: Path, *named: str) -> None:
-    """One sentence that names the field, also to a replay, which reads what was changed. All go through this door."""
-    (folder / "audit.json").write_text(content if isinstance(content, str) else json.dumps(content), encoding="utf-8")
+    """One sentence that names the field, also to a replay, which reads what was changed. All go
+    through this door."""
+    (folder / "audit.json").write_text(
+        content if isinstance(content, str) else json.dumps(content), encoding="utf-8"
+    )
     with pytest.raises(ReplayError) as error:
         opened(folder / "audit.json", allow_changes=True).read(Record)
     said = str(error.value)
@@ -81,26 +103,35 @@ def refused(content: str | dict[str, Any], folder: Path, *named: str) -> None:
     assert len(said.splitlines()) == 1
 
 
-def test_a_genuine_record_agrees_and_says_everything_once_without_this_library(made, capsys, tmp_path):
+def test_a_genuine_record_agrees_and_says_everything_once_without_this_library(
+    made, capsys, tmp_path
+):
     for record in made:
         code, out, _ = outcome(capsys, "replay", record, tmp_path)
         assert (code, "DISAGREE" in out, "checksum" in out) == (0, False, True), out
         few = sum(person.get("left_out") is None for person in record["people"]) < 30
-        assert outcome(capsys, "gate", record, tmp_path, "--max-switch", "100%")[0] == (4 if few else 0)
+        assert outcome(capsys, "gate", record, tmp_path, "--max-switch", "100%")[0] == (
+            4 if few else 0
+        )
         assert set(record) == {"schema_version", "run", "people", "labels", "checksum"}
         again = Population.from_dict(record)
         assert with_checksum(again.to_dict()) == record
-        assert opened(json.dumps(record, sort_keys=True, indent=7)).unchanged, "spaces and order are no change"
+        assert opened(json.dumps(record, sort_keys=True, indent=7)).unchanged, (
+            "spaces and order are no change"
+        )
         assert type(again[0]).from_json(again[0].to_json()) == again[0]
         assert record["run"]["seeded"] == (record is made[1])
         for person, v in zip(record["people"], again, strict=True):
             assert (person["status"], person["solidity"]) == (v.status, v.solidity)
-            assert (person["decision_before"], person["decision_after"]) == (v.prediction, v.counterfactual_prediction)
+            assert (person["decision_before"], person["decision_after"]) == (
+                v.prediction,
+                v.counterfactual_prediction,
+            )
     code, out, _ = outcome(capsys, "gate", made[1], tmp_path, "--max-close-calls", "100%")
     assert (code, "4 fresh seeds are too few to tell close calls, 29 at least" in out) == (4, True)
 
 
-# --- absent and bent ------------------------------------------------------------------------------------
+# --- absent and bent ------------------------------------------------------------------------------
 
 PERSON, FLIP = ("people", 0), ("people", 0, "flip_set", 0)
 NEEDED = [
@@ -113,10 +144,19 @@ EVERY = [(*PERSON, f.name) for f in fields(Person)] + [("run", f.name) for f in 
 BENT = [
     *((*path, "ABSENT") for path in (*NEEDED, ("schema_version",), ("run",), ("people",))),
     *((*path, [[{}]]) for path in (*EVERY, ("run",), ("people",), ("checksum",))),
-    *((*PERSON, *bent) for bent in (("case", True), ("case", -1), ("logit", "0.5"), ("course", [[1, "x"]]))),
-    *((*PERSON, *bent) for bent in (("collateral", {"others": 1}), ("values", {"x": []}), ("flip_set", [3]))),
+    *(
+        (*PERSON, *bent)
+        for bent in (("case", True), ("case", -1), ("logit", "0.5"), ("course", [[1, "x"]]))
+    ),
+    *(
+        (*PERSON, *bent)
+        for bent in (("collateral", {"others": 1}), ("values", {"x": []}), ("flip_set", [3]))
+    ),
     *((*FLIP, *bent) for bent in (("position", 2.0), ("label", 0))),
-    *(("run", *bent) for bent in (("random_state", 2**32), ("budget", 0), ("data", "split_seed", -1))),
+    *(
+        ("run", *bent)
+        for bent in (("random_state", 2**32), ("budget", 0), ("data", "split_seed", -1))
+    ),
     *(("run", "label_names", names) for names in (["no"], ["no", "no"])),
 ]
 UNKNOWN = [
@@ -173,7 +213,7 @@ def test_what_is_no_record_gets_one_sentence(genuine, capsys, tmp_path):
         assert len(err) < 400, "a long name is cut"
 
 
-# --- altered --------------------------------------------------------------------------------------------
+# --- altered --------------------------------------------------------------------------------------
 
 RUNS: dict[str, Any] = {
     "learner": {}, "psi": "nonsense(", "phi": "everyone", "sensitive": "debts", "sensitive_columns": ["debts"],
@@ -182,15 +222,22 @@ RUNS: dict[str, Any] = {
 
 
 def test_what_is_altered_never_agrees_and_what_is_not_trained_is_sealed(genuine, capsys, tmp_path):
-    altered = [(("run", name), value) for name, value in RUNS.items()] + [(("run", "data", "split_seed"), 7)]
+    altered = [(("run", name), value) for name, value in RUNS.items()] + [
+        (("run", "data", "split_seed"), 7)
+    ]
     for path, value in altered:  # even if its checksum was made again by someone who knows how
-        code, out, err = outcome(capsys, "replay", with_checksum(changed(genuine, path, value)), tmp_path)
+        code, out, err = outcome(
+            capsys, "replay", with_checksum(changed(genuine, path, value)), tmp_path
+        )
         assert code in (1, 2), (path, out)
         assert "DISAGREE" in out if code == 1 else len(err.strip().splitlines()) == 1, path
     record = changed(genuine, (*PERSON, "attempts"), 99)
     code, out, _ = outcome(capsys, "replay", record, tmp_path)
     assert (code, "its checksum DISAGREES" in out) == (1, True)
-    for command, options in (("gate", ("--max-solid", "99%")), ("review", ("--out", str(tmp_path / "t")))):
+    for command, options in (
+        ("gate", ("--max-solid", "99%")),
+        ("review", ("--out", str(tmp_path / "t"))),
+    ):
         code, _, err = outcome(capsys, command, record, tmp_path, *options)
         assert (code, "was changed since" in err) == (2, True)
 
@@ -202,7 +249,11 @@ TESTED = [  # in an audit with fresh seeds, even if its checksum was made again
     ((*FRESH, "only_with_flips"), 5, "people[0].fresh.only_with_flips"),
     ((*FRESH, "seeds"), 90, "people[0].fresh.seeds is 90, but the run has 4 fresh seeds"),
     (("run", "fresh_seeds"), 0, "is 4, but the run has 0 fresh seeds"),
-    ((*PERSON, "collateral", "changed"), 10**6, "people[0].collateral.changed is 1000000, above the"),
+    (
+        (*PERSON, "collateral", "changed"),
+        10**6,
+        "people[0].collateral.changed is 1000000, above the",
+    ),
     ((*FLIP, "position"), 10**6, "people[0].flip_set[0].position is 1000000, but there are"),
     ((*PERSON, "flippable"), -1, "people[0].flippable is -1"),
 ]
@@ -245,23 +296,45 @@ KEY = [  # in the key of a review
 
 @pytest.fixture(scope="module")
 def compared(tmp_path_factory) -> tuple[dict[str, Any], Path]:
-    """An audit that compares groups, and a folder with a standard.json and with tasks of a review of that audit."""
+    """An audit that compares groups, and a folder with a standard.json and with tasks of a review
+    of that audit."""
     folder = tmp_path_factory.mktemp("compared")
-    columns = (str(saved(folder, people(130))), "--label", "granted", "--sensitive", "sex", "--adverse", "no")
-    path = audited(folder / "audit", *columns, "--model", "logistic", "--members", "1", "--cases", "0:8")
-    assert main(["standard", *columns, "--draws", "3", "--out", str(folder / "standard"), "--quiet"]) == 0
-    assert main(["review", str(path), "--out", str(folder / "tasks"), "--labels", "4", "--anyway"]) == 0
+    columns = (
+        str(saved(folder, people(130))),
+        "--label",
+        "granted",
+        "--sensitive",
+        "sex",
+        "--adverse",
+        "no",
+    )
+    path = audited(
+        folder / "audit", *columns, "--model", "logistic", "--members", "1", "--cases", "0:8"
+    )
+    assert (
+        main(["standard", *columns, "--draws", "3", "--out", str(folder / "standard"), "--quiet"])
+        == 0
+    )
+    assert (
+        main(["review", str(path), "--out", str(folder / "tasks"), "--labels", "4", "--anyway"])
+        == 0
+    )
     return json.loads(path.read_text()), folder
 
 
 def test_what_cannot_be_is_refused_even_if_it_was_sealed_again(made, compared, capsys, tmp_path):
     record, folder = compared
     assert outcome(capsys, "gate", record, tmp_path, "--max-gap", "100")[0] in (0, 4)
-    tested = changed(made[1], ("people",), sorted(made[1]["people"], key=lambda person: "fresh" not in person))
+    tested = changed(
+        made[1], ("people",), sorted(made[1]["people"], key=lambda person: "fresh" not in person)
+    )
     cases = [(tested, *row) for row in TESTED] + [(record, *row) for row in CANNOT_BE]
     for record, path, value, said in cases:
         edited = with_checksum(changed(record, path, value))
-        for command, options in (("gate", ("--max-gap", "2")), ("review", ("--out", str(tmp_path / "t")))):
+        for command, options in (
+            ("gate", ("--max-gap", "2")),
+            ("review", ("--out", str(tmp_path / "t"))),
+        ):
             code, _, err = outcome(capsys, command, edited, tmp_path, *options)
             assert (code, said in err, len(err.splitlines())) == (2, True, 1), (path, err)
     code, _, err = outcome(capsys, "replay", edited, tmp_path)
@@ -270,11 +343,21 @@ def test_what_cannot_be_is_refused_even_if_it_was_sealed_again(made, compared, c
     assert outcome(capsys, "gate", standard, tmp_path, "--max-gap", "100")[0] in (0, 4)
     for path, value, said in STANDARD:
         code, _, err = outcome(
-            capsys, "gate", with_checksum(changed(standard, path, value)), tmp_path, "--max-gap", "2"
+            capsys,
+            "gate",
+            with_checksum(changed(standard, path, value)),
+            tmp_path,
+            "--max-gap",
+            "2",
         )
         assert (code, said in err) == (2, True), (path, err)
     code, out, _ = outcome(
-        capsys, "gate", with_checksum(changed(standard, ("groups",), [])), tmp_path, "--max-gap", "2"
+        capsys,
+        "gate",
+        with_checksum(changed(standard, ("groups",), [])),
+        tmp_path,
+        "--max-gap",
+        "2",
     )
     assert (code, "compares no group" in out) == (4, True)
 
@@ -300,13 +383,21 @@ def leaves(value: Any, path: tuple[Any, ...] = ()) -> list[tuple[Any, ...]]:
     return [path]
 
 
-@settings(max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(
+    max_examples=10, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
 @given(data=st.data())
 def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys, tmp_path, data):
     """Even if its checksum was made again: of other types, absent, or out of range."""
-    path = data.draw(st.sampled_from([leaf for leaf in leaves(genuine) if leaf[0] == "run" or leaf[:2] == PERSON]))
+    path = data.draw(
+        st.sampled_from(
+            [leaf for leaf in leaves(genuine) if leaf[0] == "run" or leaf[:2] == PERSON]
+        )
+    )
     value = data.draw(
-        st.sampled_from(["ABSENT", None, True, -1, 0, 2**40, -0.5, 1e308, "", "x" * 5000, "a\0b", [], {}])
+        st.sampled_from(
+            ["ABSENT", None, True, -1, 0, 2**40, -0.5, 1e308, "", "x" * 5000, "a\0b", [], {}]
+        )
     )
     record = with_checksum(changed(genuine, path, value))
     for command, options in (
@@ -321,6 +412,8 @@ def test_whatever_a_record_says_it_gets_an_answer_or_a_sentence(genuine, capsys,
 
 def test_what_is_written_is_strict_json(genuine, tmp_path):
     trial = Agreement(spearman=np.float64("nan"), flips=0, poor=False, leader="x")
-    population = Population.from_json(json.dumps(genuine)).with_run(agreement=trial, seconds=math.inf)
+    population = Population.from_json(json.dumps(genuine)).with_run(
+        agreement=trial, seconds=math.inf
+    )
     run = strict_json(population.to_json(tmp_path / "a.json").read_text(encoding="utf-8"))["run"]
     assert (run["agreement"]["spearman"], run["seconds"]) == (None, None)

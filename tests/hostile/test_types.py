@@ -1,5 +1,6 @@
-"""Files that are no table, cells that are no single value and numbers of any size: they are refused at once with their
-place, or mean what they say; nothing becomes a zero, a NaN or a merged value in silence."""
+"""Files that are no table, cells that are no single value and numbers of any size: they are refused
+at once with their place, or mean what they say; nothing becomes a zero, a NaN or a merged value in
+silence."""
 
 import datetime
 import gzip
@@ -57,7 +58,9 @@ def test_damaged_files_of_arrow_are_refused_or_read_and_never_end_the_process(tm
     import pyarrow.feather as feather
 
     path, rng = tmp_path / "t.feather", np.random.default_rng(0)
-    table = people(90).assign(kind=pd.Categorical(["a", "b"] * 45), day=pd.date_range("2024-01-01", periods=90))
+    table = people(90).assign(
+        kind=pd.Categorical(["a", "b"] * 45), day=pd.date_range("2024-01-01", periods=90)
+    )
     feather.write_feather(table, path, compression="uncompressed")
     whole, refusals = path.read_bytes(), 0
     for places in rng.integers(8, len(whole) - 8, (40, 9)):
@@ -76,8 +79,14 @@ LABELS = {  # what is said of such labels, or nothing: they work
     "half precision": (np.resize([0, 1], 100).astype(half), ""),
     "half precision with a gap": (np.array([np.nan, *[0, 1] * 49, 1], half), ""),
     "half precision as objects": (pd.Series([half(0), half(1)] * 50, dtype=object), ""),
-    "structured": (np.array([(k % 2, 0.5) for k in range(100)], [("a", int), ("b", float)]), "structured array of 'a'"),
-    "structured as objects": (pd.Series([{"a": k % 2} for k in range(100)]), "The labels hold 'dict'"),
+    "structured": (
+        np.array([(k % 2, 0.5) for k in range(100)], [("a", int), ("b", float)]),
+        "structured array of 'a'",
+    ),
+    "structured as objects": (
+        pd.Series([{"a": k % 2} for k in range(100)]),
+        "The labels hold 'dict'",
+    ),
     "bytes": (np.resize([b"a", b"b"], 100), "The labels hold '|S1'"),
     "lists of Arrow": ("list", "The labels hold 'list<"),
     "nothing": ([None] * 100, "All labels are missing"),
@@ -89,7 +98,10 @@ COLUMNS_OF = {
         pd.Series(list(np.zeros(100, [("a", int)])), dtype=object),
         "Column 'x' holds 'void' instead of numbers or text",
     ),
-    "bytes of numpy": (pd.Series([np.bytes_(b"a")] * 100, dtype=object), "Column 'x' holds 'bytes_'"),
+    "bytes of numpy": (
+        pd.Series([np.bytes_(b"a")] * 100, dtype=object),
+        "Column 'x' holds 'bytes_'",
+    ),
 }
 
 
@@ -104,12 +116,12 @@ def test_labels_and_cells_of_any_type_work_or_are_named():
         given = lists if isinstance(values, str) else values
         X = table[["x", "sex", "debts"]].assign(**({"x": given} if where == "column" else {}))
         y = given if where == "label" else usual
-        adverse = "1" if "gap" in name or where == "column" else "1.0"
+        bad = {"adverse": "1" if "gap" in name or where == "column" else "1.0"}
         audit = butfor.LabelAudit(LogisticRegression(), members=1, fresh_seeds=0, budget=2)
         doors = [
             lambda: audit.fit(X, y, sensitive_features="sex"),  # noqa: B023
             lambda: butfor.check_table(X, y),  # noqa: B023
-            lambda: butfor.compare_standards(X, y, sensitive_features="sex", draws=0, adverse=adverse),  # noqa: B023
+            lambda: butfor.compare_standards(X, y, sensitive_features="sex", draws=0, **bad),  # noqa: B023
         ]
         for door in doors:
             if said:
@@ -123,10 +135,22 @@ def test_a_wide_table_and_a_long_label_are_refused_before_the_work(tmp_path):
     wide = pd.DataFrame([range(10_001)] * 3).rename(columns=lambda k: f"c{k}")
     ending = audit(saved(tmp_path, wide))
     assert (ending.code, "has 10001 columns, and at most 10000" in ending.err) == (2, True)
-    for label in (f"{' ' * 20_000}x", f"x {'>' * 20_000}", f"x>={'1' * 20_000}x", f"{'>=1' * 7000}"):
-        ending = attempt("audit", saved(tmp_path), "--label", label, "--sensitive", "sex", "--quiet", limit=20)
+    for label in (
+        f"{' ' * 20_000}x",
+        f"x {'>' * 20_000}",
+        f"x>={'1' * 20_000}x",
+        f"{'>=1' * 7000}",
+    ):
+        ending = attempt(
+            "audit", saved(tmp_path), "--label", label, "--sensitive", "sex", "--quiet", limit=20
+        )
         assert (ending.code, len(ending.err) < 1100) == (2, True)
-    assert attempt("audit", saved(tmp_path), "--label", "x >= 50", "--sensitive", "sex", *QUICK["logistic"]).code == 0
+    assert (
+        attempt(
+            "audit", saved(tmp_path), "--label", "x >= 50", "--sensitive", "sex", *QUICK["logistic"]
+        ).code
+        == 0
+    )
     empty = people().assign(granted=None)
     empty.to_excel(tmp_path / "empty.xlsx", index=False)
     for place in (tmp_path / "empty.xlsx", saved(tmp_path, empty)):
@@ -154,7 +178,9 @@ def test_bytes_and_places_that_are_no_table_are_refused_at_once(tmp_path):
             assert attempt(command[0], place, *command[1:], limit=20).code == 2, (command, place)
 
 
-def test_a_line_of_two_megabytes_and_more_than_the_limit_also_unpacked_are_refused(tmp_path, monkeypatch):
+def test_a_line_of_two_megabytes_and_more_than_the_limit_also_unpacked_are_refused(
+    tmp_path, monkeypatch
+):
     usual, long = people().to_csv(index=False), 2_000_000
     for text in (
         "n" * long + f",{usual}",
@@ -177,21 +203,27 @@ def test_a_line_of_two_megabytes_and_more_than_the_limit_also_unpacked_are_refus
     assert audit("-", stdin=text.encode()).code == 2
 
 
-# --- numbers of any size ---------------------------------------------------------------------------------
+# --- numbers of any size --------------------------------------------------------------------------
 
 
 def test_a_column_of_any_magnitude_is_scaled_alike():
     numbers = np.random.default_rng(0).normal(size=50).round(2)
     for numeric, power in itertools.product(("standard", "minmax"), (-150, -30, 15, 150)):
         frames = [pd.DataFrame({"x": numbers * scale}) for scale in (1, 10.0**power)]
-        scaled = [TableEncoder(numeric=numeric, dtype="float64").fit_transform(frame) for frame in frames]
+        scaled = [
+            TableEncoder(numeric=numeric, dtype="float64").fit_transform(frame) for frame in frames
+        ]
         assert np.allclose(*scaled, atol=1e-9)
         assert len(np.unique(scaled[1])) > 30
 
 
-def test_numbers_that_cannot_be_computed_with_are_refused_with_their_row_also_among_test_people(tmp_path):
+def test_numbers_that_cannot_be_computed_with_are_refused_with_their_row_also_among_test_people(
+    tmp_path,
+):
     for value in (2**63, 2**64, 2**80, "9" * 400):
-        table = saved(tmp_path, people().assign(account=[value if k % 7 == 1 else k % 5 for k in range(60)]))
+        table = saved(
+            tmp_path, people().assign(account=[value if k % 7 == 1 else k % 5 for k in range(60)])
+        )
         ending = audit(table, "--set", "split-seed=0", model="mlp")
         assert (ending.code, "Column 'account', row 1" in ending.err) == (2, True), ending.err
     assert audit(table, "--drop", "account").code == 0
@@ -204,13 +236,18 @@ def test_numbers_that_cannot_be_computed_with_are_refused_with_their_row_also_am
 
 def test_whole_numbers_of_any_size_may_name_the_rows_or_stay_different(tmp_path):
     assert audit(saved(tmp_path, people().assign(account=range(0, 60 * 2**20, 2**20)))).code == 0
-    assert audit(saved(tmp_path, people().assign(account=[f"n{2**80 + k}" for k in range(60)]))).code == 0
+    assert (
+        audit(saved(tmp_path, people().assign(account=[f"n{2**80 + k}" for k in range(60)]))).code
+        == 0
+    )
     named = people().assign(account=[f"{2**80 + k}" for k in range(60)])
     assert audit(saved(tmp_path, named), "--id", "account").code == 0
     table = people().set_axis(pd.Index([10**400 + k for k in range(60)], dtype=object))
     blind = butfor.LabelAudit(LogisticRegression(), budget=20)
     blind.fit(table[["x", "debts"]], table["granted"], sensitive_features=table["sex"])
-    population = blind.explain_all(table[["x", "debts"]], sensitive_features=table["sex"], cases=range(20))
+    population = blind.explain_all(
+        table[["x", "debts"]], sensitive_features=table["sex"], cases=range(20)
+    )
     found = butfor.Population.from_json(population.to_json()).found
     assert found
     assert butfor.replay(found[0], audit=blind).agrees

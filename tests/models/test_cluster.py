@@ -1,4 +1,5 @@
-"""Workers, by real processes on this machine: the same answers as without, whoever dies on the way; none is left."""
+"""Workers, by real processes on this machine: the same answers as without, whoever dies on the way;
+none is left."""
 
 import importlib
 import inspect
@@ -37,8 +38,12 @@ TREE = ExtraTreeClassifier(max_depth=3, random_state=0)
 
 def small(engine, ledger=None) -> butfor.LabelAudit:
     """An audit in which everything travels: members, trainings, fresh seeds."""
-    audit = butfor.LabelAudit(TREE, members=3, fresh_seeds=4, budget=5, engine=engine, ledger=ledger)
-    return audit.fit(TABLE.drop(columns="granted"), TABLE["granted"], sensitive_features="protected group?")
+    audit = butfor.LabelAudit(
+        TREE, members=3, fresh_seeds=4, budget=5, engine=engine, ledger=ledger
+    )
+    return audit.fit(
+        TABLE.drop(columns="granted"), TABLE["granted"], sensitive_features="protected group?"
+    )
 
 
 @pytest.fixture(scope="module")
@@ -46,10 +51,13 @@ def dask_cluster():
     import dask
     from distributed import LocalCluster
 
-    # A worker that is away for 15 seconds is given up, with what would start it again: too soon on a busy machine.
+    # A worker that is away for 15 seconds is given up, with what would start it again: too soon on
+    # a busy machine.
     with (
         dask.config.set({"distributed.deploy.lost-worker-timeout": "7 days"}),
-        LocalCluster(2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0") as running,
+        LocalCluster(
+            2, threads_per_worker=1, host="127.0.0.1", dashboard_address="127.0.0.1:0"
+        ) as running,
     ):
         yield running
         open_cluster(running.scheduler_address).workers.client.close()
@@ -131,7 +139,9 @@ def square(shared, part):
 
 def bound(engine, log: Path, model=Slow, **given):
     learner = as_learner(model(str(log), **given), butfor.TableEncoder("onehot", dtype="float64"))
-    return engine.bind(learner, butfor.Table(TABLE.drop(columns="granted"), TABLE["granted"]), PEOPLE)
+    return engine.bind(
+        learner, butfor.Table(TABLE.drop(columns="granted"), TABLE["granted"]), PEOPLE
+    )
 
 
 @pytest.mark.system
@@ -142,7 +152,9 @@ def test_workers_that_started_before_get_the_module_of_the_users_model(tmp_path,
     monkeypatch.syspath_prepend(tmp_path)
     own_model = importlib.import_module("own_model")
     trainings = [Training((k,)) for k in range(9)]
-    far, here = (bound(OwnFit(jobs), tmp_path / f"log{jobs}", own_model.Slow)(trainings) for jobs in (2, 1))
+    far, here = (
+        bound(OwnFit(jobs), tmp_path / f"log{jobs}", own_model.Slow)(trainings) for jobs in (2, 1)
+    )
     np.testing.assert_array_equal(far, here)
     assert str(os.getpid()) not in (tmp_path / "log2").read_text().split()
     monkeypatch.delitem(sys.modules, "own_model")
@@ -162,7 +174,11 @@ def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_or_is_another
     assert population.run.engine == "cluster"
     assert told(population) == alone()
     assert killed[0] not in pids(name)
-    assert open_cluster(name).spread(square, 3, [1, 2, 4]) == [3, 12, 48]  # as gradients of networks are
+    assert open_cluster(name).spread(square, 3, [1, 2, 4]) == [
+        3,
+        12,
+        48,
+    ]  # as gradients of networks are
     with monkeypatch.context() as patch:
         patch.setattr(workers, "versions_here", lambda: {"numpy": "1.99.0"})
         with pytest.raises(EngineError, match=r"has numpy .* where the audit has numpy 1\.99\.0"):
@@ -174,7 +190,9 @@ def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_or_is_another
 
 
 @pytest.mark.system
-def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cluster, tmp_path, monkeypatch):
+def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(
+    dask_cluster, tmp_path, monkeypatch
+):
     engine = open_cluster(dask_cluster.scheduler_address)
     train = bound(engine, tmp_path / "log", seconds=8)
     threading.Timer(1.0, press).start()
@@ -185,24 +203,35 @@ def test_ctrl_c_ends_a_training_and_joblibs_own_dask_backend_is_honoured(dask_cl
     with joblib.parallel_config(backend="dask", client=engine.workers.client):
         answers = bound(OwnFit(), tmp_path / "far")(trainings)
         monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
-        with pytest.raises(EngineError, match="took several workers down"):  # joblib's would wait for ever
+        with pytest.raises(
+            EngineError, match="took several workers down"
+        ):  # joblib's would wait for ever
             bound(OwnFit(), tmp_path / "log", seconds=-1)(trainings)
     assert str(os.getpid()) not in (tmp_path / "far").read_text().split()
     np.testing.assert_array_equal(answers, bound(OwnFit(1), tmp_path / "far")(trainings))
 
 
-# --- a scheduler elsewhere ------------------------------------------------------------------------------
+# --- a scheduler elsewhere ------------------------------------------------------------------------
 
 
 def environment() -> dict[str, str]:
     """In which a process finds what this one does, wherever it starts."""
-    return os.environ | {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))}
+    return os.environ | {
+        "PYTHONPATH": os.pathsep.join(map(os.path.abspath, filter(None, sys.path)))
+    }
 
 
 @contextmanager
 def process(*words: str):
     """A command of Dask's, ended with the test."""
-    command = [sys.executable, "-m", "distributed.cli.dask_" + words[0], *words[1:], "--host", "127.0.0.1"]
+    command = [
+        sys.executable,
+        "-m",
+        "distributed.cli.dask_" + words[0],
+        *words[1:],
+        "--host",
+        "127.0.0.1",
+    ]
     quiet = {"stdout": subprocess.DEVNULL, "stderr": subprocess.DEVNULL}
     running = subprocess.Popen([*command, "--no-dashboard"], env=environment(), **quiet)
     try:
@@ -213,7 +242,9 @@ def process(*words: str):
 
 
 @pytest.mark.system
-def test_a_scheduler_without_workers_is_given_up_and_one_that_dies_loses_nothing(tmp_path, monkeypatch):
+def test_a_scheduler_without_workers_is_given_up_and_one_that_dies_loses_nothing(
+    tmp_path, monkeypatch
+):
     ledger, file = tmp_path / "l.db", tmp_path / "scheduler.json"
     with process("scheduler", "--port", "0", "--scheduler-file", str(file)) as scheduler:
         wait_until(lambda: file.exists() and file.read_text().strip())
@@ -248,7 +279,7 @@ def test_an_address_without_a_port_is_refused_before_a_connection(address):
         check_engine(address)
 
 
-# --- processes of this machine --------------------------------------------------------------------------
+# --- processes of this machine --------------------------------------------------------------------
 
 TRAININGS = """
 import os, time
@@ -285,4 +316,9 @@ def test_workers_end_with_an_audit_that_is_killed(tmp_path):
         finally:
             audit.kill()
     # They look every second, when the machine lets them.
-    wait_until(lambda: all(not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in started), 60)
+    wait_until(
+        lambda: all(
+            not each.is_running() or each.status() == psutil.STATUS_ZOMBIE for each in started
+        ),
+        60,
+    )

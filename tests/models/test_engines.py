@@ -1,5 +1,5 @@
-"""Engines train what the model's own `fit` trains: boosting to the last bit, linear models to the minimum; and where
-they do not, or where it is little work, that `fit` trains in this process."""
+"""Engines train what the model's own `fit` trains: boosting to the last bit, linear models to the
+minimum; and where they do not, or where it is little work, that `fit` trains in this process."""
 
 import os
 from dataclasses import replace
@@ -30,7 +30,9 @@ NEWTON = {"solver": "newton-cholesky", "tol": 1e-10}
 def made_table(rows: int = 300) -> Table:
     """A number of many values, one of few, towns, and a column twice, whose splits are ties."""
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"income": rng.normal(3000, 900, rows).round(2), "children": rng.integers(0, 4, rows)})
+    X = pd.DataFrame(
+        {"income": rng.normal(3000, 900, rows).round(2), "children": rng.integers(0, 4, rows)}
+    )
     X["town"], X["again"] = rng.choice(["north", "east", "south"], rows), X["children"]
     odds = (X["income"] - 3000) / 600 - X["children"] + (X["town"] == "north")
     return Table(X, pd.Series(np.where(rng.random(rows) < 1 / (1 + np.exp(-odds)), "yes", "no")))
@@ -58,17 +60,24 @@ def answers(engine, model, table, sizes=(0, 1, 2, 5, 12)):
     [
         (boosting(max_depth=2), TABLE),
         (boosting(max_leaf_nodes=5), replace(TABLE, decision=Decision(0.8, 1, 0.8))),
-        (boosting(l2_regularization=0.7, min_samples_leaf=5), replace(TABLE, decision=Decision(0.3, 0, 0.3))),
+        (
+            boosting(l2_regularization=0.7, min_samples_leaf=5),
+            replace(TABLE, decision=Decision(0.3, 0, 0.3)),
+        ),
         (boosting(max_iter=150), TABLE),
         (make_pipeline(StandardScaler(), boosting()), replace(TABLE, X=NUMBERS)),
     ],
 )
 def test_boosting_is_the_own_fit_to_the_last_bit(model, table):
-    (name, ours), (_, own) = (answers(engine, model, table) for engine in (Fastest("boosting", 2), OwnFit(1)))
+    (name, ours), (_, own) = (
+        answers(engine, model, table) for engine in (Fastest("boosting", 2), OwnFit(1))
+    )
     assert name == "boosting"
     assert len(np.unique(own[:-1, 0])) > 1
     np.testing.assert_array_equal(ours[:-1], own[:-1])
-    assert np.isnan(own[-1]).all() or ((ours[-1] > 0) == (own[-1] > 0)).all()  # one class alone has no probabilities
+    assert (
+        np.isnan(own[-1]).all() or ((ours[-1] > 0) == (own[-1] > 0)).all()
+    )  # one class alone has no probabilities
 
 
 @pytest.mark.filterwarnings("ignore::scipy.linalg.LinAlgWarning")
@@ -81,7 +90,10 @@ def test_logistic_regression_is_at_the_minimum(C, intercept, wide):
     table = replace(TABLE, weight=np.linspace(0.2, 3, TABLE.n) if C == 1 else None)
     if wide:  # more inputs than rows
         rng = np.random.default_rng(0)
-        table = Table(pd.DataFrame(rng.normal(size=(40, 90))).add_prefix("x"), pd.Series(np.resize([0, 1, 1], 40)))
+        table = Table(
+            pd.DataFrame(rng.normal(size=(40, 90))).add_prefix("x"),
+            pd.Series(np.resize([0, 1, 1], 40)),
+        )
     model = LogisticRegression(C=C, fit_intercept=intercept, **NEWTON)
     (name, ours), (_, own) = (
         answers(engine, model, table, (0, 1, 5, 20)) for engine in (Fastest("auto", 1), OwnFit(1))
@@ -124,13 +136,15 @@ def test_where_scikit_learn_answers_differently_its_own_fit_trains(monkeypatch):
 
 
 def test_logistic_regression_of_many_inputs_needs_no_hessian():
-    wide = pd.DataFrame(np.zeros((2, 999))).add_prefix("x").assign(word=["a", "b"], other=["c", "d"])
+    wide = (
+        pd.DataFrame(np.zeros((2, 999))).add_prefix("x").assign(word=["a", "b"], other=["c", "d"])
+    )
     assert inputs_of(wide) == 1003
     assert model_named("logistic", 0, inputs_of(wide)).solver == "lbfgs"
     assert model_named("logistic", 0, 1000).solver == "newton-cholesky"
 
 
-# --- the learner's own fit ------------------------------------------------------------------------------
+# --- the learner's own fit ------------------------------------------------------------------------
 
 
 @pytest.mark.parametrize("backend", ["loky", "threading", "sequential"])
@@ -176,5 +190,7 @@ class Timed(butfor.Learner, butfor.Model):
 )
 def test_processes_are_used_by_the_count_and_the_kind_of_learner(micros, calls, here):
     bound = OwnFit(2).bind(Timed(micros), TABLE, TABLE.X[:1])
-    in_this = [set(bound([Training((), None)] * size).ravel()) == {os.getpid() % 2**20} for size in calls]
+    in_this = [
+        set(bound([Training((), None)] * size).ravel()) == {os.getpid() % 2**20} for size in calls
+    ]
     assert in_this == here

@@ -1,4 +1,5 @@
-"""Ensembles of seeds: what they are, how they are trained and ranked for, and the search among their members."""
+"""Ensembles of seeds: what they are, how they are trained and ranked for, and the search among
+their members."""
 
 import numpy as np
 import pytest
@@ -20,7 +21,9 @@ MEMBERS, FRESH = 5, 31
 @pytest.fixture(scope="module")
 def german():
     """An ensemble audit of a few people with a generous budget, so that something is solid."""
-    audit, data = fitted("german", 300, members=MEMBERS, fresh_seeds=FRESH, budget=30, phi="everyone")
+    audit, data = fitted(
+        "german", 300, members=MEMBERS, fresh_seeds=FRESH, budget=30, phi="everyone"
+    )
     return audit, data, audit.explain_all(data.X_test, data.y_test, cases=range(8))
 
 
@@ -29,7 +32,10 @@ def test_the_model_and_every_find_are_the_mean_of_members_by_the_definition(germ
     single, table = audit.learner_.learner, audit.table_
 
     def mean(flips, people):
-        each = [single.reseeded(seed).fit(table, table.labels(flips)).logits(people) for seed in range(MEMBERS)]
+        each = [
+            single.reseeded(seed).fit(table, table.labels(flips)).logits(people)
+            for seed in range(MEMBERS)
+        ]
         return np.mean(each, axis=0)
 
     logits = mean((), data.X_test)
@@ -54,7 +60,10 @@ def test_fresh_seeds_took_no_part_and_single_networks_of_further_seeds_hold_what
     seeds = fresh_seeds(audit.learner_, FRESH + 20)
     fresh, further = seeds[:FRESH], seeds[FRESH:]
     assert len(members | set(fresh) | set(further)) == MEMBERS + FRESH + 20
-    assert population.run.seed_ranges == {"members": (0, MEMBERS - 1), "fresh": (10_000, 10_000 + FRESH - 1)}
+    assert population.run.seed_ranges == {
+        "members": (0, MEMBERS - 1),
+        "fresh": (10_000, 10_000 + FRESH - 1),
+    }
     assert all(v.fresh.seeds in (30, FRESH) for v in population.found)
     assert population.solid
     assert "any seed" in population.sentence
@@ -83,16 +92,24 @@ def test_members_are_as_many_as_make_sense():
     ):
         with pytest.raises(SettingError, match=said):
             butfor.LabelAudit(model, **settings).fit(X, y, sensitive_features=groups)
-    plain = butfor.LabelAudit(newton, budget=20, phi="everyone", n_jobs=1).fit(X, y, sensitive_features=groups)
+    plain = butfor.LabelAudit(newton, budget=20, phi="everyone", n_jobs=1).fit(
+        X, y, sensitive_features=groups
+    )
     assert (plain.fitted_.members, plain.fitted_.strategy.name) == (1, "guided")
     population = plain.explain_all(people, sensitive_features=others, cases=range(5))
     assert population.solidity["solid"] == len(population.found) > 0
     assert all("no seed" in v.belief for v in population.found)
     assert population.checked
     assert "any seed" not in population.sentence
-    steady = butfor.LabelAudit(butfor.PartitionEnsemble(RandomForestClassifier(3, random_state=0), 3))
-    assert steady.fit(X, y, sensitive_features=groups).fitted_.members == 1  # its proofs would not hold for a mean
-    forest = butfor.LabelAudit(RandomForestClassifier(3, random_state=5), members=3, budget=2, fresh_seeds=2, n_jobs=1)
+    steady = butfor.LabelAudit(
+        butfor.PartitionEnsemble(RandomForestClassifier(3, random_state=0), 3)
+    )
+    assert (
+        steady.fit(X, y, sensitive_features=groups).fitted_.members == 1
+    )  # its proofs would not hold for a mean
+    forest = butfor.LabelAudit(
+        RandomForestClassifier(3, random_state=5), members=3, budget=2, fresh_seeds=2, n_jobs=1
+    )
     forest.fit(X, y, sensitive_features=groups)
     assert forest.learner_.name == "3 × RandomForestClassifier"
     population = forest.explain_all(people, sensitive_features=others, cases=range(1))

@@ -1,4 +1,5 @@
-"""Any model through the seam: what is accepted, what is refused, and that every find is the model's own."""
+"""Any model through the seam: what is accepted, what is refused, and that every find is the model's
+own."""
 
 import pickle
 import sys
@@ -52,7 +53,7 @@ def fitted(model, X=TRAINING, y=LABELS, groups="région", fit=None, **settings):
     return audit.fit(X, y, sensitive_features=groups, **fit or {})
 
 
-# --- every find, for every kind of model ----------------------------------------------------------------
+# --- every find, for every kind of model ----------------------------------------------------------
 
 
 def skorch():
@@ -88,18 +89,36 @@ MODELS = {
 }
 
 
-@pytest.mark.filterwarnings("ignore:Lazy modules:UserWarning", "ignore:X does not have valid feature names:UserWarning")
+@pytest.mark.filterwarnings(
+    "ignore:Lazy modules:UserWarning", "ignore:X does not have valid feature names:UserWarning"
+)
 @pytest.mark.parametrize("name", MODELS)
 def test_what_is_found_is_what_the_users_own_fit_says(name):
     model, table = MODELS[name](), Table(TRAINING, LABELS)
     audit = fitted(model, budget=10, n_jobs=1)
-    population = audit.explain_all(PEOPLE, GRANTED[ROWS:], cases=range(12), stop=butfor.max_retrainings(40))
+    population = audit.explain_all(
+        PEOPLE, GRANTED[ROWS:], cases=range(12), stop=butfor.max_retrainings(40)
+    )
     assert not hasattr(model, "classes_")  # the user's object is not touched
     decided = audit.predict(PEOPLE)
-    if name in ("logistic", "boosting", "neighbours", "svc", "pipeline"):  # which plain scikit-learn trains alike
-        encode = butfor.TableEncoder(dtype="float64").fit(TRAINING).transform if name != "pipeline" else lambda X: X
-        assert np.array_equal(decided, MODELS[name]().fit(encode(TRAINING), LABELS).predict(encode(PEOPLE)))
-    assert [verdict.prediction for verdict in population] == [f"granted = {one}" for one in decided[:12]]
+    if name in (
+        "logistic",
+        "boosting",
+        "neighbours",
+        "svc",
+        "pipeline",
+    ):  # which plain scikit-learn trains alike
+        encode = (
+            butfor.TableEncoder(dtype="float64").fit(TRAINING).transform
+            if name != "pipeline"
+            else lambda X: X
+        )
+        assert np.array_equal(
+            decided, MODELS[name]().fit(encode(TRAINING), LABELS).predict(encode(PEOPLE))
+        )
+    assert [verdict.prediction for verdict in population] == [
+        f"granted = {one}" for one in decided[:12]
+    ]
     verdict = population.found[0]
     D, labels = verdict.dataset()
     assert (labels != LABELS).sum() == len(verdict.positions) <= 10
@@ -140,7 +159,7 @@ def test_a_margin_too_small_for_a_float_keeps_its_side():
     assert np.array_equal(audit.predict(LOANS[NUMBERS]), decided)
 
 
-# --- what is refused, and how ---------------------------------------------------------------------------
+# --- what is refused, and how ---------------------------------------------------------------------
 
 
 class Hidden(ClassifierMixin, BaseEstimator):
@@ -173,7 +192,9 @@ def asked(model=None, X=LOANS[NUMBERS], fit=None, **settings):
     """Fits a model to the numbers of the table and asks about one person."""
     model = LogisticRegression() if model is None else model
     region = LOANS["région"]
-    audit = butfor.LabelAudit(model, **settings).fit(X, GRANTED, sensitive_features=region, **fit or {})
+    audit = butfor.LabelAudit(model, **settings).fit(
+        X, GRANTED, sensitive_features=region, **fit or {}
+    )
     return audit.explain_all(X[:1], sensitive_features=region[:1])
 
 
@@ -188,8 +209,14 @@ class Constant(butfor.Model):
 def learner(answers=None, labels=GRANTED, **parts):
     """Asks about a learner of one's own whose model gives these answers."""
     model = butfor.Model() if answers is None else Constant(answers)
-    usual = {"name": "mine", "fit": lambda self, table, labels: model, "record": lambda self: {"kind": "mine"}}
-    made = type("Mine", (butfor.Learner,), {name: part for name, part in (usual | parts).items() if part})()
+    usual = {
+        "name": "mine",
+        "fit": lambda self, table, labels: model,
+        "record": lambda self: {"kind": "mine"},
+    }
+    made = type(
+        "Mine", (butfor.Learner,), {name: part for name, part in (usual | parts).items() if part}
+    )()
     return butfor.LabelAudit(made).fit(LOANS, labels, sensitive_features="région")
 
 
@@ -206,28 +233,35 @@ WRONG = {
     ("ask", "said"),
     [
         (lambda: asked(LogisticRegression), "is a class; give an instance, LogisticRegression()"),
-        (lambda: asked(LinearRegression()), r"is not a classifier.* butfor\.ThresholdedRegressor\(LinearRegression"),
+        (lambda: asked(LinearRegression()), r"is not a classifier.* "
+                                            r"butfor\.ThresholdedRegressor\(LinearRegression"),
         (lambda: asked(Hidden()), "neither decision_function nor predict_proba"),
         (lambda: asked(Moody()), "fitted twice.*Fix its seed .* or other sources of randomness"),
         (lambda: asked(42), "neither a scikit-learn classifier nor a learner"),
         (lambda: asked(pytest.importorskip("torch").nn.Linear(2, 1)), r"skorch\.NeuralNetClassifier"),
         (lambda: asked(X=HOLED), "LogisticRegression could not be trained on this table: Input X"),
         (lambda: asked(butfor.MLP((4,), learning_rate=1e30, max_epochs=3)), "Training diverged.*Lower the learning"),
-        (lambda: learner(np.zeros, name=None), "Mine lacks 'name': every learner has name, fit and record"),
+        (lambda: learner(np.zeros, name=None), "Mine lacks 'name': every learner has name, fit "
+                                               "and record"),
         (lambda: learner(np.zeros, fit=None, record=None), "Mine lacks 'fit', 'record'"),
         (lambda: learner(), r"With 2 labels the model of mine needs the method logits\(people\)"),
-        (lambda: learner(np.zeros, np.arange(len(LOANS)) % 3), r"With 3 labels .* needs the method scores\(people\)"),
-        (lambda: learner(lambda n: [0.1] * n), "mine gave answers as list of shape .* not an array of a logit"),
+        (lambda: learner(np.zeros, np.arange(len(LOANS)) % 3), r"With 3 labels .* needs the "
+                                                               r"method scores\(people\)"),
+        (lambda: learner(lambda n: [0.1] * n), "mine gave answers as list of shape .* not an "
+                                               "array of a logit"),
         (lambda: learner(lambda n: np.zeros(3)), r"as ndarray of shape \(3,\) for 185 rows"),
         (lambda: asked(encoder="ordinal"), "into a pipeline with the model"),
-        (lambda: asked(NEIGHBOURS, fit={"sample_weight": WEIGHT}), "KNeighborsClassifier takes no sample_weight"),
+        (lambda: asked(NEIGHBOURS, fit={"sample_weight": WEIGHT}), "KNeighborsClassifier takes no "
+                                                                   "sample_weight"),
         (lambda: asked(fit={"sample_weight": -WEIGHT}), "finite numbers, at least 0"),
         (lambda: asked(fit={"sample_weight": [np.nan, *WEIGHT[1:]]}), "weight of row 0 is missing"),
         (lambda: asked(GaussianNB())[0].local_weights(), "no local linear model"),
-        (lambda: fitted(GaussianNB()).with_search("gradient"), "'gradient' needs .*, and this is an audit of Gauss"),
+        (lambda: fitted(GaussianNB()).with_search("gradient"), "'gradient' needs .*, and this is "
+                                                               "an audit of Gauss"),
         (lambda: asked(KNeighborsClassifier(metric=gap), ledger="l.sqlite"), "ledger"),
         (lambda: asked(phi=butfor.rules.stable_under_switch), r"write stable_under_switch\(\)"),
-        (lambda: asked(psi=[True] * (ROWS + ASKED - 1)), "of 185 training rows.*without a label and rows set aside"),
+        (lambda: asked(psi=[True] * (ROWS + ASKED - 1)), "of 185 training rows.*without a label "
+                                                         "and rows set aside"),
         *((lambda name=name, value=value: asked(**{name: value}), name) for name in WRONG for value in WRONG[name]),
     ],
 )  # fmt: skip
@@ -242,15 +276,24 @@ def test_a_seed_that_nobody_fixed_is_the_audits_wherever_it_stands(monkeypatch):
     monkeypatch.setattr(Progress, "note", lambda self, line: heard.append(line))
     for model, name in (
         (RandomForestClassifier(5), "random_state"),
-        (make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=2)), "mlpclassifier__random_state"),
+        (
+            make_pipeline(StandardScaler(), MLPClassifier((3,), max_iter=2)),
+            "mlpclassifier__random_state",
+        ),
     ):
         audit = fitted(model, LOANS[NUMBERS], GRANTED, LOANS["région"], random_state=7)
         assert audit.learner_.estimator.get_params()[name] == audit.learner_.own_seed == 7
         assert model.get_params()[name] is None  # it is theirs
-        said = f"{type(model).__name__} came without a fixed seed, so '{name}' is set to 7, the audit's random_state."
+        said = (
+            f"{type(model).__name__} came without a fixed seed, so '{name}' is set to 7, the "
+            "audit's random_state."
+        )
         assert [line for line in heard if "random_state" in line] == [said]
         heard.clear()
-    for model, matters in ((LogisticRegression(), False), (RandomForestClassifier(5, random_state=3), True)):
+    for model, matters in (
+        (LogisticRegression(), False),
+        (RandomForestClassifier(5, random_state=3), True),
+    ):
         assert fitted(model, LOANS[NUMBERS], GRANTED, LOANS["région"]).fitted_.seeded is matters
     assert not [line for line in heard if "random_state" in line]
 
@@ -281,7 +324,9 @@ def test_rows_set_aside_come_back_in_the_dataset_and_do_not_reach_the_encoder():
     assert list(labels.index[labels != y]) == sorted(verdict.flips.index)
     assert butfor.replay(verdict).agrees
     kept = audit.table_.whole[2]
-    assert y.iloc[kept].sum() == pytest.approx(0.75 * y.sum(), abs=1)  # both labels have their share
+    assert y.iloc[kept].sum() == pytest.approx(
+        0.75 * y.sum(), abs=1
+    )  # both labels have their share
     alone = butfor.TableEncoder().fit(X.iloc[kept])
     assert np.array_equal(audit.model_.rows.X, alone.transform(X.iloc[kept]))
     assert not np.array_equal(alone.transform(X), butfor.TableEncoder().fit_transform(X))
@@ -292,13 +337,15 @@ def test_class_weights_name_the_users_own_labels():
     model = LogisticRegression(solver="newton-cholesky", class_weight={"owed": 1, "paid": 5})
     audit = fitted(model, X[:ROWS], labels[:ROWS], region[:ROWS], budget=3)
     assert np.array_equal(audit.predict(X), clone(model).fit(X[:ROWS], labels[:ROWS]).predict(X))
-    population = audit.explain_all(X[ROWS:], labels[ROWS:], sensitive_features=region[ROWS:], cases=range(4))
+    population = audit.explain_all(
+        X[ROWS:], labels[ROWS:], sensitive_features=region[ROWS:], cases=range(4)
+    )
     assert butfor.replay(population.found[0]).agrees
     with pytest.raises(TableError, match="which no training row has"):
         audit.explain_all(X[ROWS:], ["x"] * ASKED, sensitive_features=region[ROWS:])
 
 
-# --- what is computed once, and what a model says of itself ---------------------------------------------
+# --- what is computed once, and what a model says of itself ---------------------------------------
 
 
 def by_labels() -> BaseEstimator:
@@ -317,8 +364,16 @@ def by_labels() -> BaseEstimator:
 
 @pytest.mark.parametrize(
     ("preprocessing", "once"),
-    [(StandardScaler(copy=False), True), (SelectKBest(f_classif, k=3), False), (by_labels(), False)],
-    ids=["no label has a say", "labels choose columns", "labels have a say, by a name that is known"],
+    [
+        (StandardScaler(copy=False), True),
+        (SelectKBest(f_classif, k=3), False),
+        (by_labels(), False),
+    ],
+    ids=[
+        "no label has a say",
+        "labels choose columns",
+        "labels have a say, by a name that is known",
+    ],
 )
 def test_preprocessing_without_labels_is_done_once_and_changes_nothing(preprocessing, once):
     rng = np.random.default_rng(0)
@@ -330,8 +385,12 @@ def test_preprocessing_without_labels_is_done_once_and_changes_nothing(preproces
     assert (fits[0].steps[0] is fits[1].steps[0]) == once
     assert X.equals(before)  # also if the scaler may write into its input
     for fit, flips in zip(fits, ((), (3,), (5, 9)), strict=True):
-        own = clone(model).fit(before.copy(), table.classes[table.labels(flips).astype(int)], svc__sample_weight=weight)
-        np.testing.assert_array_equal(fit.logits(before[:30]), own.decision_function(before[:30].copy()).astype("f4"))
+        own = clone(model).fit(
+            before.copy(), table.classes[table.labels(flips).astype(int)], svc__sample_weight=weight
+        )
+        np.testing.assert_array_equal(
+            fit.logits(before[:30]), own.decision_function(before[:30].copy()).astype("f4")
+        )
 
 
 @pytest.mark.parametrize("weight", [None, np.linspace(0.5, 2, ROWS)], ids=["alike", "weighted"])
@@ -339,7 +398,11 @@ def test_influence_for_ridge_is_exact_and_for_logistic_regression_newtons(weight
     newton = LogisticRegression(solver="newton-cholesky")
     columns = make_column_transformer((StandardScaler(), NUMBERS), (OneHotEncoder(), ["région"]))
     nested = make_pipeline(columns, make_pipeline(StandardScaler(with_mean=False), newton))
-    for model, share, error in ((RidgeClassifier(alpha=2.0), 1e-5, 1e-6), (newton, 0.2, 0.02), (nested, 0.2, 0.02)):
+    for model, share, error in (
+        (RidgeClassifier(alpha=2.0), 1e-5, 1e-6),
+        (newton, 0.2, 0.02),
+        (nested, 0.2, 0.02),
+    ):
         audit = fitted(model, fit={"sample_weight": weight})
         scores = as_ranking("influence").score(audit.model_, audit.table_, PEOPLE)
         before = audit.model_.logits(PEOPLE)
@@ -364,12 +427,16 @@ def test_what_pulls_a_decision_adds_up_to_it():
 # --- answers that hold only where one looks closely: sparse inputs, ties of neighbours, torch in a pipeline ------
 
 
-@pytest.mark.parametrize("model", [RidgeClassifier(), *map(butfor.ThresholdedRegressor, (Ridge(), LinearRegression()))])
+@pytest.mark.parametrize(
+    "model", [RidgeClassifier(), *map(butfor.ThresholdedRegressor, (Ridge(), LinearRegression()))]
+)
 def test_proofs_are_for_dense_inputs_alone(model):
     towns = LOANS.assign(town=np.arange(ROWS + ASKED) % 30)
     for sparse in (True, False):
         encoder = OneHotEncoder(handle_unknown="ignore", sparse_output=sparse)
-        columns = make_column_transformer((encoder, ["protected group?", "région", "town"]), remainder="passthrough")
+        columns = make_column_transformer(
+            (encoder, ["protected group?", "région", "town"]), remainder="passthrough"
+        )
         audit = fitted(make_pipeline(columns, model), towns[:ROWS], **OPEN)
         if sparse:
             with pytest.raises(SettingError, match="There is no proof for"):
@@ -380,9 +447,14 @@ def test_proofs_are_for_dense_inputs_alone(model):
 
 def test_neighbours_decide_the_same_about_many_people_as_about_each():
     rng = np.random.default_rng(0)
-    coarse = [pd.DataFrame({f"c{k}": rng.integers(0, 3, n).astype(str) for k in range(9)}) for n in (300, 400)]
+    coarse = [
+        pd.DataFrame({f"c{k}": rng.integers(0, 3, n).astype(str) for k in range(9)})
+        for n in (300, 400)
+    ]
     X, asked = (frame.assign(sex=rng.choice(["f", "m"], len(frame))) for frame in coarse)
-    audit = fitted(KNeighborsClassifier(5), X, pd.Series(rng.integers(0, 2, 300)), "sex", budget=2, **OPEN)
+    audit = fitted(
+        KNeighborsClassifier(5), X, pd.Series(rng.integers(0, 2, 300)), "sex", budget=2, **OPEN
+    )
     alone = np.concatenate([audit.model_.logits(asked.iloc[[k]]) for k in range(60)])
     assert np.array_equal(audit.model_.logits(asked)[:60], alone)
     brackets = audit.brackets(asked)
@@ -396,10 +468,13 @@ def test_a_torch_model_may_stand_in_a_pipeline():
     pytest.importorskip("skorch")
     as_floats = FunctionTransformer(np.asarray, kw_args={"dtype": np.float32})
     model = make_pipeline(StandardScaler(), as_floats, skorch())
-    assert fitted(model, TRAINING[NUMBERS], groups=LOANS["région"][:ROWS], members=2).fitted_.members == 2
+    assert (
+        fitted(model, TRAINING[NUMBERS], groups=LOANS["région"][:ROWS], members=2).fitted_.members
+        == 2
+    )
 
 
-# --- records, copies and models of one's own ------------------------------------------------------------
+# --- records, copies and models of one's own ------------------------------------------------------
 
 
 def test_a_record_brings_the_learner_back_and_starts_no_code_of_its_own():
@@ -450,9 +525,21 @@ def test_parameters_are_recorded_and_what_a_record_cannot_bring_back_is_named():
     def recorded(model, **settings):
         return run_of(fitted(model, TRAINING[:60], LABELS[:60], **settings).fitted_)
 
-    lost = recorded(KNeighborsClassifier(metric=gap), rank=nearest, phi=lambda s: s.logits < 9, strategy="singles")
-    assert [line.split(":")[0] for line in lost.not_rebuildable] == ["model.metric", "data", "phi", "rank"]
-    run = recorded(LogisticRegression(), rank=Surrogate(ridge=50), strategy=partial(guided, tries=3))
+    lost = recorded(
+        KNeighborsClassifier(metric=gap),
+        rank=nearest,
+        phi=lambda s: s.logits < 9,
+        strategy="singles",
+    )
+    assert [line.split(":")[0] for line in lost.not_rebuildable] == [
+        "model.metric",
+        "data",
+        "phi",
+        "rank",
+    ]
+    run = recorded(
+        LogisticRegression(), rank=Surrogate(ridge=50), strategy=partial(guided, tries=3)
+    )
     assert run.rank_parameters == {"ridge": 50, "signed": False}
     assert run.strategy_parameters == {"tries": 3}
     assert run.learner["estimator"]["params"]["C"] == 1.0
@@ -462,7 +549,9 @@ def test_parameters_are_recorded_and_what_a_record_cannot_bring_back_is_named():
 
 
 def test_an_audit_opens_nothing_before_fit_leaves_what_it_is_given_and_pickles(tmp_path):
-    audit = butfor.LabelAudit(LogisticRegression(C=3), encoder=butfor.TableEncoder("ordinal"), budget=4, fresh_seeds=2)
+    audit = butfor.LabelAudit(
+        LogisticRegression(C=3), encoder=butfor.TableEncoder("ordinal"), budget=4, fresh_seeds=2
+    )
     audit.set_params(ledger=tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
     other = clone(audit).set_params(model__C=5, budget=2, ledger=None)
@@ -471,7 +560,10 @@ def test_an_audit_opens_nothing_before_fit_leaves_what_it_is_given_and_pickles(t
     assert not hasattr(other.model, "coef_")
     assert not hasattr(other.encoder, "blocks_")
     for each in (other, fitted(butfor.MLP((4,), max_epochs=3), members=2, budget=2)):
-        ours, theirs = (audit.explain_all(PEOPLE, cases=range(3)) for audit in (each, pickle.loads(pickle.dumps(each))))
+        ours, theirs = (
+            audit.explain_all(PEOPLE, cases=range(3))
+            for audit in (each, pickle.loads(pickle.dumps(each)))
+        )
         assert [v.positions for v in ours] == [v.positions for v in theirs]
     assert (ours[-1].case, [v.case for v in ours[:2]], ours.about(1)) == (2, [0, 1], ours[1])
 
@@ -482,7 +574,10 @@ def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch
     module += ["class Own(GaussianNB):", "    pass", "def made():", "    return Own()"]
     (tmp_path / "ours_for_test.py").write_text("\n".join(module))
     monkeypatch.chdir(tmp_path)
-    given = "audit loans.csv --label granted --sensitive région --budget 1 --cases 0:2 --members 1 --fresh-seeds 0"
+    given = (
+        "audit loans.csv --label granted --sensitive région --budget 1 --cases 0:2 --members "
+        "1 --fresh-seeds 0"
+    )
     for name in ("ready", "made"):
         assert main([*given.split(), "--model", f"ours_for_test:{name}", "--out", name]) == 0
     assert main(["replay", "ready/audit.json"]) == 0
@@ -493,7 +588,8 @@ def test_a_model_of_ones_own_from_the_command_line(capsys, tmp_path, monkeypatch
 
 
 class Nearest(butfor.Learner, butfor.Model):
-    """Decides as the nearest training row by income is labelled; both the learner and, once fitted, the model."""
+    """Decides as the nearest training row by income is labelled; both the learner and, once fitted,
+    the model."""
 
     name = "nearest by income"
 
@@ -506,7 +602,9 @@ class Nearest(butfor.Learner, butfor.Model):
         return {"kind": "nearest"}
 
     def nearest(self, people):
-        return np.abs(np.subtract.outer(people[NUMBERS[0]].to_numpy(), self.rows[NUMBERS[0]].to_numpy())).argmin(axis=1)
+        return np.abs(
+            np.subtract.outer(people[NUMBERS[0]].to_numpy(), self.rows[NUMBERS[0]].to_numpy())
+        ).argmin(axis=1)
 
     def logits(self, people):
         return (2 * self.labels[self.nearest(people)] - 1).astype(np.float32)
@@ -519,7 +617,10 @@ def test_a_learner_of_ones_own():
         same = TRAINING["région"].iloc[row] == verdict.group
         assert verdict.found == same
         assert verdict.positions == ((row,) if same else ())
-    assert run_of(audit.fitted_).not_rebuildable[0] == "model: nearest by income is a learner of the user's own"
+    assert (
+        run_of(audit.fitted_).not_rebuildable[0]
+        == "model: nearest by income is a learner of the user's own"
+    )
 
 
 def test_with_fewer_rows_than_columns_effects_are_the_same_by_the_smaller_matrix(monkeypatch):
@@ -527,20 +628,30 @@ def test_with_fewer_rows_than_columns_effects_are_the_same_by_the_smaller_matrix
     X, asked = rng.normal(size=(30, 80)), rng.normal(size=(5, 80))
     names = [f"c{k}" for k in range(80)]
     rows = pd.DataFrame(X, columns=names)
-    for classes, model in ((2, RidgeClassifier()), (2, LogisticRegression()), (3, LogisticRegression())):
+    for classes, model in (
+        (2, RidgeClassifier()),
+        (2, LogisticRegression()),
+        (3, LogisticRegression()),
+    ):
         y = pd.Series(np.arange(30) % classes)
         codes = y.to_numpy()
-        table = SimpleNamespace(n=30, weight=None, codes=codes, new_codes=(codes + 1) % classes, zero_one=codes)
+        table = SimpleNamespace(
+            n=30, weight=None, codes=codes, new_codes=(codes + 1) % classes, zero_one=codes
+        )
         contrast = None if classes == 2 else np.tile([[1.0, -1.0, 0.0]], (5, 1))
         final = model.fit(rows, y)
         small = linear.flip_effects(final, X, asked, table, contrast)
         with monkeypatch.context() as patched:
             patched.setattr(linear, "spanned", lambda X, *others: (X, *others))
-            assert np.allclose(small, linear.flip_effects(final, X, asked, table, contrast), atol=1e-6)
+            assert np.allclose(
+                small, linear.flip_effects(final, X, asked, table, contrast), atol=1e-6
+            )
     z = Surrogate().weights(X, asked)
     assert np.allclose(z, asked @ np.linalg.solve(X.T @ X + np.eye(80), X.T))
     with monkeypatch.context() as patched:  # nothing of columns × columns is made
         whole = np.eye
-        patched.setattr(np, "eye", lambda size, *rest, **how: whole(size, *rest, **how) if size < 80 else 1 / 0)
+        patched.setattr(
+            np, "eye", lambda size, *rest, **how: whole(size, *rest, **how) if size < 80 else 1 / 0
+        )
         Surrogate().weights(X, asked)
         linear.ridge_effects(RidgeClassifier(), X, asked, np.zeros(30), np.ones(30))

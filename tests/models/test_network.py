@@ -1,4 +1,5 @@
-"""The network: the classifier around it, the local linear model; errors and stops of `butfor.nets` become ours."""
+"""The network: the classifier around it, the local linear model; errors and stops of `butfor.nets`
+become ours."""
 
 import numpy as np
 import pytest

@@ -1,4 +1,5 @@
-"""Decisions at another threshold than one half: what plain scikit-learn decides, before and after every find."""
+"""Decisions at another threshold than one half: what plain scikit-learn decides, before and after
+every find."""
 
 import math
 from itertools import combinations
@@ -31,7 +32,12 @@ RNG = np.random.default_rng(7)
 ALL = pd.DataFrame(RNG.normal(size=(ROWS + ASKED, 4)), columns=list("abcd"))
 ALL["sex"] = RNG.integers(0, 2, len(ALL))
 GOOD = np.where(ALL["a"] + 0.5 * ALL["b"] + RNG.normal(0, 1, len(ALL)) > -1, "yes", "no")
-X, PEOPLE, Y, TRUTH = ALL[:ROWS], ALL[ROWS:], pd.Series(GOOD[:ROWS]), pd.Series(GOOD[ROWS:], index=ALL.index[ROWS:])
+X, PEOPLE, Y, TRUTH = (
+    ALL[:ROWS],
+    ALL[ROWS:],
+    pd.Series(GOOD[:ROWS]),
+    pd.Series(GOOD[ROWS:], index=ALL.index[ROWS:]),
+)
 
 
 def audited(model, threshold=0.5, adverse="no", pool=PEOPLE, y=Y, **more):
@@ -52,8 +58,12 @@ def nearest_to_the_cut(audit, count):
 
 def test_who_has_exactly_one_half_is_decided_as_the_model_decides():
     rows = pd.DataFrame({"a": np.repeat([0.0, 1.0], 20), "sex": ["f", "m"] * 20})
-    labels = np.where((np.arange(40) < 10) | (np.arange(40) >= 22), "yes", "no")  # half of those with a = 0
-    audit = butfor.LabelAudit(DecisionTreeClassifier(max_depth=1), budget=1, phi="everyone", fresh_seeds=0)
+    labels = np.where(
+        (np.arange(40) < 10) | (np.arange(40) >= 22), "yes", "no"
+    )  # half of those with a = 0
+    audit = butfor.LabelAudit(
+        DecisionTreeClassifier(max_depth=1), budget=1, phi="everyone", fresh_seeds=0
+    )
     population = audit.fit(rows[["a"]], labels, sensitive_features=rows["sex"]).explain_all(
         rows[["a"]], sensitive_features=rows["sex"]
     )
@@ -62,7 +72,7 @@ def test_who_has_exactly_one_half_is_decided_as_the_model_decides():
     assert [v.prediction for v in population] == own.predict(rows[["a"]]).tolist()
 
 
-# --- what is asked for ----------------------------------------------------------------------------------
+# --- what is asked for ----------------------------------------------------------------------------
 
 LOGISTIC = LogisticRegression()
 THREE = {"y": pd.Series(np.arange(ROWS) % 3, index=X.index), "adverse": None}
@@ -79,7 +89,8 @@ THREE = {"y": pd.Series(np.arange(ROWS) % 3, index=X.index), "adverse": None}
         )),
         (RidgeClassifier(), 0.8, {}, "gives no probabilities"),
         (butfor.ThresholdedRegressor(), 0.8, {}, "gives no probabilities"),
-        (FixedThresholdClassifier(LOGISTIC, threshold=0.3), 0.5, {}, "audit the classifier inside it"),
+        (FixedThresholdClassifier(LOGISTIC, threshold=0.3), 0.5, {}, "audit the classifier inside "
+                                                                     "it"),
         (make_pipeline(StandardScaler(), TunedThresholdClassifierCV(LOGISTIC)), 0.5, {}, "best_threshold_ of a"),
         (LOGISTIC, "top 20%", {"pool": None}, "people who compete for the places"),
         (LOGISTIC, 0.8, THREE, "with 3 labels"),
@@ -90,12 +101,12 @@ def test_what_cannot_be_compared_gets_a_sentence(model, threshold, more, said):
         audited(model, threshold, **more)
 
 
-# --- what is decided, and every find --------------------------------------------------------------------
+# --- what is decided, and every find --------------------------------------------------------------
 
 
 def favoured(model, threshold, y, good, X=X, people=PEOPLE):
-    """Who gets a label by plain scikit-learn: at a probability, by the model itself, or with a place, halfway between
-    the last score with one and the first without."""
+    """Who gets a label by plain scikit-learn: at a probability, by the model itself, or with a
+    place, halfway between the last score with one and the first without."""
     fitted = clone(model).fit(X, y)
     column, places = list(fitted.classes_).index(good), PLACES
     if threshold != "top 20%":
@@ -140,7 +151,9 @@ def test_every_find_is_what_plain_scikit_learn_decides(name):
     assert population.run.threshold == facts
     assert population.found or slow or name.startswith("places ")
     for verdict in population:
-        assert (verdict.prediction == good) == (verdict.score >= verdict.cut) == before[verdict.case]
+        assert (
+            (verdict.prediction == good) == (verdict.score >= verdict.cut) == before[verdict.case]
+        )
     for verdict in population.found:
         after = favoured(model, threshold, flipped(Y, verdict.positions), good)[verdict.case]
         assert after != before[verdict.case]
@@ -155,26 +168,35 @@ def test_every_find_is_what_plain_scikit_learn_decides(name):
     else:
         assert (facts.probability, facts.share) == (pytest.approx(threshold), None)
         shares = clone(model).fit(X, Y).predict_proba(PEOPLE)[:, ["no", "yes"].index(good)]
-        assert [v.score for v in population] == pytest.approx([shares[v.case] for v in population], abs=1e-6)
+        assert [v.score for v in population] == pytest.approx(
+            [shares[v.case] for v in population], abs=1e-6
+        )
         assert butfor.replay(population.found[0]).agrees or slow
 
 
 def test_logits_are_log_odds_from_the_cut_and_the_ledger_holds_answers_before_it(tmp_path):
     ledger = tmp_path / "ledger"
-    usual, moved, other = (audited(LOGISTIC, t, a) for t, a in ((0.5, "no"), (0.8, "no"), (0.8, "yes")))
+    usual, moved, other = (
+        audited(LOGISTIC, t, a) for t, a in ((0.5, "no"), (0.8, "no"), (0.8, "yes"))
+    )
     log_odds_of = usual.model_.logits(PEOPLE)
     assert log_odds_of - moved.model_.logits(PEOPLE) == pytest.approx(math.log(4), abs=1e-5)
     assert log_odds_of - other.model_.logits(PEOPLE) == pytest.approx(-math.log(4), abs=1e-5)
     first, again, lower = (
-        audited(LOGISTIC, t, ledger=ledger).explain_all(PEOPLE, cases=range(5)) for t in (0.8, 0.8, 0.7)
+        audited(LOGISTIC, t, ledger=ledger).explain_all(PEOPLE, cases=range(5))
+        for t in (0.8, 0.8, 0.7)
     )
-    assert all(sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4) for verdict in first)
+    assert all(
+        sum(verdict.pulls.values()) == pytest.approx(verdict.logit, abs=1e-4) for verdict in first
+    )
     assert first.run.recalled == 0
     assert again.run.recalled == again.run.retrainings == first.run.retrainings
     assert lower.run.recalled == 0, "answers of another cut"
 
 
-@given(st.floats(1e-6, 1 - 1e-6), st.integers(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=9))
+@given(
+    st.floats(1e-6, 1 - 1e-6), st.integers(0, 1), st.lists(st.floats(0, 1), min_size=1, max_size=9)
+)
 def test_answers_are_on_the_side_that_a_comparison_says(at, label, shares):
     cut, near = Decision(at, label, at), [math.nextafter(at, 0), at, math.nextafter(at, 1)]
     scores = np.array([*shares, *near])
@@ -195,7 +217,9 @@ def test_places_do_not_depend_on_who_is_asked_about():
 
 def test_ties_for_the_last_place_are_counted():
     pool = pd.DataFrame({"x": range(6)})
-    scores = np.array([[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]])
+    scores = np.array(
+        [[5.0, 4, 4, 4, 2, 1], [6, 5, 4, 3, 2, 1], [1, 1, 1, 1, 1, 1], [5, 4, np.nan, 3, 2, 1]]
+    )
     found = [Decision("top 30%", share=0.3, pool=pool).last_place(each) for each in scores]
     np.testing.assert_array_equal(found, [(3.0, 3), (4.5, 0), (0.0, 6), (np.nan, 0)])
     lowest = Decision("top 30%", 0, share=0.3, pool=pool)
@@ -212,17 +236,25 @@ def test_ties_for_the_last_place_are_counted():
 )
 def test_proofs_under_a_threshold_survive_brute_force(seed, threshold, weights, adverse):
     rng = np.random.default_rng(seed)
-    rows = pd.DataFrame(rng.integers(0, 4, (8, 2)) * 1.0 + rng.normal(0, 0.01, (8, 2)), columns=["a", "b"])
+    rows = pd.DataFrame(
+        rng.integers(0, 4, (8, 2)) * 1.0 + rng.normal(0, 0.01, (8, 2)), columns=["a", "b"]
+    )
     y, groups = pd.Series(rng.integers(0, 2, 8)), rng.integers(0, 2, 8)
     y.iloc[:2] = [0, 1]
     asked = pd.DataFrame(rng.normal(1.5, 1, (3, 2)), columns=["a", "b"])
     model, turning = KNeighborsClassifier(4, weights=weights), {}
-    audit = butfor.LabelAudit(model, threshold=threshold, psi="everything", phi="everyone", budget=2, fresh_seeds=0)
+    audit = butfor.LabelAudit(
+        model, threshold=threshold, psi="everything", phi="everyone", budget=2, fresh_seeds=0
+    )
     audit.fit(rows, y, sensitive_features=groups, adverse=adverse, draws=0)
     before = favoured(model, threshold, y, 1 - adverse, rows, asked)
     assert np.array_equal(before, audit.predict(asked) == 1 - adverse)
     for size in (1, 2):
-        labels = [each for flips in combinations(range(8), size) if (each := flipped(y, flips)).nunique() == 2]
+        labels = [
+            each
+            for flips in combinations(range(8), size)
+            if (each := flipped(y, flips)).nunique() == 2
+        ]
         after = [favoured(model, threshold, each, 1 - adverse, rows, asked) for each in labels]
         turning[size] = np.any(after != before, axis=0)
     for k, verdict in enumerate(audit.explain_all(asked, sensitive_features=np.zeros(3, int))):
@@ -242,7 +274,9 @@ def test_an_ensemble_of_networks_has_the_cut_of_its_mean(threshold):
 
     def answers(flips, seeds):
         learners = [fitted.learner.learner.reseeded(seed) for seed in seeds]
-        return np.array([learner.fit(table, table.labels(flips)).logits(PEOPLE) for learner in learners], float)
+        return np.array(
+            [learner.fit(table, table.labels(flips)).logits(PEOPLE) for learner in learners], float
+        )
 
     def cut(answers):
         best = np.sort(answers)[::-1]
@@ -265,5 +299,7 @@ def test_gradients_count_away_from_the_decision_at_the_cut():
     usual, moved = (audited(butfor.MLP(hidden=(4,), max_epochs=4), t) for t in (0.5, 0.8))
     turned = PEOPLE[(usual.model_.logits(PEOPLE) > 0) & ~(moved.model_.logits(PEOPLE) > 0)]
     assert len(turned)
-    scores = [as_ranking("gradient").score(each.model_, each.table_, turned) for each in (usual, moved)]
+    scores = [
+        as_ranking("gradient").score(each.model_, each.table_, turned) for each in (usual, moved)
+    ]
     assert np.array_equal(scores[0], -scores[1])

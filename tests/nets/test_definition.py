@@ -28,14 +28,22 @@ def plain(recipe: Recipe, rows: Rows, flips: tuple[int, ...]) -> tuple[torch.Ten
     while epoch < recipe.max_epochs and epoch - kept < recipe.patience:
         epoch += 1
         whole = recipe.batch_size is None
-        for batch in [slice(None)] if whole else torch.randperm(rows.n, generator=order).split(recipe.batch_size):
+        for batch in (
+            [slice(None)]
+            if whole
+            else torch.randperm(rows.n, generator=order).split(recipe.batch_size)
+        ):
             adam.zero_grad()
             loss(f(X[batch]), labels(y[batch])).backward()
             adam.step()
         with torch.no_grad():
             now = loss(f(X_val), labels(y_val)).item()
         if now < best:
-            best, kept, weights = now, epoch, nn.utils.parameters_to_vector(f.parameters()).detach().clone()
+            best, kept, weights = (
+                now,
+                epoch,
+                nn.utils.parameters_to_vector(f.parameters()).detach().clone(),
+            )
     return weights, kept, epoch
 
 
@@ -45,7 +53,15 @@ def plain(recipe: Recipe, rows: Rows, flips: tuple[int, ...]) -> tuple[torch.Ten
         ({}, (0, 5, 17, 599)),
         ({"hidden": (), "batch_size": 77, "max_epochs": 20}, ()),
         ({"hidden": (7,), "activation": "tanh", "batch_size": 599, "max_epochs": 10}, (3,)),
-        ({"hidden": (19, 11, 3), "activation": "sigmoid", "batch_size": 10_000, "max_epochs": 10}, (0, 599)),
+        (
+            {
+                "hidden": (19, 11, 3),
+                "activation": "sigmoid",
+                "batch_size": 10_000,
+                "max_epochs": 10,
+            },
+            (0, 599),
+        ),
         ({"hidden": (4,), "batch_size": 1, "max_epochs": 1}, (1,)),
     ],
     ids=str,

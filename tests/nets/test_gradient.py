@@ -1,5 +1,5 @@
-"""The derivative of people's logits by the training labels: against autograd, and one way of computing it against
-another."""
+"""The derivative of people's logits by the training labels: against autograd, and one way of
+computing it against another."""
 
 import threading
 from dataclasses import replace
@@ -33,15 +33,22 @@ def check(swept, expected, share: float) -> None:
     for name in FIELDS:
         found, other = np.asarray(getattr(swept, name)), np.asarray(getattr(expected, name))
         assert found.shape == other.shape
-        assert np.abs(found - other).max(initial=0) <= share * np.abs(other).max(initial=1e-30), name
+        assert np.abs(found - other).max(initial=0) <= share * np.abs(other).max(initial=1e-30), (
+            name
+        )
 
 
 @pytest.mark.parametrize(
-    ("activation", "batch_size", "classes"), [("relu", None, 2), ("relu", 16, 4), ("tanh", 16, 2), ("tanh", None, 4)]
+    ("activation", "batch_size", "classes"),
+    [("relu", None, 2), ("relu", 16, 4), ("tanh", 16, 2), ("tanh", None, 4)],
 )
 def test_it_is_that_of_autograd(activation, batch_size, classes):
-    """The whole training as one function of how far each label is on its way from the old to the new one."""
-    rows, recipe = made(60, classes=classes), replace(RECIPE, activation=activation, batch_size=batch_size)
+    """The whole training as one function of how far each label is on its way from the old to the
+    new one."""
+    rows, recipe = (
+        made(60, classes=classes),
+        replace(RECIPE, activation=activation, batch_size=batch_size),
+    )
     [swept] = sweep_many(recipe, rows, [Sweep(0, (), np.arange(7))], PEOPLE, dtype=torch.float64)
     moved = torch.zeros(60, dtype=torch.float64, requires_grad=True)
     margins = trained(recipe, rows, moved, swept.epochs[0])
@@ -75,7 +82,10 @@ def trained(recipe: Recipe, rows: Rows, moved: torch.Tensor, epochs: int) -> tor
             loss = -(Y[batch] * torch.log_softmax(scores(X[batch]), dim=1)).sum(1).mean()
             for k, g in enumerate(torch.autograd.grad(loss, w, create_graph=True)):
                 m[k], v[k] = 0.9 * m[k] + 0.1 * g, 0.999 * v[k] + 0.001 * g**2
-                scale = torch.where(v[k] > 0, v[k], 1).sqrt() * (v[k] > 0) / (1 - 0.999**step) ** 0.5 + 1e-8
+                scale = (
+                    torch.where(v[k] > 0, v[k], 1).sqrt() * (v[k] > 0) / (1 - 0.999**step) ** 0.5
+                    + 1e-8
+                )
                 w[k] = w[k] - recipe.learning_rate / (1 - 0.9**step) * m[k] / scale
     final = scores(torch.from_numpy(PEOPLE).double())
     towards = torch.from_numpy(np.array([False, True]) if rows.towards is None else rows.towards)
@@ -92,7 +102,10 @@ def trained(recipe: Recipe, rows: Rows, moved: torch.Tensor, epochs: int) -> tor
     ],
 )
 def test_together_they_are_what_each_is_alone(activation, hidden, batch_size, epochs, monkeypatch):
-    recipe, rows = replace(RECIPE, activation=activation, hidden=hidden, batch_size=batch_size), made()
+    recipe, rows = (
+        replace(RECIPE, activation=activation, hidden=hidden, batch_size=batch_size),
+        made(),
+    )
     how = {"epochs": epochs, "dtype": torch.float64}
     together = sweep_many(recipe, rows, SWEEPS, PEOPLE, **how)
     for sweep, ours in zip(SWEEPS, together, strict=True):
@@ -115,7 +128,11 @@ def test_together_they_are_what_each_is_alone(activation, hidden, batch_size, ep
 )
 def test_compiled_code_stacked_tensors_and_threads_agree(recipe, hot):
     rows = made(150, hot=hot)
-    sweeps = [Sweep(0, (), np.arange(4)), Sweep(3, (1, 5), np.array([2])), Sweep(4, (), np.array([], np.int64))]
+    sweeps = [
+        Sweep(0, (), np.arange(4)),
+        Sweep(3, (1, 5), np.array([2])),
+        Sweep(4, (), np.array([], np.int64)),
+    ]
     stacked = [sweep_many(recipe, rows, [sweep], rows.X_val, epochs=4)[0] for sweep in sweeps]
     for threads in (1, 3):
         found = label_gradient(recipe, rows, sweeps, rows.X_val, epochs=4, threads=threads)
@@ -130,7 +147,15 @@ def test_compiled_code_stacked_tensors_and_threads_agree(recipe, hot):
 def test_cuda_gives_what_the_cpu_gives(batch_size):
     recipe = replace(RECIPE, activation="tanh", batch_size=batch_size)
     here, there = (
-        sweep_many(recipe, made(), SWEEPS, PEOPLE, epochs=3, dtype=torch.float64, device=torch.device(device))
+        sweep_many(
+            recipe,
+            made(),
+            SWEEPS,
+            PEOPLE,
+            epochs=3,
+            dtype=torch.float64,
+            device=torch.device(device),
+        )
         for device in ("cpu", "cuda")
     )
     for ours, theirs in zip(there, here, strict=True):
@@ -138,14 +163,20 @@ def test_cuda_gives_what_the_cpu_gives(batch_size):
 
 
 @pytest.mark.parametrize("activation", ["relu", "tanh"])
-def test_a_training_that_diverges_depends_on_no_label_and_a_check_that_raises_ends_all_threads(activation):
+def test_a_training_that_diverges_depends_on_no_label_and_a_check_that_raises_ends_all_threads(
+    activation,
+):
     rows, recipe = made(), replace(RECIPE, activation=activation)
     broken = Rows(rows.X, rows.y, np.full_like(rows.X_val, np.nan), rows.y_val)
     for found in label_gradient(recipe, broken, SWEEPS[:2], PEOPLE, epochs=3):
         assert found.epochs == (0,)
         assert not found.gradient.any()
         assert not found.validation_gradients.any()
-    endless, before, calls = replace(recipe, max_epochs=10**4, patience=10**4), threading.active_count(), []
+    endless, before, calls = (
+        replace(recipe, max_epochs=10**4, patience=10**4),
+        threading.active_count(),
+        [],
+    )
 
     def enough() -> None:
         calls.append(1)

@@ -1,4 +1,5 @@
-"""The CUDA kernel without a GPU: compiled for the CPU, its threads taking turns, against the reference."""
+"""The CUDA kernel without a GPU: compiled for the CPU, its threads taking turns, against the
+reference."""
 
 import ctypes
 import shutil
@@ -15,7 +16,9 @@ from butfor.nets.onelaunch import MOST_BITS, Plan, inputs_of
 from butfor.nets.recipe import Job
 
 HERE = Path(__file__).parent
-needs_compiler = pytest.mark.skipif(shutil.which("g++") is None, reason="needs g++ to compile the kernel for the CPU")
+needs_compiler = pytest.mark.skipif(
+    shutil.which("g++") is None, reason="needs g++ to compile the kernel for the CPU"
+)
 FLIPS = [(), (1, 5, 150)]
 
 
@@ -36,14 +39,17 @@ def table(kind, n=200, more=70):
 
 
 def emulated(recipe, rows, flips, people, warps, directory):
-    """What one block of the kernel trains: logits, packed weights in the kernel's order, and epochs."""
+    """What one block of the kernel trains: logits, packed weights in the kernel's order, and
+    epochs."""
     inputs = inputs_of(rows, people)
     widths, batches = rows.widths(recipe), recipe.batch_size is not None
     plan = Plan(widths, len(inputs.hot), recipe.activation, batches, warps, 1, 1)
     source = f'#include "{HERE}/emulated.h"\n{plan.source()}\n#include "{HERE}/emulated_main.h"\n'
     code, library = directory / "kernel.cpp", directory / "kernel.so"
     code.write_text(source, encoding="utf-8")
-    subprocess.run(["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", library, code], check=True)
+    subprocess.run(
+        ["g++", "-std=c++17", "-O1", "-w", "-shared", "-fPIC", "-o", library, code], check=True
+    )
     job = Job(recipe, rows, flips, [recipe.seed] * len(flips), people)
     work, kept = onelaunch.prepare(job, plan, inputs, torch.device("cpu"))
     ctypes.CDLL(str(library)).run(ctypes.byref(work))
@@ -59,7 +65,9 @@ def emulated(recipe, rows, flips, people, warps, directory):
         ("dense", (100,), 64, 1, "tanh"),
     ],
 )
-def test_the_kernel_trains_what_the_reference_trains(kind, hidden, batch_size, warps, activation, tmp_path):
+def test_the_kernel_trains_what_the_reference_trains(
+    kind, hidden, batch_size, warps, activation, tmp_path
+):
     rows = table(kind)
     recipe = Recipe(hidden, activation, batch_size=batch_size, max_epochs=6, patience=3, seed=3)
     plan, logits, weights, epochs = emulated(recipe, rows, FLIPS, rows.X_val, warps, tmp_path)
@@ -80,4 +88,6 @@ def test_the_most_bits_that_are_let_in_find_room(tmp_path):
     rows = Rows(X[:70], X[:70, 0], X[70:], X[70:, 0])
     recipe = Recipe((5,), batch_size=None, max_epochs=1, seed=3)
     _, logits, _, _ = emulated(recipe, rows, [()], rows.X_val, 1, tmp_path)
-    np.testing.assert_allclose(logits, reference_fits(recipe, rows, [()], rows.X_val).logits, atol=5e-6)
+    np.testing.assert_allclose(
+        logits, reference_fits(recipe, rows, [()], rows.X_val).logits, atol=5e-6
+    )

@@ -23,19 +23,25 @@ ENGINES: dict[str, dict[str, Any]] = {
     "stacked on cuda": {"device": "cuda", "stacked": True},
 }
 engines = pytest.mark.parametrize(
-    "engine", [pytest.param(name, marks=on_cuda if "device" in how else ()) for name, how in ENGINES.items()]
+    "engine",
+    [pytest.param(name, marks=on_cuda if "device" in how else ()) for name, how in ENGINES.items()],
 )
 FLIPS = [(), (3,), (0, 5, 17), (3,)]
 
 
-def fit(engine: str, recipe: Recipe, rows: Rows, flip_sets: list, people: np.ndarray, **more: Any) -> Fits:
+def fit(
+    engine: str, recipe: Recipe, rows: Rows, flip_sets: list, people: np.ndarray, **more: Any
+) -> Fits:
     seeds = more.pop("seeds", [recipe.seed] * len(flip_sets))
-    return fit_many(recipe, rows, flip_sets, seeds, people, **ENGINES[engine], **{"threads": 2} | more)
+    return fit_many(
+        recipe, rows, flip_sets, seeds, people, **ENGINES[engine], **{"threads": 2} | more
+    )
 
 
 @cache
 def made(n: int = 120, d: int = 7, validation: int = 50, classes: int = 2, hot: int = 0) -> Rows:
-    """Rows that can be learned in part; with `hot`, so many one-hot columns beside one number, and a row of zeros."""
+    """Rows that can be learned in part; with `hot`, so many one-hot columns beside one number, and
+    a row of zeros."""
     rng = np.random.default_rng(n + d)
     X = rng.normal(size=(n + validation, d))
     if hot:
@@ -82,7 +88,10 @@ def test_engines_train_what_the_definition_trains(engine, case):
     rows, recipe = CASES[case]
     flips = [tuple(row for row in flips if row < rows.n) for flips in FLIPS]
     recipe = replace(recipe, max_epochs=4, seed=3)
-    assert_alike(fit(engine, recipe, rows, flips, rows.X_val), reference_fits(recipe, rows, flips, rows.X_val))
+    assert_alike(
+        fit(engine, recipe, rows, flips, rows.X_val),
+        reference_fits(recipe, rows, flips, rows.X_val),
+    )
 
 
 @engines
@@ -98,7 +107,8 @@ def test_whole_trainings_stop_where_the_definition_stops(engine, batch_size):
 
 @engines
 def test_a_result_depends_on_the_flip_set_alone(engine):
-    """Not on other sets, their order, the number of threads, or the other people; a set is its labels."""
+    """Not on other sets, their order, the number of threads, or the other people; a set is its
+    labels."""
     recipe, rows = Recipe((9, 20), batch_size=50, max_epochs=20, patience=3), made()
     together = fit(engine, recipe, rows, FLIPS, rows.X_val, threads=3)
     backwards = fit(engine, recipe, rows, FLIPS[::-1], rows.X_val, threads=1)
@@ -114,13 +124,26 @@ def test_a_result_depends_on_the_flip_set_alone(engine):
     assert (bits(together, 1) == bits(together, 3)) or not exact
     assert bits(together, 1) != bits(together, 0)
     one = fit(engine, recipe, rows, [()], rows.X_val[[7]])
-    assert one.logits[0, 0] == pytest.approx(together.logits[0, 7], rel=0 if engine == "fused" else 1e-5)
+    assert one.logits[0, 0] == pytest.approx(
+        together.logits[0, 7], rel=0 if engine == "fused" else 1e-5
+    )
 
 
 @engines
-def test_seeds_answer_in_the_order_asked_for_every_network_is_told_and_torch_keeps_its_settings(engine):
-    recipe, rows, seeds, told = Recipe((8,), batch_size=32, max_epochs=5), made(), [5, 3, 5, 8], list[int]()
-    before = torch.get_num_threads(), torch.get_float32_matmul_precision(), torch.random.get_rng_state()
+def test_seeds_answer_in_the_order_asked_for_every_network_is_told_and_torch_keeps_its_settings(
+    engine,
+):
+    recipe, rows, seeds, told = (
+        Recipe((8,), batch_size=32, max_epochs=5),
+        made(),
+        [5, 3, 5, 8],
+        list[int](),
+    )
+    before = (
+        torch.get_num_threads(),
+        torch.get_float32_matmul_precision(),
+        torch.random.get_rng_state(),
+    )
     found = fit(engine, recipe, rows, FLIPS, rows.X_val, seeds=seeds, advance=told.append)
     assert sum(told) == len(FLIPS)
     assert (torch.get_num_threads(), torch.get_float32_matmul_precision()) == before[:2]
@@ -154,7 +177,9 @@ def test_a_training_that_diverges_ends_as_the_definition_does(engine, hidden):
     found = fit(engine, recipe, rows, [()], rows.X_val)
     expected = reference_fits(recipe, rows, [()], rows.X_val)
     assert (found.epochs[0], found.best_epoch[0]) == (expected.epochs[0], expected.best_epoch[0])
-    holed = Rows(np.where(np.arange(120)[:, None] == 7, np.nan, rows.X), rows.y, rows.X_val, rows.y_val)
+    holed = Rows(
+        np.where(np.arange(120)[:, None] == 7, np.nan, rows.X), rows.y, rows.X_val, rows.y_val
+    )
     nothing = fit(engine, replace(recipe, learning_rate=0.01), holed, [()], rows.X_val)
     assert (nothing.epochs[0], nothing.best_epoch[0]) == (3, 0)
     assert np.isnan(nothing.answers).all()
@@ -206,5 +231,11 @@ def test_all_that_is_compiled_is_in_one_file():
     source = Path(compiled.__file__).read_text()
     ours = re.findall(r"^\s*((?:from \.|from butfor|import butfor).*)", source, re.MULTILINE)
     assert ours == ["from . import keeps_compiled"]  # which decides whether there is a cache
-    others = [path for path in Path(compiled.__file__).parent.glob("*.py") if path.name != "compiled.py"]
-    assert not [one.name for one in others if re.search(r"@(compiled|njit|cfunc|intrinsic)", one.read_text())]
+    others = [
+        path for path in Path(compiled.__file__).parent.glob("*.py") if path.name != "compiled.py"
+    ]
+    assert not [
+        one.name
+        for one in others
+        if re.search(r"@(compiled|njit|cfunc|intrinsic)", one.read_text())
+    ]

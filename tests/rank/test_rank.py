@@ -27,7 +27,9 @@ def subject():
     people = pd.DataFrame(rng.normal(size=(7, 5)), columns=list("abcde"))
     y = pd.Series((X["a"] + rng.normal(size=120) > 0).astype(int))
     table = Table(X, y, (X[:30], y[:30]))
-    learner = MLPLearner(MLP(hidden=(8, 6), max_epochs=5, batch_size=None), TableEncoder(numeric="raw"))
+    learner = MLPLearner(
+        MLP(hidden=(8, 6), max_epochs=5, batch_size=None), TableEncoder(numeric="raw")
+    )
     return learner.fit(table, table.labels()), table, people
 
 
@@ -48,7 +50,9 @@ def test_a_persons_scores_depend_neither_on_others_nor_on_the_order_of_the_rows(
     order, rows, moved = np.random.default_rng(1).permutation(table.n), model.rows, copy.copy(model)
     moved.rows = Rows(rows.X[order], rows.y[order], rows.X_val, rows.y_val)
     shuffled = Table(table.X.iloc[order], table.y.iloc[order], table.validation)
-    assert ranking.score(moved, shuffled, people) == pytest.approx(together[:, order], rel=1e-4, abs=1e-6)
+    assert ranking.score(moved, shuffled, people) == pytest.approx(
+        together[:, order], rel=1e-4, abs=1e-6
+    )
 
 
 def test_the_surrogate_is_ridge_regression_and_signed_the_effect_of_a_flip_on_it(subject):
@@ -59,19 +63,28 @@ def test_the_surrogate_is_ridge_regression_and_signed_the_effect_of_a_flip_on_it
         return Ridge(alpha=alpha, fit_intercept=False).fit(X, labels).predict(asked)
 
     assert Surrogate(ridge=2.5).weights(X, asked) @ y == pytest.approx(ridge(y, 2.5), abs=1e-5)
-    scores, away = Surrogate(signed=True).score(model, table, people), np.where(model.logits(people) > 0, -1, 1)
+    scores, away = (
+        Surrogate(signed=True).score(model, table, people),
+        np.where(model.logits(people) > 0, -1, 1),
+    )
     for row in (0, 17, 99):
-        assert scores[:, row] == pytest.approx(away * (ridge(table.labels((row,))) - ridge(y)), abs=1e-5)
+        assert scores[:, row] == pytest.approx(
+            away * (ridge(table.labels((row,))) - ridge(y)), abs=1e-5
+        )
 
 
 def test_on_german_the_gradient_predicts_retrainings_and_better_so_where_epochs_may_change():
     german, people, setup = encoded("german")
     recipe, people = network(setup).recipe(), people[:10]
-    model = NetworkModel(train_one(recipe, german), german, SimpleNamespace(encoder=None, people=lambda X: X))
+    model = NetworkModel(
+        train_one(recipe, german), german, SimpleNamespace(encoder=None, people=lambda X: X)
+    )
 
     def agreed(epochs):
         scores = Gradient(epochs=epochs).score(model, None, people)
-        return agreement(lambda sets: NetworkEngine().fit_many(recipe, german, sets, people).logits, scores, 40)[0]
+        return agreement(
+            lambda sets: NetworkEngine().fit_many(recipe, german, sets, people).logits, scores, 40
+        )[0]
 
     assert 0.4 < agreed(1) < agreed(8)
 
@@ -96,13 +109,16 @@ def test_what_cannot_rank_is_refused(asked, said, subject):
         asked(subject)
 
 
-def test_an_audit_ranks_by_what_it_was_told_and_trains_rankings_where_the_engine_trains(subject, salary):
+def test_an_audit_ranks_by_what_it_was_told_and_trains_rankings_where_the_engine_trains(
+    subject, salary
+):
     def mine(model, table, people):
         return as_ranking("distance").score(model, table, people)
 
     audit, data = salary
     first, second, other = (
-        audit.with_search(rank, "singles").explain_all(data.X_test[:6]) for rank in (mine, "distance", "chance")
+        audit.with_search(rank, "singles").explain_all(data.X_test[:6])
+        for rank in (mine, "distance", "chance")
     )
     assert (first.run.rank, second.run.rank) == ("mine", "distance")
     assert [v.course for v in first] == [v.course for v in second] != [v.course for v in other]

@@ -1,4 +1,5 @@
-"""Pages in a real browser: they fit every screen, the list of people works without a network, nothing else runs."""
+"""Pages in a real browser: they fit every screen, the list of people works without a network,
+nothing else runs."""
 
 from dataclasses import replace
 
@@ -17,7 +18,10 @@ CHART_TEXT = """return Math.min(...[...document.querySelectorAll("svg text")].fi
 
 def listed(browser):
     """The names in the list of people, as they are shown."""
-    cells = "return [...document.querySelectorAll('#people-list tbody th')].map(cell => cell.innerText.trim())"
+    cells = (
+        "return [...document.querySelectorAll('#people-list tbody th')].map(cell => "
+        "cell.innerText.trim())"
+    )
     return browser.execute_script(cells)
 
 
@@ -33,19 +37,28 @@ def test_pages_fit_every_screen_in_both_schemes(browser, audit, seeded, tmp_path
         for file in ("report.html", "person.html"):
             browser.get((tmp_path / file).as_uri())
             assert browser.execute_script("return document.documentElement.scrollWidth") <= width
-            ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
+            ground = browser.execute_script(
+                "return getComputedStyle(document.documentElement).backgroundColor"
+            )
             assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
             assert width > 390 or browser.execute_script(CHART_TEXT) >= 11
     long = "were given what they had asked for, without any condition"  # the charts keep their room
-    audit.with_run(names=replace(audit.run.names, labels={"yes": long})).to_html(tmp_path / "long.html")
+    audit.with_run(names=replace(audit.run.names, labels={"yes": long})).to_html(
+        tmp_path / "long.html"
+    )
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size | {"width": 1280})
     browser.get((tmp_path / "long.html").as_uri())
-    marks = "return Math.min(...[...document.querySelectorAll('.rates td.mark')].map(mark => mark.clientWidth))"
+    marks = (
+        "return Math.min(...[...document.querySelectorAll('.rates td.mark')].map(mark => "
+        "mark.clientWidth))"
+    )
     assert browser.execute_script(marks) > 150
     assert browser.get_log("browser") == []
 
 
-def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_in(browser, seeded, tmp_path):
+def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_in(
+    browser, seeded, tmp_path
+):
     evil = "<img src=x onerror=document.title='run'><script>document.title='run'</script>"
     people = [changed(v, group=evil if k % 2 else "b") for k, v in enumerate(seeded)]
     gone = {"left_out": "rule", "flip_set": (), "fresh": None}
@@ -60,11 +73,18 @@ def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_
     try:
         browser.get((tmp_path / "report.html").as_uri())
         assert browser.title != "run"
-        assert any("Content Security Policy" in line["message"] for line in browser.get_log("browser"))
-        assert browser.execute_script("return document.querySelectorAll('#people-list img').length") == 0
+        assert any(
+            "Content Security Policy" in line["message"] for line in browser.get_log("browser")
+        )
+        assert (
+            browser.execute_script("return document.querySelectorAll('#people-list img').length")
+            == 0
+        )
         everybody = listed(browser)
         first, rest = everybody[: len(seeded)], everybody[len(seeded) :]
-        assert rest == [f"B-{name}" for name in map(str, (v.row for v in seeded))], "who was not audited comes last"
+        assert rest == [f"B-{name}" for name in map(str, (v.row for v in seeded))], (
+            "who was not audited comes last"
+        )
         Select(browser.find_element("name", "column-4")).select_by_visible_text("● solid")
         assert listed(browser) == first[:1], "solid comes first"
         browser.find_element("css selector", "#people-tools [type=reset]").click()
@@ -76,7 +96,9 @@ def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_
         assert heading.get_attribute("aria-sort") == "descending"
         browser.find_element("name", "id").send_keys("b-app")
         assert sorted(listed(browser)) == sorted(rest)
-        assert not browser.find_elements("css selector", "#people-list tbody a"), "there is no more about them"
+        assert not browser.find_elements("css selector", "#people-list tbody a"), (
+            "there is no more about them"
+        )
         browser.find_element("css selector", "#people-tools [type=reset]").click()
         browser.find_element("css selector", "#people-list tbody a").click()
         wait = WebDriverWait(browser, 30)
@@ -84,10 +106,16 @@ def test_the_list_of_people_without_a_network_and_nothing_that_a_table_smuggles_
         browser.find_element("css selector", "#answer a[href='#next']").click()
         # What is folded opens.
         wait.until(lambda b: b.execute_script("return document.querySelector('#next:target')"))
-        top = browser.execute_script("return document.getElementById('next').getBoundingClientRect().top")
+        top = browser.execute_script(
+            "return document.getElementById('next').getBoundingClientRect().top"
+        )
         assert -1 <= top < browser.execute_script("return innerHeight")
-        resources = browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
-        assert not [name for name in resources if not name.endswith("/x")], "x is what was smuggled in"
+        resources = browser.execute_script(
+            "return performance.getEntriesByType('resource').map(r => r.name)"
+        )
+        assert not [name for name in resources if not name.endswith("/x")], (
+            "x is what was smuggled in"
+        )
     finally:
         browser.execute_cdp_cmd("Network.emulateNetworkConditions", away | {"offline": False})
         browser.execute_cdp_cmd("Network.disable", {})

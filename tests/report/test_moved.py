@@ -1,4 +1,5 @@
-"""A folder that is handed over works: records and pages name the table as seen from where they lie."""
+"""A folder that is handed over works: records and pages name the table as seen from where they
+lie."""
 
 import json
 import re
@@ -19,7 +20,9 @@ from report.conftest import QUESTION, table
 
 def commands_on(page: Path) -> list[list[str]]:
     """The commands that a page prints, as words."""
-    blocks = re.findall(r"<(?:pre|code)>(.*?)</(?:pre|code)>", page.read_text(encoding="utf-8"), re.DOTALL)
+    blocks = re.findall(
+        r"<(?:pre|code)>(.*?)</(?:pre|code)>", page.read_text(encoding="utf-8"), re.DOTALL
+    )
     texts = (unescape(re.sub(r"<[^>]+>", "", block)).strip() for block in blocks)
     return [shlex.split(text) for text in dict.fromkeys(texts) if text.startswith("butfor ")]
 
@@ -41,8 +44,13 @@ def test_every_command_on_a_page_runs_where_the_page_lies(moved, capsys, monkeyp
     assert [words[1] for words in printed] == ["review", "audit", "replay"]
     for words in printed:
         code, out, err = run(capsys, *words[1:])
-        assert code == 0 or "--anyway writes them" in out, (words, err)  # so few labels may show nothing
-    assert f"Label audit of loans.csv {chr(183)} " in Path("report.html").read_text(encoding="utf-8")
+        assert code == 0 or "--anyway writes them" in out, (
+            words,
+            err,
+        )  # so few labels may show nothing
+    assert f"Label audit of loans.csv {chr(183)} " in Path("report.html").read_text(
+        encoding="utf-8"
+    )
 
 
 def test_a_record_without_its_table_says_so_and_takes_data(moved, capsys, tmp_path, monkeypatch):
@@ -57,14 +65,18 @@ def test_a_record_without_its_table_says_so_and_takes_data(moved, capsys, tmp_pa
     answers = ("review", record, "--answers", tasks / "tasks.csv", "--out", after, "--anyway")
     assert run(capsys, *answers)[0] == 2
     assert run(capsys, *answers, "--data", table)[0] == 0
-    assert json.loads((after / "review.json").read_text())["run"]["data"]["table"] == "../renamed.csv"
+    assert (
+        json.loads((after / "review.json").read_text())["run"]["data"]["table"] == "../renamed.csv"
+    )
     monkeypatch.chdir(after)
     (words,) = commands_on(Path("review.html"))
     code, out, err = run(capsys, *words[1:])
     assert code == 0 or "--anyway writes them" in out, err
 
 
-def test_paths_are_kept_from_the_record_and_as_given_without_one(loans, tmp_path, capsys, monkeypatch):
+def test_paths_are_kept_from_the_record_and_as_given_without_one(
+    loans, tmp_path, capsys, monkeypatch
+):
     monkeypatch.chdir(loans)
     table = Path("loans.csv").resolve()
     recorded = json.loads(Path("report/audit.json").read_text())["run"]
@@ -76,8 +88,13 @@ def test_paths_are_kept_from_the_record_and_as_given_without_one(loans, tmp_path
     assert json.loads(found.to_json())["run"]["data"]["table"] == "loans.csv"
     elsewhere = butfor.Population.from_json(found.to_json(tmp_path / "audit.json"))
     assert Path(elsewhere.run.data.table).resolve() == table
-    (tmp_path / "link").symlink_to(loans / "report")  # a path through a link is not one to its folder's neighbours
-    assert Path(butfor.Population.from_json(tmp_path / "link" / "audit.json").run.data.table).resolve() == table
+    (tmp_path / "link").symlink_to(
+        loans / "report"
+    )  # a path through a link is not one to its folder's neighbours
+    assert (
+        Path(butfor.Population.from_json(tmp_path / "link" / "audit.json").run.data.table).resolve()
+        == table
+    )
 
     # Those of 0.5: as seen from the working folder, then from the record.
     def typed(record):
@@ -104,21 +121,27 @@ def test_a_file_on_another_drive_keeps_its_whole_path(monkeypatch, tmp_path):
 
 
 def test_page_terminal_and_replay_name_rows_and_labels_alike(tmp_path, capsys, monkeypatch):
-    """By the line of the file, where the table has no ids; and all count the labels that a review asks about."""
+    """By the line of the file, where the table has no ids; and all count the labels that a review
+    asks about."""
     monkeypatch.chdir(tmp_path)
     table().drop(columns="file").to_csv("loans.csv", index=False)
     asked = ("--cases", "0:30", "--out", "report", "--quiet")
     _, out, _ = run(capsys, "audit", "loans.csv", *QUESTION, *asked)
     found = butfor.Population.from_json(Path("report/audit.json"))
     first = [str(label.row + 2) for label in found.to_review[:3]]
-    assert f"Next: review first the labels of lines {', '.join(first[:2])} and {first[2]}: butfor review" in out
+    assert (
+        f"Next: review first the labels of lines {', '.join(first[:2])} and {first[2]}: butfor "
+        "review" in out
+    )
     page = Path("report/report.html").read_text(encoding="utf-8")
     assert all(f"<th>{line}</th>" in page for line in first)
     person = found.found[0]
     flipped = {str(flip.row + 2) for flip in person.flip_set}
     assert f"he person in line {person.row + 2}" in page
     assert f"person {person.case} (line {person.row + 2})" in person.sentence
-    assert {name.removeprefix("training line ") for name in person.to_frame().columns[1:]} == flipped
+    assert {
+        name.removeprefix("training line ") for name in person.to_frame().columns[1:]
+    } == flipped
     _, out, _ = run(capsys, "replay", "report/audit.json")
     assert f"line {person.row + 2}: agree" in out
     _, out, _ = run(capsys, "review", "report/audit.json", "--out", "tasks")
@@ -141,7 +164,10 @@ def test_a_private_page_shows_nothing_of_other_people(moved, capsys, monkeypatch
     written = Path("one/report.html").read_text(encoding="utf-8")
     for verdict, page in ((alone, written), (person, person.to_html(others=False))):
         assert verdict.found
-        usual, incomes = verdict.to_html(), [plain_number(flip.values["income"]) for flip in verdict.flip_set]
+        usual, incomes = (
+            verdict.to_html(),
+            [plain_number(flip.values["income"]) for flip in verdict.flip_set],
+        )
         assert all(flip.row in page for flip in verdict.flip_set), "by their ids"
         assert plain_number(verdict.values["income"]) in page
         assert [income in usual for income in incomes] == [True] * len(incomes)

@@ -1,6 +1,7 @@
 """Pages say what was approved, hold any text safely, load nothing, and stay small.
 
-`pytest tests/report --renew` writes the approved texts anew: read the difference before you commit it.
+`pytest tests/report --renew` writes the approved texts anew: read the difference before you commit
+it.
 """
 
 import base64
@@ -39,10 +40,27 @@ def word_of(some: Population, word: str | None) -> Verdict:
 
 
 class Outline(HTMLParser):
-    """Checks that tags are balanced, and keeps ids, links, code and the visible text, a line per block."""
+    """Checks that tags are balanced, and keeps ids, links, code and the visible text, a line per
+    block."""
 
     VOID = ("meta", "br", "link", "img", "hr", "input")
-    INLINE = ("a", "b", "strong", "em", "small", "span", "code", "s", "mark", "svg", "title", "text", "th", "td", "dd")
+    INLINE = (
+        "a",
+        "b",
+        "strong",
+        "em",
+        "small",
+        "span",
+        "code",
+        "s",
+        "mark",
+        "svg",
+        "title",
+        "text",
+        "th",
+        "td",
+        "dd",
+    )
 
     def __init__(self, html: str) -> None:
         super().__init__(convert_charrefs=True)
@@ -70,7 +88,9 @@ class Outline(HTMLParser):
 
     def handle_endtag(self, tag):
         while (last := self.open.pop()) != tag:
-            assert last in ("td", "th", "tr"), last  # HTML allows to leave out the ends of cells and rows
+            assert last in ("td", "th", "tr"), (
+                last
+            )  # HTML allows to leave out the ends of cells and rows
 
     def handle_data(self, data):
         inside = self.open[-1] if self.open else ""
@@ -81,7 +101,8 @@ class Outline(HTMLParser):
 
 
 def outline(html: str) -> Outline:
-    """The page's outline, after the checks that every page must pass: whole, linked, and only its own code runs."""
+    """The page's outline, after the checks that every page must pass: whole, linked, and only its
+    own code runs."""
     for outside in ("http:", "https:", "src=", "@import", "<link", "url(http", "javascript:"):
         assert outside not in html.lower(), outside
     seen = Outline(html)
@@ -105,12 +126,16 @@ def compare(name: str, text: str, renew: bool) -> None:
     file = APPROVED / f"{name}.txt"
     if renew:
         file.write_text(text.strip() + "\n", encoding="utf-8")
-    assert text.strip().splitlines() == file.read_text(encoding="utf-8").splitlines(), "pytest tests/report --renew"
+    assert text.strip().splitlines() == file.read_text(encoding="utf-8").splitlines(), (
+        "pytest tests/report --renew"
+    )
 
 
 def comparison(audit: Population, seeded: Population) -> str:
     X, y = table().drop(columns=["approved", "file"]), table()["approved"]
-    return butfor.compare_standards(X, y, sensitive_features="race", adverse="no", draws=20, n_jobs=1).to_html()
+    return butfor.compare_standards(
+        X, y, sensitive_features="race", adverse="no", draws=20, n_jobs=1
+    ).to_html()
 
 
 PAGES = {
@@ -121,7 +146,10 @@ PAGES = {
     "person-left-out": lambda audit, seeded: next(v for v in audit if not v.eligible).to_html(),
     "person-found": lambda audit, seeded: word_of(audit, HOLDS).to_html(),
     "person-not-found": lambda audit, seeded: word_of(seeded, None).to_html(),
-    **{f"word-{w.replace(' ', '-')}": lambda audit, seeded, w=w: word_of(seeded, w).to_html() for w in SEEDS},
+    **{
+        f"word-{w.replace(' ', '-')}": lambda audit, seeded, w=w: word_of(seeded, w).to_html()
+        for w in SEEDS
+    },
 }
 
 
@@ -135,25 +163,43 @@ def test_pages_read_as_approved(name, audit, seeded, request):
 def test_a_page_about_nobody_says_so(audit, seeded):
     assert "Nobody was examined." in outline(Population([], audit.run).to_html()).text
     left_out = [v for v in audit if not v.eligible]
-    assert "Audit other people" in outline(Population(left_out, replace(audit.run, standard=None)).to_html()).text
+    assert (
+        "Audit other people"
+        in outline(Population(left_out, replace(audit.run, standard=None)).to_html()).text
+    )
     known = replace(audit.performance, accuracy=audit.performance.majority)
     poor = outline(Population(audit.verdicts, replace(audit.run, performance=known)).to_html()).text
     assert "no more accurate" in poor.partition("What to do next?")[0], "on the first screen"
     diverged = FreshSeeds(3, 2, 1, 1, 0, ((None,) * 3, (None,) * 3))
-    assert "Solid" in changed(word_of(seeded, HOLDS), fresh=diverged).to_html(), "there is no chart, but a page"
+    assert "Solid" in changed(word_of(seeded, HOLDS), fresh=diverged).to_html(), (
+        "there is no chart, but a page"
+    )
     stopped = [changed(v, complete=False) for v in seeded]
     assert (
-        "did not come to an end" in outline(Population(stopped, replace(seeded.run, interrupted=True)).to_html()).text
+        "did not come to an end"
+        in outline(Population(stopped, replace(seeded.run, interrupted=True)).to_html()).text
     )
 
 
 def test_text_from_tables_and_names_is_escaped(audit):
-    nasty = "<script>alert(1)</script></style><b> a \"b\" & 'c' {{ 7 * 7 }} {0} {who} 😀 naïve\x00\x1b" + "x" * 900
+    nasty = (
+        "<script>alert(1)</script></style><b> a \"b\" & 'c' {{ 7 * 7 }} {0} {who} 😀 naïve\x00\x1b"
+        + "x" * 900
+    )
     evil = "<b onclick=x>{{ 7*7 }}"
     names = Names(people={"noun": evil}, labels={"yes": evil}, columns={"race": evil})
-    run = replace(audit.run, names=names, sensitive=nasty, label_names=(nasty, "yes"), adverse=(nasty,))
-    run = replace(run, blind=True, remarks=(nasty,), learner_name=nasty, data=replace(run.data, table=nasty))
-    odd = {"run": run, "group": nasty, "row": nasty, "pulls": {"race": 0.5, nasty: -0.2, "(bias)": 0.1}}
+    run = replace(
+        audit.run, names=names, sensitive=nasty, label_names=(nasty, "yes"), adverse=(nasty,)
+    )
+    run = replace(
+        run, blind=True, remarks=(nasty,), learner_name=nasty, data=replace(run.data, table=nasty)
+    )
+    odd = {
+        "run": run,
+        "group": nasty,
+        "row": nasty,
+        "pulls": {"race": 0.5, nasty: -0.2, "(bias)": 0.1},
+    }
     values = {nasty: 3, "race": nasty, "income": nasty, "debts": nasty, "town": nasty}
     everyone = []
     for v in audit:
@@ -169,7 +215,9 @@ def test_many_people_stay_small(audit):
     one = word_of(audit, HOLDS)
     wide = {f"column {k}": k for k in range(60)} | one.values
     flips = tuple(replace(one.flip_set[0], position=k, values=wide) for k in range(28))
-    html = Population([changed(one, case=k, values=wide, flip_set=flips) for k in range(100)], audit.run).to_html()
+    html = Population(
+        [changed(one, case=k, values=wide, flip_set=flips) for k in range(100)], audit.run
+    ).to_html()
     assert len(html.encode()) < 1_300_000
     assert "not shown here; audit.json has all of them" in outline(html).text
 
@@ -179,7 +227,12 @@ def test_of_many_people_those_who_matter_most_are_listed_and_shown(audit, tmp_pa
     monkeypatch.setattr(people, "MOST_DETAILED", 2)
     seen = outline(audit.to_html())
     cases = [each for each in seen.ids if each.startswith("case-")]
-    changing = {f"case-{person.case}" for one in audit.one_standard for person in one.changed if one.in_most(person)}
+    changing = {
+        f"case-{person.case}"
+        for one in audit.one_standard
+        for person in one.changed
+        if one.in_most(person)
+    }
     assert len(cases) == 5
     assert set(cases) <= changing
     assert seen.text.count("↑ all") == 2
@@ -195,7 +248,9 @@ def test_the_parts_of_a_gap_add_up(audit):
     for each in (*standard.comparisons, replace(c, raw_gap=-0.1, explained=-0.1 - c.difference)):
         parts = charts.gap_parts(standard.moves, each)
         assert sum(value for _, value, _, _ in parts) == pytest.approx(each.raw_gap)
-        assert all(value * each.explained >= 0 for _, value, _, _ in parts[:-1]), "nothing beyond what is explained"
+        assert all(value * each.explained >= 0 for _, value, _, _ in parts[:-1]), (
+            "nothing beyond what is explained"
+        )
         named = [abs(value) for name, value, _, _ in parts[:-1] if "together" not in name]
         assert named == sorted(named, reverse=True)
 
@@ -204,12 +259,17 @@ def test_the_parts_of_a_gap_add_up(audit):
 def test_everybody_examined_has_a_dot_on_their_side_of_the_cut(audit, width):
     drawn = str(charts.people_dots(people.listed(audit), audit.run.names, width).svg())
     cut = float(re.search(r'points="([\d.]+),[^"]*"[^>]*stroke-dasharray="5 3"', drawn)[1])
-    marks = [[float(x) for x in re.findall(r"M([\d.]+) ", d)] for d in re.findall(r'<path d="([^"]*)"', drawn)]
+    marks = [
+        [float(x) for x in re.findall(r"M([\d.]+) ", d)]
+        for d in re.findall(r'<path d="([^"]*)"', drawn)
+    ]
     looks = 3 if "under one standard" in drawn else 2
     dots, squares = ([x for lane in marks[:-looks][k::looks] for x in lane] for k in (0, 1))
     everybody = sorted(dots + squares)
     assert (len(everybody), len(squares)) == (len(audit), len(audit.found))
-    assert sum(x < cut for x in everybody) == sum(v.prediction == "approved = no" for v in audit) > 0
+    assert (
+        sum(x < cut for x in everybody) == sum(v.prediction == "approved = no" for v in audit) > 0
+    )
     assert 0 <= everybody[0] <= everybody[-1] <= width
     assert min(float(size) for size in re.findall(r'font-size="([\d.]+)"', drawn)) >= 11
 
@@ -234,24 +294,46 @@ def test_without_a_column_the_gap_is_larger_on_the_right_also_for_a_group_that_i
         ((_, mark, said),) = charts.column_moves([replace(m, move=move, error=0.001)], own)
         return float(re.search(r'<path d="M([0-9.]+)', str(mark))[1]), said
 
-    assert place(0.03, 0.06) == place(-0.03, -0.06) == (pytest.approx(246, abs=5), "3.0 points larger")
+    assert (
+        place(0.03, 0.06) == place(-0.03, -0.06) == (pytest.approx(246, abs=5), "3.0 points larger")
+    )
     assert place(-0.03, 0.06)[0] < 130
 
 
 def test_impact_ratios_by_attribute_and_combination_with_the_four_fifths_line(audit):
-    counts = {"f · old": (40, 10), "f · young": (50, 30), "m · old": (60, 45), "m · missing": (47, 40)}
+    counts = {
+        "f · old": (40, 10),
+        "f · young": (50, 30),
+        "m · old": (60, 45),
+        "m · missing": (47, 40),
+    }
     counts["x · old"] = 3, 3  # people, and how many of them are accepted
     several = {"attributes": ("sex", "age"), "groups": {g: tuple(g.split(" · ")) for g in counts}}
     run = replace(audit.run, performance=None, sensitive="sex × age", **several)
-    logits = [(group, 0.4 if k < good else -0.4) for group, (size, good) in counts.items() for k in range(size)]
-    everybody = [changed(audit[0], case=k, group=g, logit=x, run=run) for k, (g, x) in enumerate(logits)]
+    logits = [
+        (group, 0.4 if k < good else -0.4)
+        for group, (size, good) in counts.items()
+        for k in range(size)
+    ]
+    everybody = [
+        changed(audit[0], case=k, group=g, logit=x, run=run) for k, (g, x) in enumerate(logits)
+    ]
     found = {(i.attribute, i.group): i for i in impacts(Population(everybody, run))}
-    assert [each for each in found if each[0] == "sex"] == [("sex", "f"), ("sex", "m"), ("sex", "x")]
-    assert (found["sex", "f"].ratio, found["sex", "f"].below) == (pytest.approx((40 / 90) / (85 / 107)), True)
+    assert [each for each in found if each[0] == "sex"] == [
+        ("sex", "f"),
+        ("sex", "m"),
+        ("sex", "x"),
+    ]
+    assert (found["sex", "f"].ratio, found["sex", "f"].below) == (
+        pytest.approx((40 / 90) / (85 / 107)),
+        True,
+    )
     assert found["sex", "x"].remark == "under 2 % of the people"
     assert found["sex × age", "m · missing"].rate == pytest.approx(40 / 47)
     assert (found["age", "missing"].ratio, found["age", "missing"].remark) == (None, "unknown")
-    assert impacts(Population(everybody, replace(run, adverse=(), label_names=("a", "b", "c")))) == []
+    assert (
+        impacts(Population(everybody, replace(run, adverse=(), label_names=("a", "b", "c")))) == []
+    )
 
 
 ROWS = [  # table, its column of ids, row: the word for a row, its name
@@ -261,14 +343,18 @@ ROWS = [  # table, its column of ids, row: the word for a row, its name
 
 
 @pytest.mark.parametrize(("file", "identifier", "row", "word", "name"), ROWS)
-def test_rows_are_named_as_the_table_names_them_else_by_the_files_line(audit, file, identifier, row, word, name):
+def test_rows_are_named_as_the_table_names_them_else_by_the_files_line(
+    audit, file, identifier, row, word, name
+):
     run = replace(audit.run, data=replace(audit.run.data, table=file, identifier=identifier))
     assert (people.row_word(run), people.row_name(run, row)) == (word, name)
 
 
 def test_scores_in_one_column_have_the_same_digits_and_are_told_from_the_cut(audit):
     near = changed(audit[0], logit=0.004)
-    column = re.findall(r"<td>(0\.\d+)<td>", Population([near, changed(near, logit=-2.0)], audit.run).to_html())
+    column = re.findall(
+        r"<td>(0\.\d+)<td>", Population([near, changed(near, logit=-2.0)], audit.run).to_html()
+    )
     assert list(map(len, column)) == [len("0.501")] * 2
 
 
@@ -281,10 +367,29 @@ def test_values_read_well():
 
 def test_what_is_handed_over_holds_no_raw_value(loans, seeded, tmp_path, capsys, request):
     file, out = loans / "loans.csv", tmp_path / "out"
-    assert main(["audit", str(file), *QUESTION, "--id", "file", "--out", str(out), "--quiet", "--public"]) == 0
-    texts = {each.name: each.read_text(encoding="utf-8") for each in out.iterdir()} | {"said": capsys.readouterr().out}
+    assert (
+        main(
+            [
+                "audit",
+                str(file),
+                *QUESTION,
+                "--id",
+                "file",
+                "--out",
+                str(out),
+                "--quiet",
+                "--public",
+            ]
+        )
+        == 0
+    )
+    texts = {each.name: each.read_text(encoding="utf-8") for each in out.iterdir()} | {
+        "said": capsys.readouterr().out
+    }
     assert set(texts) == {"said", "audit.json", "report.html"}
-    raw = {str(file), file.name, "logit"}.union(*(map(str, table()[column]) for column in ("income", "town", "file")))
+    raw = {str(file), file.name, "logit"}.union(
+        *(map(str, table()[column]) for column in ("income", "town", "file"))
+    )
     assert [(name, value) for name, text in texts.items() for value in raw if value in text] == []
     compare("public", outline(texts["report.html"]).text, request.config.getoption("--renew"))
     by_group = json.loads(texts["audit.json"])["by_group"]
@@ -298,7 +403,10 @@ def test_what_is_handed_over_holds_no_raw_value(loans, seeded, tmp_path, capsys,
         rates = {name: share for name, share in vars(exact).items() if name.endswith("rate")}
         few = {name for name, share in rates.items() if share * of.get(name, exact.people) < 9.5}
         assert {name for name in rates if row[name] is None} == few != set()
-    for again in (["replay", str(out / "audit.json")], ["gate", str(out / "audit.json"), "--max-solid", "5%"]):
+    for again in (
+        ["replay", str(out / "audit.json")],
+        ["gate", str(out / "audit.json"), "--max-solid", "5%"],
+    ):
         assert main(again) == 2
         assert "written with --public" in capsys.readouterr().err
     with pytest.raises(SettingError, match="may say more; name another folder"):

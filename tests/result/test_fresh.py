@@ -11,7 +11,16 @@ from scipy.stats import binom, norm
 
 from butfor import Training
 from butfor.nets import train_one as train
-from butfor.result.fresh import FIRST_LOOK, LEANING, SEED_BOUND, SOLID, UNDECIDED, USUAL, FreshSeeds, paired_interval
+from butfor.result.fresh import (
+    FIRST_LOOK,
+    LEANING,
+    SEED_BOUND,
+    SOLID,
+    UNDECIDED,
+    USUAL,
+    FreshSeeds,
+    paired_interval,
+)
 from butfor.review.gate import check_shares
 from butfor.train import Trainer
 from conftest import fitted
@@ -40,7 +49,11 @@ def test_seeds_and_side_effects_are_those_of_retraining_by_hand(controlled):
         assert verdict.base == pytest.approx(np.mean(without))
         if verdict.found:
             fresh, others = verdict.fresh, verdict.collateral
-            assert (fresh.seeds, fresh.with_flips, fresh.without_flips) == (SEEDS, sum(with_), sum(without))
+            assert (fresh.seeds, fresh.with_flips, fresh.without_flips) == (
+                SEEDS,
+                sum(with_),
+                sum(without),
+            )
             assert fresh.only_with_flips == sum(np.array(with_) & ~np.array(without))
             assert f"with these flips {sum(with_)} of {SEEDS} models" in fresh.sentence
             after = train(network.recipe, audit.model_.rows, verdict.positions).predict(X)
@@ -94,14 +107,19 @@ def test_a_find_that_holds_in_nine_of_ten_models_is_called_solid_in_4_9_percent(
         if look.word == SOLID:
             share += chance
         elif look.open_until(USUAL):
-            both = [counts(USUAL, 0, held + later - second, 0).word == SOLID for second in range(later + 1)]
+            both = [
+                counts(USUAL, 0, held + later - second, 0).word == SOLID
+                for second in range(later + 1)
+            ]
             share += chance * binom.pmf(range(later + 1), later, 0.1) @ both
     assert share == pytest.approx(0.0490, abs=5e-5)
 
 
 def test_an_audit_stops_at_30_seeds_where_they_settle_it_and_trains_nothing_twice(monkeypatch):
     asked, seed_logits = list[Training](), Trainer.seed_logits
-    monkeypatch.setattr(Trainer, "seed_logits", lambda self, some: (asked.extend(some), seed_logits(self, some))[1])
+    monkeypatch.setattr(
+        Trainer, "seed_logits", lambda self, some: (asked.extend(some), seed_logits(self, some))[1]
+    )
     audit, data = fitted("salary", budget=2, fresh_seeds=59)
     settled, open_, none = audit.explain_all(data.X_test, cases=[6, 5, 0])
     assert not settled.fresh.open_until(59)
@@ -122,7 +140,9 @@ def test_undecided_says_how_many_seeds_would_do():
     assert "one half" in half.sentence
 
 
-def test_populations_count_the_words_and_without_fresh_seeds_there_is_none(controlled, salary_population):
+def test_populations_count_the_words_and_without_fresh_seeds_there_is_none(
+    controlled, salary_population
+):
     population, few = controlled[2], f"{SEEDS} fresh seeds are too few"
     assert sum(population.solidity.values()) == len(population.found)
     assert len(population.solid) == population.solidity["solid"] == 0  # so few seeds never suffice

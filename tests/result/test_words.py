@@ -35,15 +35,23 @@ def verdict(run=RUN, **known) -> Verdict:
     [
         (
             verdict(**FOUND),
-            "Flipping 1 of 100 training labels (1 %) changes the decision about person 36 (line 543) from deny = yes "
-            "to deny = no (score 0.38 → 0.55, confirmed by retraining). Not checked under fresh seeds.",
+            "Flipping 1 of 100 training labels (1 %) changes the decision about person 36 (line "
+            "543) from deny = yes "
+            "to deny = no (score 0.38 → 0.55, confirmed by retraining). Not checked under fresh "
+            "seeds.",
         ),
         (
             verdict(left_out="rule"),
             f"Person 36 (line 543) was not audited: the rule φ ({RUN.phi}) leaves this person out.",
         ),
-        (verdict(case=None), "No counterfactual dataset found for the person in line 543: the decision stays"),
-        (verdict(at_least=9, proof="bound"), "Proven: flipping up to 3 of the 9 labels allowed cannot change the"),
+        (
+            verdict(case=None),
+            "No counterfactual dataset found for the person in line 543: the decision stays",
+        ),
+        (
+            verdict(at_least=9, proof="bound"),
+            "Proven: flipping up to 3 of the 9 labels allowed cannot change the",
+        ),
         (
             verdict(replace(RUN, data=replace(RUN.data, identifier="ref")), row="A-17"),
             "No counterfactual dataset found for person 36 (ref A-17)",
@@ -57,15 +65,26 @@ def test_verdicts_in_words(one, said):
 
 
 def test_one_and_many_are_told_apart():
-    said = {(0.2,): "this label is not", (0.8, 0.3): "1 of these 2 labels is", (0.8, 0.7): "2 of these 2 labels are"}
+    said = {
+        (0.2,): "this label is not",
+        (0.8, 0.3): "1 of these 2 labels is",
+        (0.8, 0.7): "2 of these 2 labels are",
+    }
     for doubts, words in said.items():
         flips = tuple(Flip(k, k, "deny = yes", {}, doubt) for k, doubt in enumerate(doubts))
-        assert verdict(flip_set=flips).doubt_sentence.startswith(f"By the other groups' standard, {words}")
+        assert verdict(flip_set=flips).doubt_sentence.startswith(
+            f"By the other groups' standard, {words}"
+        )
     assert [plural(k, "person") for k in (0, 1, 2)] == ["0 people", "1 person", "2 people"]
     assert plural(0.6, "of 68 labels is", "of 68 labels are") == "1 of 68 labels is"
-    assert expectation([TrainingLabel(0, 0, "f", "no", 0.5, 0.9)]).startswith("About 1 of these 1 labels is likely")
+    assert expectation([TrainingLabel(0, 0, "f", "no", 0.5, 0.9)]).startswith(
+        "About 1 of these 1 labels is likely"
+    )
     people = Population(
-        [verdict(NAMED, **known) for known in ({}, {"left_out": "switch"}, {"left_out": "decision", "logit": -0.5})],
+        [
+            verdict(NAMED, **known)
+            for known in ({}, {"left_out": "switch"}, {"left_out": "decision", "logit": -0.5})
+        ],
         NAMED,
     )
     why = "for 1 the decision is approved; for 1 it changes when race alone is switched."
@@ -73,7 +92,9 @@ def test_one_and_many_are_told_apart():
     poor = Performance(people=9, accuracy=0.6, majority=0.6, by_group=(), commonest="no")
     assert "than always predicting approved (60 %)" in replace(NAMED, performance=poor).no_better
     cut = DecisionFacts(cut=True, probability=0.8)
-    assert not replace(NAMED, performance=poor, decision=cut).no_better, "at a threshold that may be wanted"
+    assert not replace(NAMED, performance=poor, decision=cut).no_better, (
+        "at a threshold that may be wanted"
+    )
 
 
 FIXED = {"given": 0.8, "cut": True, "probability": 0.8}
@@ -90,7 +111,9 @@ def test_scores_are_probabilities_of_the_favourable_label_and_margins_stay_margi
             p, c = (math.log(share / (1 - share)) for share in (probability, cut))
             decision = DecisionFacts(given=cut, cut=True, probability=cut)
             assert replace(RUN, decision=decision).score_of(c - p) == pytest.approx(probability)
-            assert replace(adverse_first, decision=decision).score_of(p - c) == pytest.approx(probability)
+            assert replace(adverse_first, decision=decision).score_of(p - c) == pytest.approx(
+                probability
+            )
 
 
 def test_numbers_have_the_decimals_that_tell_them_apart():
@@ -118,8 +141,16 @@ def test_numbers_have_the_decimals_that_tell_them_apart():
         (SEEN, "Decided deny = no: 62 % of 476 people (training labels: 88 %)."),
         ({}, ""),
         (
-            {"cut": True, "share": 0.2, "pool": 476, "probability": 0.331, "accepted": 97, "ties": 3},
-            "Decided deny = no: the best 20 % of 476 people, 97 of them, at a probability of 0.33 or more. 3 tie for "
+            {
+                "cut": True,
+                "share": 0.2,
+                "pool": 476,
+                "probability": 0.331,
+                "accepted": 97,
+                "ties": 3,
+            },
+            "Decided deny = no: the best 20 % of 476 people, 97 of them, at a probability of 0.33 "
+            "or more. 3 tie for "
             "the last place and all get one.",
         ),
     ],
@@ -130,10 +161,13 @@ def test_the_cut_in_a_sentence(facts, said):
 
 def test_everybody_decided_alike_and_the_way_out():
     def advice(command="", **facts):
-        return Population([verdict()], replace(RUN, decision=DecisionFacts(**facts), command=command)).advice
+        return Population(
+            [verdict()], replace(RUN, decision=DecisionFacts(**facts), command=command)
+        ).advice
 
     assert advice("butfor audit", people=1046, favoured=1046, recorded=0.82) == (
-        "At 0.5 this model decides deny = no about all 1046 people. Of the training labels, 82 % are deny = no: "
+        "At 0.5 this model decides deny = no about all 1046 people. Of the training labels, 82 % "
+        "are deny = no: "
         "try `--threshold 'top 82%'`."
     )
     nobody = advice(people=1046, favoured=0, recorded=0.12, given=None)

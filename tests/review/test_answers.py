@@ -1,4 +1,5 @@
-"""What reviewers answered, or a sentence on why it cannot be used; and whether the answers show anything."""
+"""What reviewers answered, or a sentence on why it cannot be used; and whether the answers show
+anything."""
 
 import json
 import os
@@ -18,36 +19,58 @@ DEEP = "[" * 100_000
 
 def annotation(label: object, cancelled: bool = False) -> dict:
     choices = [label] if isinstance(label, str) else label
-    result = [{"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": choices}}]
+    result = [
+        {"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": choices}}
+    ]
     return {"id": 7, "was_cancelled": cancelled, "result": result}
 
 
-def test_a_table_of_any_separator_and_label_studio_give_the_same(german_file, tasks, tmp_path, capsys):
+def test_a_table_of_any_separator_and_label_studio_give_the_same(
+    german_file, tasks, tmp_path, capsys
+):
     answers, path = answered(tasks, 12, 1), tmp_path / "export.json"  # beside tasks.key.json
     filled = [fill_in(tasks, answers, separator, f"{k}.csv") for k, separator in enumerate(",;\t")]
     export = json.loads((tasks / "tasks.json").read_text())
     for task in export:
         label = answers[task["data"]["id"]]
-        task["annotations"] = [annotation(label), annotation(label), annotation("?", cancelled=True)]
+        task["annotations"] = [
+            annotation(label),
+            annotation(label),
+            annotation("?", cancelled=True),
+        ]
     path.write_text(json.dumps(export))
     outputs = [run(capsys, "review", german_file, "--answers", file) for file in (*filled, path)]
     assert outputs == [outputs[0]] * 4
     assert outputs[0][0] == 0
-    assert f"The reviewer changed 12 of {len(of_kind(tasks, 'control'))} labels of sex = female" in outputs[0][1]
+    assert (
+        f"The reviewer changed 12 of {len(of_kind(tasks, 'control'))} labels of sex = female"
+        in outputs[0][1]
+    )
     first, second = (task["data"]["id"] for task in export[:2])
-    export[0]["annotations"] = [annotation(answers[first]), annotation(OTHER[answers[first]])]  # reviewers differ
+    export[0]["annotations"] = [
+        annotation(answers[first]),
+        annotation(OTHER[answers[first]]),
+    ]  # reviewers differ
     export[1]["annotations"] = [annotation(answers[second], cancelled=True)]  # skipped
     path.write_text(json.dumps(export))
-    assert {read_answers([path], sealed(tasks)).reviewers[0][task] for task in (first, second)} == {"cannot tell"}
+    assert {read_answers([path], sealed(tasks)).reviewers[0][task] for task in (first, second)} == {
+        "cannot tell"
+    }
     export[3]["annotations"] = []
     path.write_text(json.dumps(export))
-    assert f"1 of {len(export)} tasks has no answer" in run(capsys, "review", german_file, "--answers", path)[2]
+    assert (
+        f"1 of {len(export)} tasks has no answer"
+        in run(capsys, "review", german_file, "--answers", path)[2]
+    )
 
 
 @pytest.mark.parametrize(
     ("names", "meant"),
     [
-        (("deny = no", "deny = yes"), {"YES": "deny = yes", "Deny = No": "deny = no", "Cannot Tell": "cannot tell"}),
+        (
+            ("deny = no", "deny = yes"),
+            {"YES": "deny = yes", "Deny = No": "deny = no", "Cannot Tell": "cannot tell"},
+        ),
         (("b", "B"), {"b": "b", "B": "B"}),
         (("Cannot Tell", "yes"), {"Cannot Tell": "Cannot Tell"}),
         (("no", "yes", "yes "), {"yes ": "yes ", "yes": "yes", " no ": "no"}),
@@ -68,13 +91,21 @@ def test_labels_are_read_as_they_are_meant(tmp_path, names, meant):
             read_answers([path], key)
 
 
-def test_answers_and_keys_that_cannot_be_used_change_nothing(german_file, salary_file, tasks, tmp_path, capsys):
+def test_answers_and_keys_that_cannot_be_used_change_nothing(
+    german_file, salary_file, tasks, tmp_path, capsys
+):
     filled, key = fill_in(tasks, answered(tasks, 9, 2)), tasks.with_name("tasks.key.json")
     good = ["id,label", *(f"{task},{label}" for task, label in answered(tasks, 9, 2).items())]
     task, studio = good[3].partition(",")[0], "not an export of Label Studio"
     contents = [
-        ([*good[:3], f"{task},maybe"], f"line 4 (task {task}): 'maybe' is not a label; write 'bad credit'"),
-        ([*good[:3], f"{task},", *good[4:]], f"tasks has no answer; the first is task {task} (line 4). Write a label"),
+        (
+            [*good[:3], f"{task},maybe"],
+            f"line 4 (task {task}): 'maybe' is not a label; write 'bad credit'",
+        ),
+        (
+            [*good[:3], f"{task},", *good[4:]],
+            f"tasks has no answer; the first is task {task} (line 4). Write a label",
+        ),
         ([*good[:3], "17,bad credit"], "line 4: this review has no task '17'; its ids begin"),
         ([*good, good[3]], f"task {task} has an answer already, in line 4"),
         (["number,label", *good[1:]], "no column 'id'"),
@@ -86,8 +117,15 @@ def test_answers_and_keys_that_cannot_be_used_change_nothing(german_file, salary
         (['[{"data": {}}]'], studio),
         (["\udcff"], "it is not UTF-8 text"),
     ]
-    for choices, sentence in ((["a", "b"], studio), ({"yes": 1}, "not a label"), ([3], "not a label"), (7, studio)):
-        contents.append(([json.dumps([{"data": {"id": task}, "annotations": [annotation(choices)]}])], sentence))
+    for choices, sentence in (
+        (["a", "b"], studio),
+        ({"yes": 1}, "not a label"),
+        ([3], "not a label"),
+        (7, studio),
+    ):
+        contents.append(
+            ([json.dumps([{"data": {"id": task}, "annotations": [annotation(choices)]}])], sentence)
+        )
     refused = [((tmp_path / f"answers{k}",), sentence) for k, (_, sentence) in enumerate(contents)]
     for (lines, _), ((path,), _) in zip(contents, refused, strict=True):
         path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))
@@ -110,8 +148,14 @@ def test_answers_and_keys_that_cannot_be_used_change_nothing(german_file, salary
     for path, sentence in (
         (tmp_path / "changed", "was changed since butfor wrote it"),
         (bent("position", "clear case", position=0), "in the table, it is row"),
-        (bent("control", "control", label="good credit"), "with label 'good credit'; in the table, it is row"),
-        (changed(key, tmp_path / "away.json", lambda r: r.update(audit_sha256="sha256:0")), "belongs to another audit"),
+        (
+            bent("control", "control", label="good credit"),
+            "with label 'good credit'; in the table, it is row",
+        ),
+        (
+            changed(key, tmp_path / "away.json", lambda r: r.update(audit_sha256="sha256:0")),
+            "belongs to another audit",
+        ),
         (tmp_path / "other.key.json", "Use the answers that were given for this review"),
         (tmp_path / "deep", "is not the key of a review"),
         (tmp_path / "empty", "is not the key of a review"),
@@ -121,20 +165,29 @@ def test_answers_and_keys_that_cannot_be_used_change_nothing(german_file, salary
         refused.append(((filled, "--key", path), sentence))
     refused.append(((filled, "--answers", filled), "names the same file twice"))
     for arguments, sentence in refused:
-        code, out, err = run(capsys, "review", german_file, "--answers", *arguments, "--out", tmp_path / "x")
+        code, out, err = run(
+            capsys, "review", german_file, "--answers", *arguments, "--out", tmp_path / "x"
+        )
         assert (code, out, len(err.splitlines())) == (2, "", 1), err
         assert sentence in err
     assert not (tmp_path / "x").exists()
     assert "belongs to another audit" in run(capsys, "review", salary_file, "--answers", filled)[2]
     key.rename(tmp_path / "elsewhere.json")
     assert "--key" in run(capsys, "review", german_file, "--answers", filled)[2]
-    assert run(capsys, "review", german_file, "--answers", filled, "--key", tmp_path / "elsewhere.json")[0] == 0
+    assert (
+        run(
+            capsys, "review", german_file, "--answers", filled, "--key", tmp_path / "elsewhere.json"
+        )[0]
+        == 0
+    )
 
 
 def test_two_reviewers_correct_what_they_agree_on_in_both_groups(german_file, tasks, capsys):
     one, other = answered(tasks, 14, 2, 1), answered(tasks, 12, 1)
     other[of_kind(tasks, "label")[0]["id"]] = "cannot tell"
-    files = [fill_in(tasks, answers, name=name) for name, answers in (("a.csv", one), ("b.csv", other))]
+    files = [
+        fill_in(tasks, answers, name=name) for name, answers in (("a.csv", one), ("b.csv", other))
+    ]
     outcome, n = read_answers(files, sealed(tasks)), len(one)
     agreed = {t["position"] for t in key_of(tasks) if one[t["id"]] == other[t["id"]] != t["label"]}
     assert {task.position for task, _ in outcome.corrections} == agreed
@@ -150,19 +203,22 @@ def test_two_reviewers_correct_what_they_agree_on_in_both_groups(german_file, ta
     assert cohens_kappa([dict(enumerate("aaaa"))] * 2) is None
 
 
-# --- what answers show ----------------------------------------------------------------------------------
+# --- what answers show ----------------------------------------------------------------------------
 
 NAMES = ("refused", "granted")
 
 
 def evidence(labels=(9, 30), controls=(1, 30), errors=((0, 30),), **changes: object) -> Evidence:
     told = {"alone": (0, 0), "tasks": 90, "unsure": 0, "expected": 9.0, "most": 20.0} | changes
-    return Evidence(group="sex = f", others="other groups", errors=errors, strata=((labels, controls),), **told)
+    return Evidence(
+        group="sex = f", others="other groups", errors=errors, strata=((labels, controls),), **told
+    )
 
 
 def reviews(pairs: int, wrong_share: float, answer, times: int, clear: int = 20) -> float:
-    """The share of simulated reviews whose answers show something: refused labels, a share of them wrong, with
-    controls, and clear cases of both labels. `answer`: from the truth to the answers of one reviewer or several."""
+    """The share of simulated reviews whose answers show something: refused labels, a share of them
+    wrong, with controls, and clear cases of both labels. `answer`: from the truth to the answers of
+    one reviewer or several."""
     kinds = ["label"] * pairs + ["control"] * pairs + ["clear case"] * clear
     labels = ["refused"] * 2 * pairs + [NAMES[k % 2] for k in range(clear)]
     controls = [pairs + k for k in range(pairs)] + [None] * (pairs + clear)
@@ -171,7 +227,10 @@ def reviews(pairs: int, wrong_share: float, answer, times: int, clear: int = 20)
         rng = np.random.default_rng(seed)
         truth = np.array([label == "granted" for label in labels])
         truth[:pairs] = rng.random(pairs) < wrong_share
-        given = [{f"K-{k}": NAMES[int(a)] for k, a in enumerate(one)} for one in np.atleast_2d(answer(truth, rng))]
+        given = [
+            {f"K-{k}": NAMES[int(a)] for k, a in enumerate(one)}
+            for one in np.atleast_2d(answer(truth, rng))
+        ]
         shows += not Outcome(key, tuple(given)).evidence.shows_nothing
     return shows / times
 
@@ -190,32 +249,57 @@ def erring(share: float, reviewers: int = 1):
         (0.3, erring(0.1), 0.65, 1.0),
         (0.3, erring(0.1, 2), 0.85, 1.0),
     ],
-    ids=["at random", "mostly favourable", "always favourable", "nothing is wrong", "careful", "two who are careful"],
+    ids=[
+        "at random",
+        "mostly favourable",
+        "always favourable",
+        "nothing is wrong",
+        "careful",
+        "two who are careful",
+    ],
 )
-def test_careless_answers_show_nothing_and_careful_ones_do_where_labels_are_wrong(wrong, answer, least, most):
+def test_careless_answers_show_nothing_and_careful_ones_do_where_labels_are_wrong(
+    wrong, answer, least, most
+):
     assert least <= reviews(40, wrong, answer, times=100) <= most
 
 
 def test_the_power_that_is_foretold_is_that_of_the_reviews():
     foretold = simulated_power(np.full(40, 0.25), np.ones(40, bool), np.ones(40, bool), 20)
-    assert foretold == pytest.approx(reviews(40, 0.25, erring(0.1), times=200), abs=0.1)  # three standard errors
+    assert foretold == pytest.approx(
+        reviews(40, 0.25, erring(0.1), times=200), abs=0.1
+    )  # three standard errors
 
 
 def test_the_test_is_fishers_among_all_and_among_those_alike_and_guessing_is_refused():
-    for labels, controls in (((6, 10), (1, 10)), ((1, 10), (6, 10)), ((9, 29), (1, 29)), ((10, 30), (3, 30))):
+    for labels, controls in (
+        ((6, 10), (1, 10)),
+        ((1, 10), (6, 10)),
+        ((9, 29), (1, 29)),
+        ((10, 30), (3, 30)),
+    ):
         table, found = [[hit, n - hit] for hit, n in (labels, controls)], evidence(labels, controls)
         p = fisher_exact(table, alternative="greater")[1]
         assert found.p == pytest.approx(p)
         assert found.interval[0] < found.difference < found.interval[1]
-        assert (found.interval[0] > 0, not found.shows_nothing) in ((p <= 0.05, p <= 0.05), (False, False))
+        assert (found.interval[0] > 0, not found.shows_nothing) in (
+            (p <= 0.05, p <= 0.05),
+            (False, False),
+        )
     assert evidence((0, 0), (0, 0)).p is None
-    # The others' standard favours 20 labels and 5 controls. Whoever follows it changes these and nothing else.
+    # The others' standard favours 20 labels and 5 controls. Whoever follows it changes these and
+    # nothing else.
     assert chance((((0, 10), (0, 25)), ((20, 20), (5, 5)))) == 1
     assert chance((((8, 10), (3, 25)), ((16, 20), (1, 5)))) < 0.001
     assert not evidence(errors=((9, 30),)).shows_nothing
-    assert "the reviewer changed 10 of 30 clear cases (33 %)" in evidence(errors=((10, 30),)).shows_nothing
+    assert (
+        "the reviewer changed 10 of 30 clear cases (33 %)"
+        in evidence(errors=((10, 30),)).shows_nothing
+    )
     assert "reviewer 2 changed 10 of 30" in evidence(errors=((9, 30), (10, 30))).shows_nothing
-    assert "not known, since no clear case got a label" in " ".join(evidence(errors=((0, 0),)).lines)
+    assert "not known, since no clear case got a label" in " ".join(
+        evidence(errors=((0, 0),)).lines
+    )
     many, few = (evidence((hit, 30), (1, 30), alone=(2, 5)).lines[-1] for hit in (19, 18))
     assert few == "About 9 of the group's 35 labels were expected to be wrong."
     assert many.startswith(f"{few} Reviewers changed 21, far more than that")

@@ -1,4 +1,5 @@
-"""Limits that an audit or a comparison of groups is held to: kept, failed, or the data cannot tell."""
+"""Limits that an audit or a comparison of groups is held to: kept, failed, or the data cannot
+tell."""
 
 import json
 import os
@@ -19,14 +20,21 @@ def everybody(**fields):
     return lambda record: [person.update(fields) for person in record["people"]]
 
 
-def test_limits_are_kept_or_not_and_one_met_exactly_is_kept(german_file, salary_file, tmp_path, capsys):
+def test_limits_are_kept_or_not_and_one_met_exactly_is_kept(
+    german_file, salary_file, tmp_path, capsys
+):
     first = lambda r: [p.update(switch_changes=p is r["people"][0]) for p in r["people"]]  # noqa: E731
     one = changed(german_file, tmp_path / "one.json", first)
     for file, options, code, said in (
         (german_file, ("--max-solid", "42%", "--max-close-calls", "0%"), 0, ["kept", "kept"]),
         (german_file, ("--max-solid", "41%", "--max-switch", " .9 "), 1, ["FAILED", "kept"]),
         (german_file, ("--max-solid", repr(16 / 39)), 0, ["kept"]),
-        (salary_file, ("--max-solid", "10%", "--max-close-calls", "0.3"), 4, ["CANNOT TELL", "CANNOT TELL"]),
+        (
+            salary_file,
+            ("--max-solid", "10%", "--max-close-calls", "0.3"),
+            4,
+            ["CANNOT TELL", "CANNOT TELL"],
+        ),
         (one, ("--max-switch", "2%"), 1, ["FAILED"]),
         (one, ("--max-switch", "2.5%"), 0, ["kept"]),
     ):
@@ -34,9 +42,13 @@ def test_limits_are_kept_or_not_and_one_met_exactly_is_kept(german_file, salary_
         assert (found, [line.split(":")[0] for line in out.splitlines()]) == (code, said), out
 
 
-def test_what_cannot_be_measured_is_neither_kept_nor_broken(salary_file, german_file, tmp_path, capsys):
+def test_what_cannot_be_measured_is_neither_kept_nor_broken(
+    salary_file, german_file, tmp_path, capsys
+):
     def nobody(record):
-        everybody(left_out="rule", flip_set=[], fresh=None, at_least=None, proof=None, without_flips=None)(record)
+        everybody(
+            left_out="rule", flip_set=[], fresh=None, at_least=None, proof=None, without_flips=None
+        )(record)
 
     def stopped(record):
         people = zip(record["people"], Population.from_dict(record), strict=True)
@@ -45,7 +57,12 @@ def test_what_cannot_be_measured_is_neither_kept_nor_broken(salary_file, german_
 
     limits = ("--max-solid", "99%", "--max-close-calls", "99%")
     for source, change, unknown, sentence in [
-        (salary_file, everybody(fresh=None, without_flips=None), 2, "6 of these were not tested under fresh seeds"),
+        (
+            salary_file,
+            everybody(fresh=None, without_flips=None),
+            2,
+            "6 of these were not tested under fresh seeds",
+        ),
         (german_file, everybody(fresh=None, without_flips=None), 0, "this model has no seed"),
         (german_file, nobody, 2, "Audited: 0 of "),
         (german_file, lambda record: record["run"].update(interrupted=True), 2, "interrupted"),
@@ -54,11 +71,17 @@ def test_what_cannot_be_measured_is_neither_kept_nor_broken(salary_file, german_
         code, out, _ = run(capsys, "gate", record, *limits)
         assert (code, out.count("CANNOT TELL")) == (4 if unknown else 0, unknown)
         assert sentence in out
-    assert run(capsys, "gate", record, *limits, "--max-switch", "0%")[0] == 1, "broken counts before unknown"
+    assert run(capsys, "gate", record, *limits, "--max-switch", "0%")[0] == 1, (
+        "broken counts before unknown"
+    )
     unknown = changed(german_file, tmp_path / "unknown.json", everybody(switch_changes=None))
     assert run(capsys, "gate", unknown, "--max-switch", "99%")[0] == 4
-    shorter = changed(german_file, tmp_path / "shorter.json", stopped)  # 16 of 39 are solid, and may be 20
-    assert [run(capsys, "gate", shorter, "--max-solid", limit)[0] for limit in ("40%", "45%", "52%")] == [1, 4, 0]
+    shorter = changed(
+        german_file, tmp_path / "shorter.json", stopped
+    )  # 16 of 39 are solid, and may be 20
+    assert [
+        run(capsys, "gate", shorter, "--max-solid", limit)[0] for limit in ("40%", "45%", "52%")
+    ] == [1, 4, 0]
 
 
 def test_a_share_of_few_people_is_held_to_no_limit(german_file, tmp_path, capsys):
@@ -86,12 +109,17 @@ def test_the_makefile_of_the_document_keeps_4_apart(tmp_path):
     (stand_in := tmp_path / "butfor").write_text("#!/bin/sh\nexit $CODE\n")
     stand_in.chmod(0o700)
     for code, ends, told in ((0, 0, False), (1, 2, False), (2, 2, False), (4, 0, True)):
-        environment = os.environ | {"PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}", "CODE": str(code)}
-        made = subprocess.run(["make", "gate"], cwd=tmp_path, env=environment, capture_output=True, text=True)
+        environment = os.environ | {
+            "PATH": f"{tmp_path}{os.pathsep}{os.environ['PATH']}",
+            "CODE": str(code),
+        }
+        made = subprocess.run(
+            ["make", "gate"], cwd=tmp_path, env=environment, capture_output=True, text=True
+        )
         assert (made.returncode, "The data cannot tell" in made.stdout) == (ends, told), made.stderr
 
 
-# --- gaps -----------------------------------------------------------------------------------------------
+# --- gaps -----------------------------------------------------------------------------------------
 
 
 @pytest.fixture(scope="module")
@@ -100,10 +128,25 @@ def compared(tmp_path_factory) -> Path:
     folder, rng = tmp_path_factory.mktemp("loans"), np.random.default_rng(5)
     group = np.repeat(["a", "b", "c", "d"], [500, 300, 300, 12])
     income = rng.normal(size=len(group))
-    granted = (income + 0.6 * rng.normal(size=len(group)) > 0) & ~((group == "b") & (rng.random(len(group)) < 0.4))
-    frame = pd.DataFrame({"group": group, "income": income, "granted": np.where(granted, "yes", "no")})
+    granted = (income + 0.6 * rng.normal(size=len(group)) > 0) & ~(
+        (group == "b") & (rng.random(len(group)) < 0.4)
+    )
+    frame = pd.DataFrame(
+        {"group": group, "income": income, "granted": np.where(granted, "yes", "no")}
+    )
     frame.to_csv(folder / "loans.csv", index=False)
-    asked = ("--label", "granted", "--adverse", "no", "--sensitive", "group", "--n-jobs", "1", "--quiet", "--out")
+    asked = (
+        "--label",
+        "granted",
+        "--adverse",
+        "no",
+        "--sensitive",
+        "group",
+        "--n-jobs",
+        "1",
+        "--quiet",
+        "--out",
+    )
     assert main(["standard", str(folder / "loans.csv"), *asked, str(folder / "out")]) == 0
     return folder / "out" / "standard.json"
 
@@ -112,10 +155,18 @@ def test_a_gap_is_kept_broken_or_not_to_be_told(compared, german_file, tmp_path,
     code, out, _ = run(capsys, "gate", compared, "--max-gap", 2)
     lines = {line.split("group = ")[1][0]: line for line in out.splitlines()}
     assert code == 1
-    assert re.match(r"kept: max-gap 2 points: group = a: [\d.]+ points more often than comparable", lines["a"])
-    assert re.match(r"FAILED: max-gap 2 points: group = b: [\d.]+ points less often than comparable", lines["b"])
-    assert lines["d"].startswith("CANNOT TELL: max-gap 2 points: group = d is not compared: 12 rows")
-    assert run(capsys, "gate", compared, "--max-gap", 2, "--except", "b", "--except", "c")[0] == 4, "d remains"
+    assert re.match(
+        r"kept: max-gap 2 points: group = a: [\d.]+ points more often than comparable", lines["a"]
+    )
+    assert re.match(
+        r"FAILED: max-gap 2 points: group = b: [\d.]+ points less often than comparable", lines["b"]
+    )
+    assert lines["d"].startswith(
+        "CANNOT TELL: max-gap 2 points: group = d is not compared: 12 rows"
+    )
+    assert (
+        run(capsys, "gate", compared, "--max-gap", 2, "--except", "b", "--except", "c")[0] == 4
+    ), "d remains"
     without = ("--except", "b", "--except", "group = c", "--except", "d")
     assert run(capsys, "gate", compared, "--max-gap", 2, *without)[0] == 0
     gaps = {gap["group"]: gap for gap in json.loads(compared.read_text())["groups"]}
@@ -129,17 +180,27 @@ def test_a_gap_is_kept_broken_or_not_to_be_told(compared, german_file, tmp_path,
         assert run(capsys, "gate", compared, "--max-gap", limit, "--except", "d")[0] == code
     for gap in gaps.values():
         ratio = (gap["bounds"][1] - gap["bounds"][0]) / (gap["interval"][1] - gap["interval"][0])
-        assert 1.05 < ratio < 1.45, "for three groups at once, about 2.4 instead of 2 standard errors"
+        assert 1.05 < ratio < 1.45, (
+            "for three groups at once, about 2.4 instead of 2 standard errors"
+        )
     code, out, _ = run(capsys, "gate", german_file, "--max-gap", 2, "--json")
     gaps = json.loads(german_file.read_text())["run"]["standard"]["comparisons"]
-    assert [(check["low"], check["high"]) for check in json.loads(out)] == [tuple(gap["bounds"]) for gap in gaps]
+    assert [(check["low"], check["high"]) for check in json.loads(out)] == [
+        tuple(gap["bounds"]) for gap in gaps
+    ]
     results = {check["group"]: check["result"] for check in json.loads(out)}
     assert (code, results) == (4, {"sex = female": "cannot tell", "sex = male": "kept"})
     for source, change, said in (
-        (compared, lambda r: [gap.update(bounds=None) for gap in r["groups"]], "group = a has no bounds"),
+        (
+            compared,
+            lambda r: [gap.update(bounds=None) for gap in r["groups"]],
+            "group = a has no bounds",
+        ),
         (german_file, lambda r: r["run"].update(standard=None), "compares no groups"),
     ):
-        code, out, _ = run(capsys, "gate", changed(source, tmp_path / "without.json", change), "--max-gap", 99)
+        code, out, _ = run(
+            capsys, "gate", changed(source, tmp_path / "without.json", change), "--max-gap", 99
+        )
         assert (code, said in out) == (4, True)
 
 
@@ -148,20 +209,33 @@ REFUSED = {
     ("--max-gap", "2%"): "give percentage points from 0 to 100",
     ("--max-gap", "nan"): "give percentage points from 0 to 100",
     ("--max-gap", "2", "--except", "e"): "--except: there is no group 'e'. The groups are",
-    ("--max-gap", "2", *(word for name in "abcd" for word in ("--except", name))): "--except leaves no group",
+    (
+        "--max-gap",
+        "2",
+        *(word for name in "abcd" for word in ("--except", name)),
+    ): "--except leaves no group",
     ("--max-solid", "5%"): "compares groups only; give the audit.json",
     ("--max-solid", "5%", "--except", "a"): "--except goes with --max-gap",
-    **{(f"--max-solid={text}",): "--max-solid" for text in ("5", "1", "-5%", "101%", "nan", "", "five")},
+    **{
+        (f"--max-solid={text}",): "--max-solid"
+        for text in ("5", "1", "-5%", "101%", "nan", "", "five")
+    },
 }
 
 
 def test_what_cannot_be_asked_gets_a_sentence(compared, tmp_path, capsys):
-    changed(compared, tmp_path / "bent.json", lambda record: record["groups"][0].update(bounds=["x", 1]))
+    changed(
+        compared, tmp_path / "bent.json", lambda record: record["groups"][0].update(bounds=["x", 1])
+    )
     record = json.loads(compared.read_text())
     record["groups"][1]["bounds"] = [-0.01, 0.01]
     (tmp_path / "altered.json").write_text(json.dumps(record))
     asked = [((compared, *options), sentence) for options, sentence in REFUSED.items()]
-    for name, sentence in (("bent", "bounds[0]"), ("altered", "was changed since"), ("no", "no.json")):
+    for name, sentence in (
+        ("bent", "bounds[0]"),
+        ("altered", "was changed since"),
+        ("no", "no.json"),
+    ):
         asked.append(((tmp_path / f"{name}.json", "--max-gap", 2), sentence))
     for arguments, sentence in asked:
         code, out, err = run(capsys, "gate", *arguments)

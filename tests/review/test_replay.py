@@ -1,4 +1,5 @@
-"""A record is run again: what it claims is computed anew, whatever the model, and what was altered is named."""
+"""A record is run again: what it claims is computed anew, whatever the model, and what was altered
+is named."""
 
 import json
 import shlex
@@ -19,7 +20,9 @@ from recorded import LABELS, TABLE, audited, changed, fitted, run, wronged
 
 LOGISTIC = "--model logistic --budget 30"
 FIND = {
-    "counterfactual_logit": lambda r, find: find.update(counterfactual_logit=find["counterfactual_logit"] + 0.5),
+    "counterfactual_logit": lambda r, find: find.update(
+        counterfactual_logit=find["counterfactual_logit"] + 0.5
+    ),
     "flip_set[0].row is 'elsewhere'": lambda r, find: find["flip_set"][0].update(row="elsewhere"),
     "; logit is ": lambda r, find: r["people"][-1].update(logit=r["people"][-1]["logit"] + 0.5),
 }
@@ -62,7 +65,8 @@ KINDS = {
         "new_decision": lambda r, find: find.update(new_decision="low"),
     }),
     "bands that are not learned from, ids and names": (
-        f"{LOGISTIC} --sensitive age --bands 30,50 --drop age,grade --id number --names {{folder}}/names.toml", {},
+        f"{LOGISTIC} --sensitive age --bands 30,50 --drop age,grade --id number --names "
+        f"{{folder}}/names.toml", {},
     ),
 }  # fmt: skip
 
@@ -78,14 +82,22 @@ def recorded(tmp_path_factory) -> Callable[[str], Path]:
     extra = {"weight": rng.integers(1, 4, n), "home": np.arange(n) // 2, "day": days.astype(str)}
     table.assign(**extra).to_csv(folder / "weighed.csv", index=False)
     table.assign(number=[f"N{k}" for k in range(n)]).to_csv(folder / "loans.csv", index=False)
-    (folder / "names.toml").write_text('[people]\nnoun = "applicants"\n[columns]\nincome = "earnings"\n')
+    (folder / "names.toml").write_text(
+        '[people]\nnoun = "applicants"\n[columns]\nincome = "earnings"\n'
+    )
 
     @cache
     def made(kind: str) -> Path:
         options = shlex.split(KINDS[kind][0].format(folder=folder))
         usual = {"--label": "granted", "--sensitive": "group", "--drop": "grade", "--cases": "0:8"}
-        options += [word for name, value in usual.items() if name not in options for word in (name, value)]
-        return audited(folder / kind, str(folder / ("weighed.csv" if "--weight" in options else "loans.csv")), *options)
+        options += [
+            word for name, value in usual.items() if name not in options for word in (name, value)
+        ]
+        return audited(
+            folder / kind,
+            str(folder / ("weighed.csv" if "--weight" in options else "loans.csv")),
+            *options,
+        )
 
     return made
 
@@ -108,7 +120,9 @@ def test_a_fresh_record_agrees_and_whatever_is_altered_is_named(kind, recorded, 
         for change in (FIND | alterations).values():
             change(record, find)
 
-    code, out, err = run(capsys, "replay", changed(record, tmp_path / "altered.json", alter), "--fresh-seeds")
+    code, out, err = run(
+        capsys, "replay", changed(record, tmp_path / "altered.json", alter), "--fresh-seeds"
+    )
     assert code == 1, err
     said = "\n".join(line for line in out.splitlines() if "DISAGREE" in line)
     assert [name for name in FIND | alterations if name not in said] == [], said
@@ -118,7 +132,9 @@ OF_0_5 = "4f8edd2bf7e666e61f41385823798aa1ce4158f085cb080f24d2144e7cdefe11"
 """The hash of the salary rows in a record of 0.5."""
 
 
-def test_a_record_of_0_5_is_checked_by_its_own_rule_and_an_unknown_rule_is_refused(salary_file, tmp_path, capsys):
+def test_a_record_of_0_5_is_checked_by_its_own_rule_and_an_unknown_rule_is_refused(
+    salary_file, tmp_path, capsys
+):
     def of_0_5(record, sha256=OF_0_5):
         record["run"]["data"]["sha256"] = sha256
         del record["run"]["data"]["hash_rule"]
@@ -127,7 +143,10 @@ def test_a_record_of_0_5_is_checked_by_its_own_rule_and_an_unknown_rule_is_refus
     for change, said in (
         (lambda r: of_0_5(r, r["run"]["data"]["sha256"]), "its training rows are different"),
         (lambda r: r["run"]["data"].update(sha256=OF_0_5), "its training rows are different"),
-        (lambda r: r["run"]["data"].update(hash_rule="later"), "install the version of butfor that wrote the record"),
+        (
+            lambda r: r["run"]["data"].update(hash_rule="later"),
+            "install the version of butfor that wrote the record",
+        ),
     ):
         code, _, err = run(capsys, "replay", changed(salary_file, tmp_path / "bent.json", change))
         assert (code, said in err) == (2, True), err
@@ -135,7 +154,9 @@ def test_a_record_of_0_5_is_checked_by_its_own_rule_and_an_unknown_rule_is_refus
 
 def test_rows_that_look_alike_as_text_are_another_table():
     code = (TABLE["income"] > 0).astype(int)
-    audits = [fitted(TABLE.assign(code=code.astype(kind)), adverse=None) for kind in (int, "category")]
+    audits = [
+        fitted(TABLE.assign(code=code.astype(kind)), adverse=None) for kind in (int, "category")
+    ]
     populations = [audit.explain_all(audit.table_.X, cases=[0]) for audit in audits]
     assert populations[0].run.data.sha256 != populations[1].run.data.sha256
     with pytest.raises(SettingError, match="The population belongs to another table"):
@@ -144,16 +165,21 @@ def test_rows_that_look_alike_as_text_are_another_table():
 
 REFUSED = {
     "nobody": (lambda r: r["people"][0].update(case=999), "The record cannot be replayed"),
-    "another table": (lambda r: r["run"]["data"].update(sha256="0"), "its training rows are different"),
+    "another table": (lambda r: r["run"]["data"].update(sha256="0"), "its training rows are "
+                                                                     "different"),
     "no file": (lambda r: r["run"]["data"].update(table="absent.csv"), "absent.csv"),
-    "given in Python": (lambda r: r["run"]["data"].update(table=None), "The record names no file or embedded data set"),
+    "given in Python": (lambda r: r["run"]["data"].update(table=None), "The record names no file "
+                                                                       "or embedded data set"),
     "weights beside": (lambda r: r["run"].update(not_rebuildable=["sample_weight: given"]), "'sample_weight'"),
-    "code of yours": (lambda r: r["run"].update(not_rebuildable=["psi: far"]), "cannot restore 'psi'"),
+    "code of yours": (lambda r: r["run"].update(not_rebuildable=["psi: far"]), "cannot restore "
+                                                                               "'psi'"),
     "a learner unknown": (lambda r: r["run"].update(learner={"kind": "nonsense"}), "of kind 'nonsense'"),
 }  # fmt: skip
 
 
-def test_what_cannot_be_replayed_gets_a_sentence_and_a_table_may_have_moved(recorded, tmp_path, capsys):
+def test_what_cannot_be_replayed_gets_a_sentence_and_a_table_may_have_moved(
+    recorded, tmp_path, capsys
+):
     record = recorded("logistic, one standard")
     for change, sentence in REFUSED.values():
         code, _, err = run(capsys, "replay", changed(record, tmp_path / "bent.json", change))
@@ -167,8 +193,13 @@ def test_what_cannot_be_replayed_gets_a_sentence_and_a_table_may_have_moved(reco
     # The file of --test has moved together with the table.
     loans[:400].to_csv(tmp_path / "train.csv", index=False)
     loans[400:].to_csv(tmp_path / "people.csv", index=False)
-    given = f"--test {tmp_path / 'people.csv'} --label granted --sensitive group --drop grade --cases 0:4"
-    record = audited(tmp_path / "beside", str(tmp_path / "train.csv"), *f"{LOGISTIC} {given}".split())
+    given = (
+        f"--test {tmp_path / 'people.csv'} --label granted --sensitive group --drop grade "
+        "--cases 0:4"
+    )
+    record = audited(
+        tmp_path / "beside", str(tmp_path / "train.csv"), *f"{LOGISTIC} {given}".split()
+    )
     for name in ("train.csv", "people.csv"):
         (tmp_path / "new").mkdir(exist_ok=True)
         (tmp_path / name).rename(tmp_path / "new" / name)
@@ -201,7 +232,9 @@ def test_in_python_a_verdict_replays_in_its_session_and_its_record_with_the_audi
         assert "logit is " in str(butfor.replay(record, audit=audit).differs)
 
 
-def test_a_record_about_an_embedded_set_replays_by_itself_and_flips_must_be_allowed(salary, salary_population):
+def test_a_record_about_an_embedded_set_replays_by_itself_and_flips_must_be_allowed(
+    salary, salary_population
+):
     audit, data = salary
     verdict = salary_population.found[0]
     record = verdict.to_dict()
@@ -209,4 +242,7 @@ def test_a_record_about_an_embedded_set_replays_by_itself_and_flips_must_be_allo
     allowed = flippable_labels(audit.fitted_, data.X_test.iloc[[verdict.case]])[0]
     outside = int(np.flatnonzero(~allowed)[0])
     record["people"][0]["flip_set"][0]["position"] = outside
-    assert f"row at position {outside} is flipped, but the rule ψ does not allow it" in butfor.replay(record).differs
+    assert (
+        f"row at position {outside} is flipped, but the rule ψ does not allow it"
+        in butfor.replay(record).differs
+    )

@@ -1,4 +1,5 @@
-"""The reviewer's page in a real browser: answer by key and by button, come back, save, and close the loop."""
+"""The reviewer's page in a real browser: answer by key and by button, come back, save, and close
+the loop."""
 
 import pandas as pd
 import pytest
@@ -15,7 +16,9 @@ EVIL = "</script><img src=x onerror=document.title='run'>"
 
 
 def small(folder, name, ids="abcd", labels=("no", "yes")):
-    frame = pd.DataFrame({"income": [10, 20, 30, 40], "note": ["", None, EVIL, "long " * 2000]}, index=list(ids))
+    frame = pd.DataFrame(
+        {"income": [10, 20, 30, 40], "note": ["", None, EVIL, "long " * 2000]}, index=list(ids)
+    )
     path = folder / name
     path.write_text(reviewer_page(frame, question("deny", labels), labels), encoding="utf-8")
     return path.as_uri()
@@ -30,14 +33,19 @@ def text(browser, name):
 
 
 def values(browser):
-    cells = "return [...document.querySelectorAll('#row tbody tr')].map(row => [...row.cells].map(c => c.innerText))"
+    cells = (
+        "return [...document.querySelectorAll('#row tbody tr')].map(row => "
+        "[...row.cells].map(c => c.innerText))"
+    )
     return dict(browser.execute_script(cells))
 
 
 def save(browser, folder):
     """The file that "Save answers" writes."""
     folder.mkdir()
-    browser.execute_cdp_cmd("Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)})
+    browser.execute_cdp_cmd(
+        "Browser.setDownloadBehavior", {"behavior": "allow", "downloadPath": str(folder)}
+    )
     browser.find_element("id", "save").click()
     file = folder / "answers.csv"
     WebDriverWait(browser, 30).until(lambda _: file.exists() and file.stat().st_size)
@@ -50,12 +58,17 @@ def silent(browser):
     browser.execute_cdp_cmd("Emulation.clearDeviceMetricsOverride", {})
     browser.get_log("browser")  # of other pages
     yield
-    assert browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)") == []
+    assert (
+        browser.execute_script("return performance.getEntriesByType('resource').map(r => r.name)")
+        == []
+    )
     assert browser.get_log("browser") == []
     browser.execute_script("localStorage.clear()")
 
 
-def test_a_review_from_the_first_answer_to_the_evidence(browser, german_file, tasks, tmp_path, capsys):
+def test_a_review_from_the_first_answer_to_the_evidence(
+    browser, german_file, tasks, tmp_path, capsys
+):
     wanted = {str(number): label for number, label in answered(tasks, 20).items()}
     ids, keys = list(wanted), {"bad credit": "1", "good credit": "2", "cannot tell": "0"}
     total, key = len(ids), tmp_path / "tasks.key.json"
@@ -81,7 +94,9 @@ def test_a_review_from_the_first_answer_to_the_evidence(browser, german_file, ta
     assert f"{total - 25} of {total} tasks are still open" in text(browser, "status")
     code, _, err = run(capsys, "review", german_file, "--answers", half, "--key", key)
     assert (code, f"{total - 25} of {total} tasks have no answer" in err) == (2, True)
-    press(browser, RIGHT * (total - 26) + keys[wanted[ids[-1]]])  # the last first, then what is open from the start
+    press(
+        browser, RIGHT * (total - 26) + keys[wanted[ids[-1]]]
+    )  # the last first, then what is open from the start
     assert text(browser, "place") == f"Task 26 of {total}"
     press(browser, "".join(keys[wanted[number]] for number in ids[25:-1]))
     whole = save(browser, tmp_path / "whole")
@@ -115,19 +130,28 @@ def test_answers_survive_and_two_reviews_do_not_mix(browser, tmp_path):
     browser.execute_script("localStorage.setItem(Object.keys(localStorage)[0], '{nonsense')")
     browser.refresh()
     assert text(browser, "count") == "0 of 4 answered"
-    refuse = "Object.defineProperty(window, 'localStorage', {get() { throw new Error('refused'); }})"
+    refuse = (
+        "Object.defineProperty(window, 'localStorage', {get() { throw new Error('refused'); }})"
+    )
     added = browser.execute_cdp_cmd("Page.addScriptToEvaluateOnNewDocument", {"source": refuse})
     try:
         browser.get(one)
         assert "This browser cannot keep your answers" in text(browser, "kept")
         press(browser, "1201")
-        assert pd.read_csv(save(browser, tmp_path / "saved"))["label"].tolist() == ["no", "yes", "cannot tell", "no"]
+        assert pd.read_csv(save(browser, tmp_path / "saved"))["label"].tolist() == [
+            "no",
+            "yes",
+            "cannot tell",
+            "no",
+        ]
     finally:
         browser.execute_cdp_cmd("Page.removeScriptToEvaluateOnNewDocument", added)
         browser.get(one)
 
 
-def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table_holds(browser, tmp_path):
+def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table_holds(
+    browser, tmp_path
+):
     size = {"width": 400, "height": 800, "deviceScaleFactor": 1, "mobile": True}
     browser.execute_cdp_cmd("Emulation.setDeviceMetricsOverride", size)
     many, odd = tuple(f"{'x' * 60} {k}" for k in range(50)), (EVIL, 'a,"b";\nc', "=1+1")
@@ -145,7 +169,9 @@ def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table
         button = browser.find_element("id", "save").rect
         top = button["y"] - browser.execute_script("return scrollY")
         assert 0 <= top <= 800 - button["height"], "the answers stay in view"
-        ground = browser.execute_script("return getComputedStyle(document.documentElement).backgroundColor")
+        ground = browser.execute_script(
+            "return getComputedStyle(document.documentElement).backgroundColor"
+        )
         assert (ground == "rgb(255, 255, 255)") == (scheme == "light")
     browser.refresh()
     press(browser, TAB * 3 + ENTER)
@@ -153,8 +179,13 @@ def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table
     assert browser.switch_to.active_element.value_of_css_property("outline-style") == "solid"
     for keys in ("9", "x", "4"):  # no label has these
         press(browser, keys)
-    for event in ("{key: '1', repeat: true, bubbles: true}", "{key: '1', ctrlKey: true, bubbles: true}"):
-        browser.execute_script(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {event}))")
+    for event in (
+        "{key: '1', repeat: true, bubbles: true}",
+        "{key: '1', ctrlKey: true, bubbles: true}",
+    ):
+        browser.execute_script(
+            f"document.body.dispatchEvent(new KeyboardEvent('keydown', {event}))"
+        )
     assert text(browser, "count") == "1 of 4 answered", "no answer by accident"
     french = "{key: '&', code: 'Digit1', bubbles: true}"
     browser.execute_script(f"document.body.dispatchEvent(new KeyboardEvent('keydown', {french}))")
@@ -163,4 +194,6 @@ def test_it_fits_a_phone_answers_to_the_keyboard_and_runs_nothing_that_the_table
     assert browser.find_elements("tag name", "img") == []
     saved = pd.read_csv(save(browser, tmp_path / "saved"), dtype=str, keep_default_na=False)
     assert saved["id"].tolist() == list("abcd")
-    assert saved["label"].tolist() == ["'=1+1", *odd[:2], "cannot tell"], "no spreadsheet calculates an answer"
+    assert saved["label"].tolist() == ["'=1+1", *odd[:2], "cannot tell"], (
+        "no spreadsheet calculates an answer"
+    )

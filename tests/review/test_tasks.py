@@ -15,7 +15,15 @@ from sklearn.linear_model import LogisticRegression
 import butfor
 from butfor.result.population import Population
 from butfor.result.record import with_checksum
-from butfor.review.tasks import CALIPER, likelihoods, matched, question, review_of, reviewer_page, write_review
+from butfor.review.tasks import (
+    CALIPER,
+    likelihoods,
+    matched,
+    question,
+    review_of,
+    reviewer_page,
+    write_review,
+)
 from recorded import LABELS, TABLE, audited, changed, fill_in, key_of, run, wronged
 
 EVIL = "</script><img src=x onerror=document.title='run'><!--<script>"
@@ -32,7 +40,9 @@ def data_of(page: str) -> dict:
     return json.loads(script_of(page))
 
 
-def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_or_kind(german_file, tasks):
+def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_or_kind(
+    german_file, tasks
+):
     data, key = butfor.load_dataset("german"), key_of(tasks)
     assert tuple(sorted(path.name for path in tasks.iterdir())) == FILES
     texts = {path.name: path.read_text() for path in tasks.iterdir()}
@@ -40,24 +50,48 @@ def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_o
     shown = pd.read_csv(tasks / "tasks.csv", keep_default_na=False, dtype=str)
     assert list(shown.columns) == ["id", *rows.columns, "label"]
     assert (shown["label"] == "").all()
-    assert shown.drop(columns=["id", "label"]).to_numpy().tolist() == rows.astype(str).to_numpy().tolist()
+    assert (
+        shown.drop(columns=["id", "label"]).to_numpy().tolist()
+        == rows.astype(str).to_numpy().tolist()
+    )
     studio, page = json.loads(texts["tasks.json"]), data_of(texts["review.html"])
-    assert [task["data"]["id"] for task in studio] == shown["id"].tolist() == [task["id"] for task in key]
+    assert (
+        [task["data"]["id"] for task in studio]
+        == shown["id"].tolist()
+        == [task["id"] for task in key]
+    )
     assert [list(task["data"]["row"]) for task in studio] == [list(rows.columns)] * len(key)
     assert page["columns"] == list(rows.columns)
     assert page["tasks"] == shown.drop(columns="label").to_numpy().tolist()
-    secret = ("male", "sex", "control", "clear case", "keystone", "audit", "logit", "solid", "doubt")
+    secret = (
+        "male",
+        "sex",
+        "control",
+        "clear case",
+        "keystone",
+        "audit",
+        "logit",
+        "solid",
+        "doubt",
+    )
     for name, text in texts.items():
         for word in secret if name != "review.html" else secret[:2]:
             assert word not in text, f"{name} holds {word!r}"
-    choices = [choice.get("value") for choice in ElementTree.fromstring(texts["label_config.xml"]).iter("Choice")]
+    choices = [
+        choice.get("value")
+        for choice in ElementTree.fromstring(texts["label_config.xml"]).iter("Choice")
+    ]
     assert choices == ["bad credit", "good credit", "cannot tell"]
     for name in ("instructions.txt", "label_config.xml"):
         assert f"Which label is right for this person? {page['question']}" in texts[name]
     assert "default-src 'none'; style-src 'sha256-" in html.unescape(texts["review.html"])
-    assert not re.search(r"https?:|url\(|@import|fetch|XMLHttp|WebSocket|innerHTML|eval", texts["review.html"])
+    assert not re.search(
+        r"https?:|url\(|@import|fetch|XMLHttp|WebSocket|innerHTML|eval", texts["review.html"]
+    )
     codes, numbers = zip(*(task["id"].split("-") for task in key), strict=True)
-    assert re.fullmatch("[B-DF-HJ-NP-TV-XZ]{5}", *set(codes))  # no word, and no date in a spreadsheet
+    assert re.fullmatch(
+        "[B-DF-HJ-NP-TV-XZ]{5}", *set(codes)
+    )  # no word, and no date in a spreadsheet
     numbers = [int(number) for number in numbers]
     assert len(set(numbers)) == len(numbers)
     assert min(numbers) >= 1000
@@ -65,10 +99,18 @@ def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_o
         assert values not in (sorted(values), sorted(values, reverse=True))
 
 
-def test_the_likeliest_labels_their_nearest_controls_and_clear_cases_are_chosen(german_file, tasks, tmp_path):
-    data, key, population = butfor.load_dataset("german"), key_of(tasks), Population.from_json(german_file)
+def test_the_likeliest_labels_their_nearest_controls_and_clear_cases_are_chosen(
+    german_file, tasks, tmp_path
+):
+    data, key, population = (
+        butfor.load_dataset("german"),
+        key_of(tasks),
+        Population.from_json(german_file),
+    )
     kinds = {kind: [task for task in key if task["kind"] == kind] for kind in KINDS}
-    assert {t["position"] for t in kinds["label"]} == {label.position for label in population.labels[:30]}
+    assert {t["position"] for t in kinds["label"]} == {
+        label.position for label in population.labels[:30]
+    }
     assert all(t["people"] == population.flip_counts[t["position"]] for t in key)
     assert len({t["position"] for t in key}) == len(key) == sum(map(len, kinds.values()))
     sex = data.X_train["sex"].to_numpy()
@@ -84,18 +126,35 @@ def test_the_likeliest_labels_their_nearest_controls_and_clear_cases_are_chosen(
     favourable = data.y_train.to_numpy() == 1
     likely, _ = likelihoods(data.X_train.drop(columns="sex"), favourable, sex == "male")
     controls = {t["position"]: t["control"] for t in kinds["label"] if t["control"] is not None}
-    assert sorted(controls.values()) == sorted(t["position"] for t in kinds["control"]), "each is used once"
-    assert all(np.abs(likely[at] - likely[other]).max() <= CALIPER for at, other in controls.items())
+    assert sorted(controls.values()) == sorted(t["position"] for t in kinds["control"]), (
+        "each is used once"
+    )
+    assert all(
+        np.abs(likely[at] - likely[other]).max() <= CALIPER for at, other in controls.items()
+    )
     free = np.setdiff1d(np.flatnonzero((sex == "male") & ~favourable), list(controls.values()))
     for task in kinds["label"]:
         if task["control"] is None:
-            assert np.abs(likely[task["position"]] - likely[free]).max(axis=1).min() > CALIPER, "there was one"
+            assert np.abs(likely[task["position"]] - likely[free]).max(axis=1).min() > CALIPER, (
+                "there was one"
+            )
     review = review_of(population, labels=20)
     swapped = dict(zip(KINDS, KINDS[1:] + KINDS[:1], strict=True))
-    other = {"row": "elsewhere", "label": "other", "people": 9, "doubt": 0.1, "wrong": 0.3, "control": 3}
+    other = {
+        "row": "elsewhere",
+        "label": "other",
+        "people": 9,
+        "doubt": 0.1,
+        "wrong": 0.3,
+        "control": 3,
+    }
     other["wrong_if_real"] = 0.4
-    others = tuple(replace(t, position=t.position + 1, kind=swapped[t.kind], **other) for t in review.tasks)
-    away = replace(review, key=replace(review.key, tasks=others, audit_sha256="x"), labels=(), power=0.5)
+    others = tuple(
+        replace(t, position=t.position + 1, kind=swapped[t.kind], **other) for t in review.tasks
+    )
+    away = replace(
+        review, key=replace(review.key, tasks=others, audit_sha256="x"), labels=(), power=0.5
+    )
     written = [
         {path.name: path.read_bytes() for path in write_review(made, tmp_path / name)[0]}
         for name, made in (("a", review), ("b", away))
@@ -113,7 +172,11 @@ def test_it_says_what_to_expect_and_a_seed_gives_the_same_tasks(german_file, tmp
     assert (code, out.splitlines()[-1]) == (1, "No tasks were written; --anyway writes them.")
     assert not (tmp_path / "a").exists()
     record, named = json.loads(german_file.read_text()), tmp_path / "named.json"
-    words = {"people": {"noun": "applicants"}, "groups": {"sex": {"female": "Female"}}, "columns": {"amount": "loan"}}
+    words = {
+        "people": {"noun": "applicants"},
+        "groups": {"sex": {"female": "Female"}},
+        "columns": {"amount": "loan"},
+    }
     record["run"]["names"] = words
     named.write_text(json.dumps(with_checksum(record)))
     for name, seed, file in (("a", 1, german_file), ("b", 1, german_file), ("c", 2, named)):
@@ -124,10 +187,12 @@ def test_it_says_what_to_expect_and_a_seed_gives_the_same_tasks(german_file, tmp
     key = Counter(task["kind"] for task in key_of(tmp_path / "c" / "tasks"))
     likely = sum(label.likely_wrong for label in Population.from_json(german_file).labels[:20])
     for sentence in (
-        f"{key.total()} tasks, shuffled: 20 labels 'bad credit' of Female applicants, {key['control']} controls",
+        f"{key.total()} tasks, shuffled: 20 labels 'bad credit' of Female applicants, "
+        f"{key['control']} controls",
         f"About {likely:.0f} of these 20 labels are likely to be wrong (of the first 5, ",
         "whoever goes by them changes both alike, and the review can show little",
-        "a reviewer who sees each person's file and errs one time in ten will show it with probability 0.",
+        "a reviewer who sees each person's file and errs one time in ten will show it with "
+        "probability 0.",
         "no number of labels makes that 0.8.",  # about 8 labels are likely to be wrong
         f"Keep {tmp_path / 'c' / 'tasks.key.json'}",
     ):
@@ -142,7 +207,14 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
     X["group"] = X["group"].where((X["group"] == "b") | (np.arange(600) % 3 > 0), "c")
     audit = butfor.LabelAudit(LogisticRegression(), fresh_seeds=0, n_jobs=1)
     for name, reference, controls in (("loan", None, {"a", "c"}), (0, "a", {"a"})):
-        audit.fit(X, y.rename(name), sensitive_features="group", adverse="no", reference=reference, draws=20)
+        audit.fit(
+            X,
+            y.rename(name),
+            sensitive_features="group",
+            adverse="no",
+            reference=reference,
+            draws=20,
+        )
         review = audit.review_tasks(labels=60)
         assert {X["group"][t.position] for t in review.tasks if t.kind == "label"} == {"b"}
         assert {X["group"][t.position] for t in review.tasks if t.kind == "control"} == controls
@@ -150,39 +222,67 @@ def test_in_python_the_group_is_called_controls_are_of_the_reference_and_lines_s
         assert review.question == (named if name else "No (unfavourable) or yes (favourable)?")
     rng = np.random.default_rng(0)
     y = np.where(rng.random(600) < np.where(X["group"] == "b", 0.35, 0.7), "yes", "no")
-    audit.fit(X[["debts", "group"]], pd.Series(y), sensitive_features="group", adverse="no", draws=20)
-    said = "There are no clear cases with an adverse or a favourable label, so the reviewer's error will not be known, "
+    audit.fit(
+        X[["debts", "group"]], pd.Series(y), sensitive_features="group", adverse="no", draws=20
+    )
+    said = (
+        "There are no clear cases with an adverse or a favourable label, so the reviewer's "
+        "error will not be known, "
+    )
     said += "nor who answers at random."
     assert said in audit.review_tasks(labels=50).lines
 
 
 @pytest.mark.parametrize(
     ("options", "seeds"),
-    [("--id file --model logistic", 0), ("--id file --members 2 --fresh-seeds 3 --set epochs=20", 3)],
+    [
+        ("--id file --model logistic", 0),
+        ("--id file --members 2 --fresh-seeds 3 --set epochs=20", 3),
+    ],
 )
-def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(tmp_path, capsys, options, seeds):
+def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(
+    tmp_path, capsys, options, seeds
+):
     """Sentences say "granted = no", the column holds no; networks are tested under fresh seeds."""
     X, y, wrong = wronged(600, 0, noise=2.0)
     table = X.rename(columns={"debts": "id", "income": "label"}).assign(granted=y)
     links = [f"archive/{k}.pdf" for k in range(600)]
-    table.assign(file=[f"F{k:03d}" for k in range(600)], link=links).to_csv(tmp_path / "loans.csv", index=False)
-    settings = f"--label granted --adverse no --sensitive group --drop link --budget 2 --cases 0:3 {options}"
+    table.assign(file=[f"F{k:03d}" for k in range(600)], link=links).to_csv(
+        tmp_path / "loans.csv", index=False
+    )
+    settings = (
+        "--label granted --adverse no --sensitive group --drop link --budget 2 --cases "
+        f"0:3 {options}"
+    )
     record = audited(tmp_path / "audit", str(tmp_path / "loans.csv"), *settings.split())
     given = ("--out", tmp_path / "tasks", "--labels", 50, "--anyway")
     code, _, err = run(capsys, "review", record, *given, "--file-column", "flie")
-    assert (code, "--file-column: there is no column 'flie'. Did you mean 'file'?" in err) == (2, True)
+    assert (code, "--file-column: there is no column 'flie'. Did you mean 'file'?" in err) == (
+        2,
+        True,
+    )
     code, _, err = run(capsys, "review", record, *given, "--file-column", "granted")
     assert (code, "--file-column 'granted' is the label" in err) == (2, True)
-    _, out, _ = run(capsys, "review", record, *given, "--file-column", "link")  # which nothing is learned from
+    _, out, _ = run(
+        capsys, "review", record, *given, "--file-column", "link"
+    )  # which nothing is learned from
     rows = {task["id"]: int(task["row"].removeprefix("F")) for task in key_of(tmp_path / "tasks")}
     shown = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
     assert shown["link"].tolist() == [links[rows[number]] for number in shown["id"]]
     assert "If so, a reviewer who errs one time in ten will show it" in out
     assert "go by them" not in out, "reviewers see more than the columns"
     assert run(capsys, "review", record, *given, "--file-column", "file", "--overwrite")[0] == 0
-    rows = {task["id"]: int(str(task["row"]).removeprefix("F")) for task in key_of(tmp_path / "tasks")}
+    rows = {
+        task["id"]: int(str(task["row"]).removeprefix("F")) for task in key_of(tmp_path / "tasks")
+    }
     shown = pd.read_csv(tmp_path / "tasks" / "tasks.csv")
-    assert list(shown.columns) == ["id", "file", "label (of the table)", "id (of the table)", "label"]
+    assert list(shown.columns) == [
+        "id",
+        "file",
+        "label (of the table)",
+        "id (of the table)",
+        "label",
+    ]
     assert shown["file"].tolist() == [f"F{rows[number]:03d}" for number in shown["id"]]
     for name in ("review.html", "instructions.txt"):
         text = html.unescape((tmp_path / "tasks" / name).read_text())
@@ -191,30 +291,50 @@ def test_reviewers_look_at_a_file_and_columns_named_like_ours_keep_apart(tmp_pat
     answers = {number: "yes" if wrong[row] else y[row] for number, row in rows.items()}
     filled = fill_in(tmp_path / "tasks", answers)
     assert run(capsys, "review", record, "--answers", filled, "--out", tmp_path / "after")[0] == 0
-    assert "The review was not blind to the group" in (tmp_path / "after" / "review.html").read_text()
+    assert (
+        "The review was not blind to the group" in (tmp_path / "after" / "review.html").read_text()
+    )
     corrected = pd.read_csv(tmp_path / "after" / "corrected.csv", dtype={"row": str})
     corrected.index = corrected["row"].str.removeprefix("F").astype(int)
     changed = corrected.index[corrected["granted"] != table["granted"][corrected.index]]
-    assert set(changed) == {row for number, row in rows.items() if answers[number] != y[row]} != set()
+    assert (
+        set(changed) == {row for number, row in rows.items() if answers[number] != y[row]} != set()
+    )
     assert set(pd.read_csv(tmp_path / "after" / "corrections.csv")["reviewed"]) == {"yes"}
     reviewed = Population.from_json(tmp_path / "after" / "review.json").run.reviewed
     assert reviewed.changed
     assert {person.fresh.seeds if person.fresh else 0 for person in reviewed.changed} == {seeds}
 
 
-def test_what_cannot_be_asked_gets_one_sentence_and_writes_nothing(german_file, salary_file, tasks, tmp_path, capsys):
-    bent = changed(german_file, tmp_path / "bent.json", lambda r: r["labels"][1].update(position=10**6))
+def test_what_cannot_be_asked_gets_one_sentence_and_writes_nothing(
+    german_file, salary_file, tasks, tmp_path, capsys
+):
+    bent = changed(
+        german_file, tmp_path / "bent.json", lambda r: r["labels"][1].update(position=10**6)
+    )
     new, before = ("--out", tmp_path / "new"), {path: path.read_bytes() for path in tasks.iterdir()}
     for arguments, sentence in [
         ((german_file,), "--out FOLDER"),
         ((german_file, "--out", tasks), "exists and may belong"),
         ((german_file, *new, "--key", tmp_path / "new" / "key.json"), "must not see it"),
         ((german_file, *new, "--hide", "colour"), "--hide 'colour': there is no such column"),
-        ((german_file, *new, "--labels", 0), "from 1 to 59, the labels of sex = female that are left"),
+        (
+            (german_file, *new, "--labels", 0),
+            "from 1 to 59, the labels of sex = female that are left",
+        ),
         ((german_file, *new, "--random-state", -1), "--random-state"),
-        ((german_file, "--answers", tasks / "tasks.csv", "--labels", 3), "--labels says what to review"),
-        ((german_file, "--out", german_file.parent, "--overwrite"), "is the folder of a file that this command reads"),
-        ((german_file, "--answers", tasks / "tasks.csv", "--out", tasks, "--overwrite"), "is the folder of a file"),
+        (
+            (german_file, "--answers", tasks / "tasks.csv", "--labels", 3),
+            "--labels says what to review",
+        ),
+        (
+            (german_file, "--out", german_file.parent, "--overwrite"),
+            "is the folder of a file that this command reads",
+        ),
+        (
+            (german_file, "--answers", tasks / "tasks.csv", "--out", tasks, "--overwrite"),
+            "is the folder of a file",
+        ),
         ((german_file, *new, "--key", german_file), "is the record itself"),
         ((salary_file, *new), "The record names no label to review"),
         ((bent, *new), "Invalid record: labels[1].position"),
@@ -240,9 +360,19 @@ def test_what_cannot_be_asked_gets_one_sentence_and_writes_nothing(german_file, 
     ("column", "labels", "adverse", "asked"),
     [
         ("deny", ["no", "yes"], [], "deny: no or yes?"),
-        ("deny", ["deny = 0", "deny = 1"], ["deny = 1"], "deny: 0 (favourable) or 1 (unfavourable)?"),
+        (
+            "deny",
+            ["deny = 0", "deny = 1"],
+            ["deny = 1"],
+            "deny: 0 (favourable) or 1 (unfavourable)?",
+        ),
         (None, ["no", "yes"], [], "No or yes?"),
-        ("grade", ["a", "b", "c"], ["c"], "grade: a (favourable), b (favourable) or c (unfavourable)?"),
+        (
+            "grade",
+            ["a", "b", "c"],
+            ["c"],
+            "grade: a (favourable), b (favourable) or c (unfavourable)?",
+        ),
         ("grade", list("abcdefg"), ["g"], "grade: which of 7 labels?"),
         ("two\nlines", ["a\x00", "b"], [], "two lines: a or b?"),
     ],
@@ -267,11 +397,29 @@ def test_values_are_as_the_table_has_them_and_whatever_it_holds_is_text():
         ["x-1", "3", "3.1", str(2**63 - 1), "2024-02-29", "a", "[1, 2]"],
         ["7", None, "1234567.89", "1", "2024-03-01 12:30:00", None, "{'a': 1}"],
     ]
-    odd = [EVIL, "a\u2028b\u2029c", "\ud800", "\0\x1b[31m", "&amp;'\"\\", "x" * 100_000, "{{ 7 * 7 }}{% raw %}"]
-    rows = pd.DataFrame({EVIL: odd}, dtype=object, index=pd.Index([f"{EVIL}{k}" for k in range(len(odd))], name="id"))
-    page, plain = (reviewer_page(each, question(EVIL, [EVIL, "no"]), [EVIL, "no"]) for each in (rows, rows[[]]))
+    odd = [
+        EVIL,
+        "a\u2028b\u2029c",
+        "\ud800",
+        "\0\x1b[31m",
+        "&amp;'\"\\",
+        "x" * 100_000,
+        "{{ 7 * 7 }}{% raw %}",
+    ]
+    rows = pd.DataFrame(
+        {EVIL: odd},
+        dtype=object,
+        index=pd.Index([f"{EVIL}{k}" for k in range(len(odd))], name="id"),
+    )
+    page, plain = (
+        reviewer_page(each, question(EVIL, [EVIL, "no"]), [EVIL, "no"]) for each in (rows, rows[[]])
+    )
     assert "<" not in script_of(page)
-    assert page.replace(script_of(page), "") == plain.replace(script_of(plain), ""), "it stands in the data alone"
+    assert page.replace(script_of(page), "") == plain.replace(script_of(plain), ""), (
+        "it stands in the data alone"
+    )
     assert [task[1] for task in data_of(page)["tasks"]] == odd
     assert data_of(page)["columns"] == [EVIL]
-    assert data_of(page)["review"] != data_of(plain)["review"], "browsers keep the answers of two reviews apart"
+    assert data_of(page)["review"] != data_of(plain)["review"], (
+        "browsers keep the answers of two reviews apart"
+    )

@@ -1,4 +1,5 @@
-"""Not asked, not finished and nobody are three answers: of the comparison, worlds, fresh seeds and side effects."""
+"""Not asked, not finished and nobody are three answers: of the comparison, worlds, fresh seeds and
+side effects."""
 
 import time
 from dataclasses import replace
@@ -64,7 +65,9 @@ def test_worlds_that_a_limit_of_time_leaves_out_are_not_nobody(slow, tmp_path):
     assert "would probably change under one standard come first" not in page
     assert "those whose decision hinges on few labels" in page.lower()
     counted, found = population.run.questions.side_effects, len(population.found)
-    assert (counted.status == "answered") == (not found or all(v.collateral for v in population.found))
+    assert (counted.status == "answered") == (
+        not found or all(v.collateral for v in population.found)
+    )
 
 
 def test_nobody_falls_short_is_an_answer():
@@ -113,7 +116,8 @@ def test_a_comparison_that_was_stopped_is_not_one_that_nobody_asked_for(tmp_path
     assert population.run.questions.comparison == Outcome("not finished", "stopped")
     said_everywhere(
         population,
-        "Whether groups are held to another standard is not known, nor whose decisions would change under one "
+        "Whether groups are held to another standard is not known, nor whose decisions would "
+        "change under one "
         "standard: the audit was stopped.",
         tmp_path,
     )
@@ -135,7 +139,18 @@ def test_a_comparison_that_a_limit_cut_short_is_that_of_its_audit_alone():
 
 def test_the_command_says_what_its_limit_left_out(tmp_path, capsys):
     TABLE.assign(y=LABELS).to_csv(tmp_path / "t.csv", index=False)
-    question = ("--label", "y", "--sensitive", "group", "--adverse", "no", "--model", "forest", "--budget", "12")
+    question = (
+        "--label",
+        "y",
+        "--sensitive",
+        "group",
+        "--adverse",
+        "no",
+        "--model",
+        "forest",
+        "--budget",
+        "12",
+    )
     limit = ("--max-seconds", "2", "--members", "2", "--quiet", "--out", tmp_path / "out")
     code, printed, _ = run(capsys, "audit", tmp_path / "t.csv", *question, *limit)
     assert code == 0
@@ -145,8 +160,15 @@ def test_the_command_says_what_its_limit_left_out(tmp_path, capsys):
 
 
 def test_a_limit_of_time_ends_confirmations_too():
-    """Each is a training by the model's own fit: those that are done count, the others are not begun."""
-    settings = {"budget": 12, "fresh_seeds": 0, "phi": "everyone", "psi": "everything", "strategy": asked_once}
+    """Each is a training by the model's own fit: those that are done count, the others are not
+    begun."""
+    settings = {
+        "budget": 12,
+        "fresh_seeds": 0,
+        "phi": "everyone",
+        "psi": "everything",
+        "strategy": asked_once,
+    }
     audit = fitted(model=Slow(), settings=settings | {"engine": Unsure()})
     audit.standards()
     try:
@@ -168,13 +190,18 @@ def asked_once(person):
 
 
 class Unsure(butfor.Engine):
-    """Guesses fast that every set changes every decision, so that all are left to the model's own fit."""
+    """Guesses fast that every set changes every decision, so that all are left to the model's own
+    fit."""
 
     name = "unsure"
 
     def bind(self, learner, table, people):
         rows = ENCODER.transform(people)
-        now = LogisticRegression().fit(ENCODER.transform(TABLE), LABELS == "yes").decision_function(rows)
+        now = (
+            LogisticRegression()
+            .fit(ENCODER.transform(TABLE), LABELS == "yes")
+            .decision_function(rows)
+        )
 
         def train(trainings, advance=None):
             return np.array([-now if flips else now for flips, _ in trainings], np.float32)

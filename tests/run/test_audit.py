@@ -18,7 +18,7 @@ def found_cases(population: Population) -> set[int]:
     return {v.case for v in population.found}
 
 
-# --- Salary: the published row, and what every way of asking must contain ----------------------------------
+# --- Salary: the published row, and what every way of asking must contain -------------------------
 
 
 def test_salary_is_what_retraining_every_label_by_hand_gives_and_rankings_find_the_published_counts(
@@ -36,20 +36,35 @@ def test_salary_is_what_retraining_every_label_by_hand_gives_and_rankings_find_t
             by_hand |= set(np.flatnonzero(allowed & (after != before)).tolist())
     assert len(salary_population.eligible) == 10
     assert {v.flippable for v in salary_population.eligible} == {8, 9}
-    assert found_cases(salary_population) == by_hand & {v.case for v in salary_population.eligible} == {4, 6, 9}
+    assert (
+        found_cases(salary_population)
+        == by_hand & {v.case for v in salary_population.eligible}
+        == {4, 6, 9}
+    )
     for rank, published in (("combined", 3), ("surrogate", 3), ("chance", 1)):
         population = audit.with_search(strategy="singles", rank=rank).explain_all(data.X_test)
         assert found_cases(population) <= {4, 6, 9}
         assert len(population.found) == published
 
 
-def test_neither_the_engine_nor_who_else_is_asked_about_changes_the_answer(salary, salary_population):
+def test_neither_the_engine_nor_who_else_is_asked_about_changes_the_answer(
+    salary, salary_population
+):
     answers = []
     for engine in ("joblib", "fused", "stacked"):
         audit, data = fitted("salary", strategy="attempts", budget=2, engine=engine)
-        answers.append([(v.status, v.positions, v.attempts) for v in audit.explain_all(data.X_test, cases=[2, 4])])
+        answers.append(
+            [
+                (v.status, v.positions, v.attempts)
+                for v in audit.explain_all(data.X_test, cases=[2, 4])
+            ]
+        )
     assert answers[0] == answers[1] == answers[2]
-    for case, person in ((4, data.X_test.iloc[4]), (7, data.X_test.iloc[[7]]), (10, data.X_test.iloc[[10]])):
+    for case, person in (
+        (4, data.X_test.iloc[4]),
+        (7, data.X_test.iloc[[7]]),
+        (10, data.X_test.iloc[[10]]),
+    ):
         alone = salary[0].explain(person)
         assert (alone.case, alone.status) == (None, salary_population[case].status)
         assert alone.logit == pytest.approx(salary_population[case].logit, abs=1e-6)
@@ -66,7 +81,9 @@ def test_who_shares_trainings_finds_no_fewer_people_by_labels_of_their_own_group
 
     audit, data = fitted("german")
     alone, shared = (
-        audit.with_search(strategy=strategy, rank="combined").explain_all(data.X_test, cases=range(40))
+        audit.with_search(strategy=strategy, rank="combined").explain_all(
+            data.X_test, cases=range(40)
+        )
         for strategy in ("algorithm1", prefixes)
     )
     assert found_cases(alone) < found_cases(shared)
@@ -96,7 +113,7 @@ def test_every_find_is_confirmed_by_the_models_own_fit_and_a_limit_of_trainings_
     assert any("stopped before" in v.sentence for v in limited.eligible if not v.complete)
 
 
-# --- what a verdict says ----------------------------------------------------------------------------------
+# --- what a verdict says --------------------------------------------------------------------------
 
 
 def test_verdicts_tell_the_whole_story_and_populations_add_up(salary, salary_population):
@@ -105,7 +122,10 @@ def test_verdicts_tell_the_whole_story_and_populations_add_up(salary, salary_pop
     assert v.status == "found"
     assert f"from '{v.prediction}' to '{v.counterfactual_prediction}' (" in repr(v)
     row = v.flips.index[0]
-    assert v.flips.drop(columns=["label before", "label after"]).loc[row].to_dict() == data.X_train.loc[row].to_dict()
+    assert (
+        v.flips.drop(columns=["label before", "label after"]).loc[row].to_dict()
+        == data.X_train.loc[row].to_dict()
+    )
     assert v.flips.loc[row, "label before"] == data.label_names[data.y_train.loc[row]]
     X, y = v.dataset()
     assert X.equals(data.X_train)
@@ -123,10 +143,20 @@ def test_verdicts_tell_the_whole_story_and_populations_add_up(salary, salary_pop
     not_eligible = salary_population[10]
     assert (not_eligible.status, not_eligible.attempts) == ("not_eligible", 0)
     assert "when Sex alone is switched" in repr(not_eligible)
-    verdict = copy(audit).set_params(psi=np.zeros(30, dtype=bool)).with_search().explain_all(data.X_test).eligible[0]
+    verdict = (
+        copy(audit)
+        .set_params(psi=np.zeros(30, dtype=bool))
+        .with_search()
+        .explain_all(data.X_test)
+        .eligible[0]
+    )
     assert (verdict.status, verdict.attempts) == ("not_found", 0)
     assert "allows no label" in verdict.sentence
-    groups, frame, keystones = salary_population.by_group, salary_population.to_frame(), salary_population.keystones
+    groups, frame, keystones = (
+        salary_population.by_group,
+        salary_population.to_frame(),
+        salary_population.keystones,
+    )
     assert groups["found"].sum() == (frame["status"] == "found").sum() == 3
     assert (groups["eligible"].sum(), len(frame)) == (10, 11)
     assert ((groups["low"] <= groups["share"]) & (groups["share"] <= groups["high"])).all()
@@ -134,7 +164,7 @@ def test_verdicts_tell_the_whole_story_and_populations_add_up(salary, salary_pop
     assert list(keystones["people"]) == sorted(keystones["people"], reverse=True)
 
 
-# --- tables of one's own ----------------------------------------------------------------------------------
+# --- tables of one's own --------------------------------------------------------------------------
 
 
 DATA = butfor.load_dataset("salary")
@@ -152,7 +182,10 @@ X, Y, PEOPLE = DATA.X_train, DATA.y_train, DATA.X_test
         ({"X": X.to_numpy()}, "DataFrame"),
         ({"X": X.assign(Year=np.inf)}, "'Year', row"),
         *(
-            ({"label_names": names}, "list one name for each label, all different, in the sorted order")
+            (
+                {"label_names": names},
+                "list one name for each label, all different, in the sorted order",
+            )
             for names in (["low", "low"], {0: "low", 1: "high"}, "lh", {"low", "high"}, ["1", "0"])
         ),
         ({"label_names": ["low"]}, "1 names for 2 labels"),
@@ -164,7 +197,9 @@ def test_tables_that_cannot_be_audited_are_refused(table, said):
         butfor.LabelAudit().fit(**{"X": X, "y": Y, "sensitive_features": "Sex"} | table)
 
 
-def test_questions_that_cannot_be_answered_are_refused_and_settings_that_change_after_fit_not_ignored(salary):
+def test_questions_that_cannot_be_answered_are_refused_and_settings_that_change_after_fit_not_ignored(
+    salary,
+):
     audit, _ = salary
     other = copy(audit).set_params(budget=2)
     for asked, said in (
@@ -174,7 +209,8 @@ def test_questions_that_cannot_be_answered_are_refused_and_settings_that_change_
         (lambda: audit.explain(PEOPLE.iloc[[0]].drop(columns="Sex")), "lacks 'Sex'"),
         (lambda: audit.explain_all(PEOPLE, cases=[11]), "are 0 to 10"),
         (lambda: audit.explain_all(PEOPLE, stop=600), r"stop=600: give butfor\.max_seconds"),
-        *((lambda cases=cases: audit.explain_all(PEOPLE, cases=cases), "give positions in the table")
+        *((lambda cases=cases: audit.explain_all(PEOPLE, cases=cases), "give positions in the "
+                                                                       "table")
           for cases in (5, slice(0, 3), "0:3", [0.5], [True, False])),
     ):  # fmt: skip
         with pytest.raises((SettingError, TableError), match=said):

@@ -1,4 +1,5 @@
-"""What a user changes after handing it over changes no answer; settings that change after `fit` are noticed."""
+"""What a user changes after handing it over changes no answer; settings that change after `fit` are
+noticed."""
 
 from dataclasses import replace
 
@@ -17,7 +18,9 @@ from recorded import LABELS, TABLE, fitted
 NET = butfor.MLP(hidden=(4,), max_epochs=5)
 MODELS = {
     "encoded": LogisticRegression(),
-    "own steps": make_pipeline(StandardScaler(), DecisionTreeClassifier(max_depth=3, random_state=0)),
+    "own steps": make_pipeline(
+        StandardScaler(), DecisionTreeClassifier(max_depth=3, random_state=0)
+    ),
     "network": NET,
 }
 NUMBERS = TABLE.assign(group=(TABLE["group"] == "b").astype(float))
@@ -34,7 +37,9 @@ def copies(request, monkeypatch):
 @pytest.mark.parametrize("model", MODELS)
 @pytest.mark.usefixtures("copies")
 def test_people_who_change_are_asked_about_anew(model):
-    audit = fitted(NUMBERS, model=MODELS[model], settings={"members": 2 if model == "network" else 1})
+    audit = fitted(
+        NUMBERS, model=MODELS[model], settings={"members": 2 if model == "network" else 1}
+    )
     P = NUMBERS.iloc[:40].copy()
     before, logits = audit.predict(P), audit.model_.logits(P)
     P["income"] -= 6
@@ -51,15 +56,34 @@ def test_people_who_change_are_asked_about_anew(model):
 
 @pytest.mark.usefixtures("copies")
 def test_a_fitted_audit_keeps_nothing_that_its_user_changes_later():
-    """Everything that was handed over is spoilt in place after `fit`; the answers are those of one that was not."""
+    """Everything that was handed over is spoilt in place after `fit`; the answers are those of one
+    that was not."""
 
     def asked(spoil):
-        X, y, group = TWO[:300].copy(), LABELS[:300].copy(), TABLE["group"][:300].to_numpy(object, copy=True)
-        home, weight = np.repeat(np.arange(150), 2).astype(object), np.where(np.arange(300) % 3, 1.0, 2.0)
-        more = TWO[300:].copy(), LABELS[300:].copy(), TABLE["group"][300:].to_numpy(object, copy=True)
+        X, y, group = (
+            TWO[:300].copy(),
+            LABELS[:300].copy(),
+            TABLE["group"][:300].to_numpy(object, copy=True),
+        )
+        home, weight = (
+            np.repeat(np.arange(150), 2).astype(object),
+            np.where(np.arange(300) % 3, 1.0, 2.0),
+        )
+        more = (
+            TWO[300:].copy(),
+            LABELS[300:].copy(),
+            TABLE["group"][300:].to_numpy(object, copy=True),
+        )
         more = (*more, np.arange(100).astype(object), np.ones(100))
         pool, psi = TWO[300:].copy(), np.arange(300) % 2 == 0
-        settings = {"budget": 12, "fresh_seeds": 0, "members": 1, "n_jobs": 1, "threshold": "top 30%", "psi": psi}
+        settings = {
+            "budget": 12,
+            "fresh_seeds": 0,
+            "members": 1,
+            "n_jobs": 1,
+            "threshold": "top 30%",
+            "psi": psi,
+        }
         audit = butfor.LabelAudit(LogisticRegression(), phi="everyone", **settings)
         beside = {"sensitive_features": group, "cluster": home, "sample_weight": weight}
         audit.fit(X, y, also_labelled=more, pool=pool, **beside)
@@ -68,7 +92,14 @@ def test_a_fitted_audit_keeps_nothing_that_its_user_changes_later():
                 frame["decision"], frame.loc[:, "income"] = "yes", 0.0
             for series in (y, more[1]):
                 series.iloc[:] = "no"
-            for values, other in ((group, "a"), (more[2], "a"), (home, 1), (weight, 1), (more[3], 1), (more[4], 9)):
+            for values, other in (
+                (group, "a"),
+                (more[2], "a"),
+                (home, 1),
+                (weight, 1),
+                (more[3], 1),
+                (more[4], 9),
+            ):
                 values[:] = other
         groups = TABLE["group"].iloc[300:]
         return audit, audit.explain_all(TWO.iloc[300:], cases=range(12), sensitive_features=groups)
@@ -123,7 +154,10 @@ def test_settings_of_a_part_of_the_model_that_change_after_fit_are_noticed_like_
         lambda: audit.standards(),
         lambda: audit.with_search(strategy="singles"),
     )
-    for name, value in (("model__logisticregression__C", 0.1), ("model__standardscaler__with_mean", False)):
+    for name, value in (
+        ("model__logisticregression__C", 0.1),
+        ("model__standardscaler__with_mean", False),
+    ):
         before = audit.get_params()[name]
         audit.set_params(**{name: value})
         for question in questions:

@@ -22,7 +22,8 @@ ROWS, ASKED = ENCODER.transform(TABLE), ENCODER.transform(PEOPLE)
 
 
 class Lucky(ClassifierMixin, BaseEstimator):
-    """A logistic regression whose line is moved by its seed; the seed of the audited model is generous."""
+    """A logistic regression whose line is moved by its seed; the seed of the audited model is
+    generous."""
 
     def __init__(self, random_state=0):
         self.random_state = random_state
@@ -30,7 +31,11 @@ class Lucky(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         self.classes_ = np.unique(y)
         self.model_ = LogisticRegression().fit(X, y)
-        luck = 2.5 if self.random_state == 0 else np.random.default_rng(self.random_state).normal(0, 0.5)
+        luck = (
+            2.5
+            if self.random_state == 0
+            else np.random.default_rng(self.random_state).normal(0, 0.5)
+        )
         self.model_.intercept_ = self.model_.intercept_ + luck
         return self
 
@@ -75,11 +80,18 @@ def test_worlds_are_compared_with_the_same_trainings_without_flips(audit, one):
     assert one.interval == tuple(np.percentile(gained, [5, 95], method="nearest"))
     by_worlds, by_seed = flipped.mean(axis=0) > 0.5, control.mean(axis=0) > 0.5
     even = (flipped.mean(axis=0) == 0.5) | (control.mean(axis=0) == 0.5)
-    assert {person.case for person in one.gaining} == set(np.flatnonzero(by_worlds & ~by_seed & ~even))
-    assert {person.case for person in one.losing} == set(np.flatnonzero(~by_worlds & by_seed & ~even))
+    assert {person.case for person in one.gaining} == set(
+        np.flatnonzero(by_worlds & ~by_seed & ~even)
+    )
+    assert {person.case for person in one.losing} == set(
+        np.flatnonzero(~by_worlds & by_seed & ~even)
+    )
     close = (control.mean(axis=0) > 0.1) & (control.mean(axis=0) < 0.9)
-    assert {person.case for person in one.changed if person.close_call} == set(np.flatnonzero(close))
-    # The audited model accepts many whom other seeds refuse, with labels as they are: flips are not why.
+    assert {person.case for person in one.changed if person.close_call} == set(
+        np.flatnonzero(close)
+    )
+    # The audited model accepts many whom other seeds refuse, with labels as they are: flips are not
+    # why.
     luck = decided(0) & ~by_worlds & ~by_seed
     assert luck.sum() > 10
     listed = {person.case for person in (*one.gaining, *one.losing)}
@@ -87,11 +99,18 @@ def test_worlds_are_compared_with_the_same_trainings_without_flips(audit, one):
     assert listed
 
 
-def test_where_pairs_take_too_long_single_models_under_fresh_seeds_say_what_the_seed_changes(audit, one, monkeypatch):
+def test_where_pairs_take_too_long_single_models_under_fresh_seeds_say_what_the_seed_changes(
+    audit, one, monkeypatch
+):
     monkeypatch.setattr(worlds, "PATIENCE", 1e-9)
     (few,) = audit.one_standard(PEOPLE)
     assert (few.control, len(few.worlds)) == ("fresh seeds", 5)
-    logits = np.array([Lucky(seed).fit(ROWS, LABELS == "yes").decision_function(ASKED) for seed in audit.fitted_.seeds])
+    logits = np.array(
+        [
+            Lucky(seed).fit(ROWS, LABELS == "yes").decision_function(ASKED)
+            for seed in audit.fitted_.seeds
+        ]
+    )
     away = logits.mean(axis=0) / (logits.std(axis=0, ddof=1) * np.sqrt(1 + 1 / 40))
     accepted = stats.t.cdf(away, 39)
     by_worlds = np.array([
@@ -107,12 +126,19 @@ def test_where_pairs_take_too_long_single_models_under_fresh_seeds_say_what_the_
     audit.fresh_seeds = 40
     assert (none.worlds, none.gaining, none.losing, none.interval) == ((), (), (), None)
     assert none.change.isna().all()
-    assert "is not known: the seed alone changes some decisions, and fewer than 29 models" in none.sentence
+    assert (
+        "is not known: the seed alone changes some decisions, and fewer than 29 models"
+        in none.sentence
+    )
 
 
 def test_places_are_given_anew_with_and_without_flips(monkeypatch):
     """So that what some gain others lose, beside either kind of control."""
-    audit = fitted(model=Lucky(), settings={"members": 1, "fresh_seeds": 40, "threshold": "top 40%"}, pool=PEOPLE)
+    audit = fitted(
+        model=Lucky(),
+        settings={"members": 1, "fresh_seeds": 40, "threshold": "top 40%"},
+        pool=PEOPLE,
+    )
     (paired,) = audit.one_standard(PEOPLE)
     assert paired.change.sum() == pytest.approx(0, abs=0.01)
     assert paired.expected > 1
@@ -121,7 +147,8 @@ def test_places_are_given_anew_with_and_without_flips(monkeypatch):
     (few,) = audit.one_standard(PEOPLE)
     assert few.control == "fresh seeds"
     assert few.change.sum() == pytest.approx(0, abs=0.5)
-    # Here the seed moves everybody alike, so that places stay where they are, whichever the control.
+    # Here the seed moves everybody alike, so that places stay where they are, whichever the
+    # control.
     assert few.expected == pytest.approx(paired.expected, rel=0.5)
 
 
@@ -133,7 +160,10 @@ def test_page_record_and_print_say_both_figures_and_mark_close_calls(audit, tmp_
     assert again.run.one_standard == (one,)
     person = max(one.gaining, key=lambda person: (person.close_call, person.worlds))
     said = one.about(person.case)
-    assert f"would be favourable in {person.worlds if person.refused else 20 - person.worlds} of 20 worlds" in said
+    assert (
+        f"would be favourable in {person.worlds if person.refused else 20 - person.worlds} of 20 "
+        "worlds" in said
+    )
     assert "with no label flipped, in " in said
     assert said.endswith("the seed alone may decide either way.") == person.close_call
     page = population_page(population)
@@ -142,7 +172,12 @@ def test_page_record_and_print_say_both_figures_and_mark_close_calls(audit, tmp_
     assert one.sentence in str(population)
     assert "decide favourably about" in one.sentence
     # A record without controls, as 0.5 wrote them, lists nobody.
-    old = replace(one, control=None, changed=tuple(replace(each, control=None) for each in one.changed), outcome=None)
+    old = replace(
+        one,
+        control=None,
+        changed=tuple(replace(each, control=None) for each in one.changed),
+        outcome=None,
+    )
     old = replace(population.run, one_standard=(old,)).one_standard[0]
     assert (old.gaining, old.losing, old.details()) == ((), (), [])
     assert "is not known: the record has no models without flipped labels" in old.sentence

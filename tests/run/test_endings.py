@@ -1,4 +1,5 @@
-"""Ctrl-C and limits: while an audit is at work, while verdicts are drawn up and files written, and between the two."""
+"""Ctrl-C and limits: while an audit is at work, while verdicts are drawn up and files written, and
+between the two."""
 
 import importlib
 import os
@@ -25,12 +26,16 @@ from butfor.stopping import STOPPING, Stop, StopFlag, listen, max_retrainings, m
 from conftest import fitted, press
 from recorded import Notes
 
-# --- the flag ---------------------------------------------------------------------------------------------
+# --- the flag -------------------------------------------------------------------------------------
 
 
 def test_limits_join():
     assert max_seconds(600) | max_retrainings(50) | max_seconds(60) == Stop(60, 50)
-    for refused in (lambda: max_seconds(float("inf")), lambda: max_seconds(0), lambda: max_retrainings(0)):
+    for refused in (
+        lambda: max_seconds(float("inf")),
+        lambda: max_seconds(0),
+        lambda: max_retrainings(0),
+    ):
         with pytest.raises(SettingError, match="max_"):
             refused()
 
@@ -120,7 +125,7 @@ def test_other_threads_and_processes_do_not_hear_ctrl_c_and_what_swallows_except
     assert seen[-1] == "compiled"
 
 
-# --- an audit ---------------------------------------------------------------------------------------------
+# --- an audit -------------------------------------------------------------------------------------
 
 
 class Listening(Notes):
@@ -164,7 +169,9 @@ class Stopping(butfor.Engine):
         return train
 
 
-@pytest.mark.parametrize(("act", "stop"), [(lambda: time.sleep(1.2), max_seconds(1)), (press, None)])
+@pytest.mark.parametrize(
+    ("act", "stop"), [(lambda: time.sleep(1.2), max_seconds(1)), (press, None)]
+)
 def test_what_ends_a_search_keeps_what_is_done(act, stop):
     settings = {"members": 2, "budget": 3, "phi": "everyone", "fresh_seeds": 3, "strategy": "solid"}
     audit, data = fitted("salary", engine=Stopping(act), **settings)
@@ -195,8 +202,11 @@ def test_with_a_limit_those_nearest_to_the_other_decision_come_first_and_the_tri
     few = audit.explain_all(data.X_test, cases=cases, stop=max_retrainings(20))
     assert (few.run.retrainings, few.run.agreement) == (20, None)
     assert sum(v.attempts for v in few) >= 10
-    # A limit that is not met changes nothing but the order: the trial that chooses who leads is held with all.
-    whole, limited = (audit.explain_all(data.X_test, cases=cases, stop=stop) for stop in (None, max_seconds(600)))
+    # A limit that is not met changes nothing but the order: the trial that chooses who leads is
+    # held with all.
+    whole, limited = (
+        audit.explain_all(data.X_test, cases=cases, stop=stop) for stop in (None, max_seconds(600))
+    )
     assert whole.run.agreement == limited.run.agreement is not None
     assert [v.positions for v in whole] == [v.positions for v in limited]
 
@@ -211,11 +221,15 @@ def test_ctrl_c_after_the_search_keeps_the_finds_and_the_forecast_comes_before_i
         assert any(words in line for line in heard.lines)
         assert [v.positions for v in stopped] == [v.positions for v in whole]
         assert all(v.collateral is None for v in stopped)
-    forecast = next(line for line in heard.lines if line.startswith(f"{len(whole.eligible)} people, about "))
+    forecast = next(
+        line for line in heard.lines if line.startswith(f"{len(whole.eligible)} people, about ")
+    )
     assert heard.heard.index(forecast) < heard.heard.index("search")
     assert min(heard.seconds) >= 0
     # The side effects of all who were asked about are known: they train nothing beyond the limit.
-    limited = audit.explain_all(data.X_test, stop=max_retrainings(8), progress=(heard := Listening()))
+    limited = audit.explain_all(
+        data.X_test, stop=max_retrainings(8), progress=(heard := Listening())
+    )
     assert limited.run.retrainings == 8
     assert {v.collateral.others for v in limited.found} == {10}
     assert "side effects" not in heard.heard
@@ -223,8 +237,12 @@ def test_ctrl_c_after_the_search_keeps_the_finds_and_the_forecast_comes_before_i
 
 def test_trainings_that_failed_prove_nothing():
     rng = np.random.default_rng(0)
-    X = pd.DataFrame({"a": np.r_[rng.normal(2, 1, 5), rng.normal(0, 1, 35)], "sex": np.tile([0, 1], 20)})
-    y = pd.Series([1] * 5 + [0] * 35)  # as many of class 1 as there are folds: with any of them flipped, fit raises
+    X = pd.DataFrame(
+        {"a": np.r_[rng.normal(2, 1, 5), rng.normal(0, 1, 35)], "sex": np.tile([0, 1], 20)}
+    )
+    y = pd.Series(
+        [1] * 5 + [0] * 35
+    )  # as many of class 1 as there are folds: with any of them flipped, fit raises
     audit = butfor.LabelAudit(CalibratedClassifierCV(LogisticRegression(C=100), cv=5), budget=1)
     audit.fit(X, y, sensitive_features="sex")
     verdict = audit.explain_all(pd.DataFrame({"a": [3.5], "sex": [0]}))[0]
@@ -232,7 +250,7 @@ def test_trainings_that_failed_prove_nothing():
     assert (verdict.status, verdict.at_least, verdict.proof) == ("not_found", None, None)
 
 
-# --- its files --------------------------------------------------------------------------------------------
+# --- its files ------------------------------------------------------------------------------------
 
 
 def endless(*_: object) -> None:
@@ -249,7 +267,11 @@ FILES = ["audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html
 
 @pytest.mark.parametrize(
     ("where", "code"),
-    [("butfor.explain.persons_of", 0), ("butfor.report.page.population_page", 0), ("butfor.explain.check_finds", 130)],
+    [
+        ("butfor.explain.persons_of", 0),
+        ("butfor.report.page.population_page", 0),
+        ("butfor.explain.check_finds", 130),
+    ],
 )
 def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, where, code):
     module, name = where.rsplit(".", 1)
@@ -278,9 +300,21 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
         (explain, "prove", True),
     ],
 )
-def test_labels_are_written_once_the_comparison_is_done(tmp_path, capsys, monkeypatch, owner, method, ranked):
+def test_labels_are_written_once_the_comparison_is_done(
+    tmp_path, capsys, monkeypatch, owner, method, ranked
+):
     monkeypatch.setattr(owner, method, endless)
-    command = ["audit", "german", "--model", "logistic", "--adverse", "bad credit", "--cases", "0:4", "--quiet"]
+    command = [
+        "audit",
+        "german",
+        "--model",
+        "logistic",
+        "--adverse",
+        "bad credit",
+        "--cases",
+        "0:4",
+        "--quiet",
+    ]
     assert main([*command, "--set", "n-jobs=1", "--out", str(tmp_path / "out")]) == 130
     assert "Stopped." not in capsys.readouterr().err
     written = {path.name for path in (tmp_path / "out").iterdir()}
@@ -308,6 +342,8 @@ def test_labels_of_a_comparison_cut_short_are_those_of_its_audit(monkeypatch):
     assert stopped.interrupted
     assert stopped.run.standard.draws == 25
     labels = audit.labels(stopped)
-    assert [labels["rank"].iloc[label.position] for label in stopped.labels] == list(range(1, len(stopped.labels) + 1))
+    assert [labels["rank"].iloc[label.position] for label in stopped.labels] == list(
+        range(1, len(stopped.labels) + 1)
+    )
     assert tables.count(25) == 1, "nothing is drawn again"
     assert audit.standards().draws == 99

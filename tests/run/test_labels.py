@@ -20,7 +20,15 @@ def audit():
 
 def test_adverse_labels_are_reviewed_in_the_order_of_how_likely_they_are_wrong_then_of_doubt(audit):
     frame, standards = audit.labels(), audit.standards()
-    assert list(frame.columns) == ["label", "group", "doubt", "wrong", "wrong_if_real", "rank", "people"]
+    assert list(frame.columns) == [
+        "label",
+        "group",
+        "doubt",
+        "wrong",
+        "wrong_if_real",
+        "rank",
+        "people",
+    ]
     for name in ("wrong", "wrong_if_real"):
         np.testing.assert_allclose(frame[name], standards.to_frame()[name], atol=1e-4)
     adverse = (LABELS == "no").to_numpy()
@@ -35,7 +43,9 @@ def test_adverse_labels_are_reviewed_in_the_order_of_how_likely_they_are_wrong_t
     assert PLANTED[first.index[: PLANTED.sum()]].mean() > 0.6
     assert frame["wrong"].sum() == pytest.approx(PLANTED.sum(), rel=0.25)
     lines = "".join(audit.review_tasks(labels=40).lines)
-    assert f"About {first['wrong'][:40].sum():.0f} of these 40 labels are likely to be wrong" in lines
+    assert (
+        f"About {first['wrong'][:40].sum():.0f} of these 40 labels are likely to be wrong" in lines
+    )
     assert "the sum of their probabilities of being wrong" in lines
 
 
@@ -60,7 +70,10 @@ def test_without_an_adverse_label_labels_of_either_kind_are_reviewed_by_doubt(sa
     population = audit.explain_all(data.X_test[:40], cases=[0, 1, 2])
     assert {label.label for label in population.labels[:200]} == {"bad credit", "good credit"}
     assert {label.wrong for label in population.labels} == {None}
-    with pytest.raises(SettingError, match=r"A review compares the adverse labels of two groups: .* fit\(adverse=…\)"):
+    with pytest.raises(
+        SettingError,
+        match=r"A review compares the adverse labels of two groups: .* fit\(adverse=…\)",
+    ):
         audit.review_tasks(labels=10)
     doubts = [label.doubt for label in population.labels]
     assert doubts == sorted(doubts, reverse=True)

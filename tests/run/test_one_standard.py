@@ -1,4 +1,5 @@
-"""One standard for all: worlds whose labels are drawn by the others' standard; and verdicts that know doubt."""
+"""One standard for all: worlds whose labels are drawn by the others' standard; and verdicts that
+know doubt."""
 
 from dataclasses import replace
 
@@ -40,7 +41,11 @@ ENCODER = butfor.TableEncoder("onehot", dtype="float64").fit(TABLE)
 
 def decided(labels, people=PEOPLE):
     """By the model's own fit."""
-    return LogisticRegression().fit(ENCODER.transform(TABLE), labels).predict(ENCODER.transform(people))
+    return (
+        LogisticRegression()
+        .fit(ENCODER.transform(TABLE), labels)
+        .predict(ENCODER.transform(people))
+    )
 
 
 def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
@@ -49,7 +54,12 @@ def test_worlds_are_what_the_models_own_fit_says_on_their_labels(audit):
     assert one.probability.index.tolist() == names
     recorded = (LABELS == "yes").to_numpy()
     now, ours = decided(recorded), (PEOPLE["group"] == "b").to_numpy()
-    assert (one.group, one.asked, one.people, one.refused) == ("b", 80, ours.sum(), (ours & ~now).sum())
+    assert (one.group, one.asked, one.people, one.refused) == (
+        "b",
+        80,
+        ours.sum(),
+        (ours & ~now).sum(),
+    )
     in_worlds = []
     for world in one.worlds:
         drawn = draw_world(audit.standards(), "b", world.seed)
@@ -98,20 +108,31 @@ def test_people_who_are_hurt_are_found(audit):
     assert low <= one.expected <= high
 
 
-def test_worlds_are_drawn_from_their_seeds_alone_in_whichever_order_people_are_asked_about(audit, population):
+def test_worlds_are_drawn_from_their_seeds_alone_in_whichever_order_people_are_asked_about(
+    audit, population
+):
     (first,) = population.one_standard
     assert audit.explain_all(PEOPLE, TRUTH, cases=range(len(PEOPLE))[::-1]).one_standard == (first,)
     standards = audit.standards()
     few = worlds.world_seeds(int(standards.places[standards.groups == "b"].min()), 0, 7)
     assert few == [world.seed for world in first.worlds[:7]]
-    assert len(set(worlds.world_seeds("b", 0)) | set(worlds.world_seeds("b", 1)) | set(worlds.world_seeds("a"))) == 60
+    assert (
+        len(
+            set(worlds.world_seeds("b", 0))
+            | set(worlds.world_seeds("b", 1))
+            | set(worlds.world_seeds("a"))
+        )
+        == 60
+    )
     drawn = draw_world(standards, "b", few[0], members=3, seeded=True)
     assert drawn.flips == draw_world(standards, "b", few[0]).flips
     assert len({training.seed for training in drawn.trainings}) == 3
     order = np.random.default_rng(5).permutation(len(TABLE))
     other = fitted(TABLE.iloc[order], LABELS.iloc[order]).standards()
     again = draw_world(other, "b", few[0])
-    assert sorted(order[list(again.flips)]) == list(drawn.flips), "the same labels, in whichever order rows stand"
+    assert sorted(order[list(again.flips)]) == list(drawn.flips), (
+        "the same labels, in whichever order rows stand"
+    )
 
 
 def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
@@ -119,7 +140,9 @@ def test_worlds_do_not_depend_on_how_groups_and_labels_are_spelled(audit):
     again = fitted(TABLE.assign(group=TABLE["group"].map(codes)), LABELS.map(outcomes), adverse=0)
     (coded,) = again.one_standard(PEOPLE.assign(group=PEOPLE["group"].map(codes)))
     (plain,) = audit.one_standard(PEOPLE)
-    assert [(w.seed, w.flips, w.turned) for w in coded.worlds] == [(w.seed, w.flips, w.turned) for w in plain.worlds]
+    assert [(w.seed, w.flips, w.turned) for w in coded.worlds] == [
+        (w.seed, w.flips, w.turned) for w in plain.worlds
+    ]
     pd.testing.assert_series_equal(coded.probability, plain.probability)
 
 
@@ -168,7 +191,10 @@ def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):
 
 
 def test_who_gains_who_loses_and_how_many_are_counted_from_the_worlds():
-    rates = [World(seed, 0.1, 5, turned, {"b": 0.5 + turned / 10}, 0.8) for seed, turned in enumerate((0, 1, 2, 3))]
+    rates = [
+        World(seed, 0.1, 5, turned, {"b": 0.5 + turned / 10}, 0.8)
+        for seed, turned in enumerate((0, 1, 2, 3))
+    ]
     people = [PersonInWorlds(7, "r7", "b", True, 4), PersonInWorlds(1, "r1", "b", True, 2)]
     people += [PersonInWorlds(3, "r3", "a", True, 4), PersonInWorlds(0, "r0", "a", False, 3)]
     people += [PersonInWorlds(2, "r2", "b", False, 2)]
@@ -176,20 +202,27 @@ def test_who_gains_who_loses_and_how_many_are_counted_from_the_worlds():
         attribute="race", group="b", labels=100, asked=8, people=4, refused=3, adverse_now=(1, 3, 5, 7),
         worlds=tuple(rates), changed=tuple(people), rates={"b": 0.5}, accuracy=0.85,
     )  # fmt: skip
-    assert one.probability.tolist() == pytest.approx([np.nan, 0.5, np.nan, 1, np.nan, 0, np.nan, 1], nan_ok=True)
+    assert one.probability.tolist() == pytest.approx(
+        [np.nan, 0.5, np.nan, 1, np.nan, 0, np.nan, 1], nan_ok=True
+    )
     assert (one.expected, one.interval) == (1.5, (0, 3))
     assert [person.case for person in one.losing] == [0]
     assert one.about(7).endswith("this decision would change in 4 of 4 worlds.")
     assert one.about(5) == one.about(None) == ""
     assert "1 adverse decision about people of other groups" in " ".join(one.details())
-    rare = replace(one, changed=(*people[:2], replace(people[2], worlds=3)))  # fewer than one, on average
+    rare = replace(
+        one, changed=(*people[:2], replace(people[2], worlds=3))
+    )  # fewer than one, on average
     assert "other groups" not in " ".join(rare.details())
     nobody = replace(one, refused=0, worlds=(), changed=())
     assert "None of the 4 decisions" in nobody.sentence
     assert (nobody.details(), nobody.expected) == ([], 0.0)
     limited = replace(one, limited=True, changed=one.gaining)
     assert limited.sentence.endswith("nobody would lose theirs.")
-    twenty = replace(one, worlds=tuple(World(k, 0.1, 5, n, {"b": n / 10}) for k, n in enumerate((0, *range(18), 40))))
+    twenty = replace(
+        one,
+        worlds=tuple(World(k, 0.1, 5, n, {"b": n / 10}) for k, n in enumerate((0, *range(18), 40))),
+    )
     assert twenty.interval == (0, 17), "the 5th and 95th percentile"
     assert twenty.rates_in_worlds["b"] == pytest.approx((0.965, 0, 1.7))
 
@@ -198,7 +231,10 @@ def test_the_record_carries_it_and_whoever_is_named_has_an_entry_on_the_page(pop
     (one,) = population.one_standard
     population.to_json(tmp_path / "audit.json")
     assert Population.from_json(tmp_path / "audit.json").run.one_standard == (one,)
-    some = replace(population.run, one_standard=(replace(one, changed=(PersonInWorlds(999, "x", "b", True, 20),)),))
+    some = replace(
+        population.run,
+        one_standard=(replace(one, changed=(PersonInWorlds(999, "x", "b", True, 20),)),),
+    )
     unknown = population_page(Population(population.verdicts, some))
     assert '<a href="#case-999">x</a>' in unknown
     own = unknown[unknown.index('<article id="case-999"') :].split("</article>")[0]
@@ -231,7 +267,10 @@ def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit):
 
 def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     monkeypatch.setattr(worlds, "WORLDS", 4)
-    network, settings = butfor.MLP((4,), max_epochs=20, batch_size=64), {"members": 2, "fresh_seeds": 0}
+    network, settings = (
+        butfor.MLP((4,), max_epochs=20, batch_size=64),
+        {"members": 2, "fresh_seeds": 0},
+    )
     audit = fitted(model=network, settings=settings)
     asked = []
     real = Trainer.ensemble_answers
@@ -248,13 +287,20 @@ def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
     assert all(len({training.flips for training in world}) == 1 for world, _ in asked)
     # each world is trained again without flips under the same seeds, on the labels as they are
     asked, beside = asked[::2], asked[1::2]
-    assert [[t.seed for t in control] for control, _ in beside] == [[t.seed for t in world] for world, _ in asked]
-    assert {(training.flips, table) for control, table in beside for training in control} == {((), audit.table_)}
+    assert [[t.seed for t in control] for control, _ in beside] == [
+        [t.seed for t in world] for world, _ in asked
+    ]
+    assert {(training.flips, table) for control, table in beside for training in control} == {
+        ((), audit.table_)
+    }
     person = one.gaining[0]
 
     def decided_by(trainings):
         own = [Trainer(OwnFit(), audit.learner_, table, PEOPLE, n_jobs=1) for _, table in trainings]
-        return [real(trainer, [each])[0][person.case] > 0 for trainer, (each, _) in zip(own, trainings, strict=True)]
+        return [
+            real(trainer, [each])[0][person.case] > 0
+            for trainer, (each, _) in zip(own, trainings, strict=True)
+        ]
 
     assert np.mean(decided_by(asked)) == one.probability[person.case] == person.worlds / 4
     assert np.mean(decided_by(beside)) == person.control
@@ -276,22 +322,47 @@ def test_a_difference_that_may_be_chance_flips_nothing():
 
 
 def test_a_group_without_a_training_row_has_no_worlds_and_a_sentence_says_why(tmp_path, capsys):
-    """Its labels stand in further rows alone: they are compared, but the model learned from none of them."""
+    """Its labels stand in further rows alone: they are compared, but the model learned from none of
+    them."""
     train = TABLE["group"] != "b"
     audit = fitted(TABLE[train], LABELS[train], also_labelled=(TABLE[~train], LABELS[~train]))
     assert audit.standards().of_group("b").short
     (one,) = audit.one_standard(PEOPLE)
     population = audit.explain_all(PEOPLE, cases=range(2))
     assert population.one_standard == (one,)
-    assert (one.worlds, one.changed, one.outcome) == ((), (), Outcome("not asked", "no training rows"))
-    assert "people with group = b is not known: the model learned from no label of theirs" in one.sentence
+    assert (one.worlds, one.changed, one.outcome) == (
+        (),
+        (),
+        Outcome("not asked", "no training rows"),
+    )
+    assert (
+        "people with group = b is not known: the model learned from no label of theirs"
+        in one.sentence
+    )
     assert one.sentence in str(population)
-    assert one.sentence.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}") in population_page(population)
+    assert one.sentence.replace(" = ", "\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}") in population_page(
+        population
+    )
     files = [tmp_path / "train.csv", tmp_path / "test.csv"]
-    for path, rows in zip(files, (TABLE[train].assign(y=LABELS), TABLE.assign(y=LABELS)), strict=True):
+    for path, rows in zip(
+        files, (TABLE[train].assign(y=LABELS), TABLE.assign(y=LABELS)), strict=True
+    ):
         rows.to_csv(path, index=False)
-    question = ("--label", "y", "--sensitive", "group", "--adverse", "no", "--model", "logistic", "--budget", "2")
-    code, printed, _ = run(capsys, "audit", files[0], "--test", files[1], *question, "--cases", "0:2", "--quiet")
+    question = (
+        "--label",
+        "y",
+        "--sensitive",
+        "group",
+        "--adverse",
+        "no",
+        "--model",
+        "logistic",
+        "--budget",
+        "2",
+    )
+    code, printed, _ = run(
+        capsys, "audit", files[0], "--test", files[1], *question, "--cases", "0:2", "--quiet"
+    )
     assert code == 0
     assert one.sentence in " ".join(printed.split())
 
@@ -316,23 +387,33 @@ def test_without_an_adverse_label_or_with_groups_too_small_there_is_none():
 
 def test_other_labelled_rows_count_and_doubts_are_those_of_the_training_rows():
     audit = fitted(TABLE[::2], LABELS[::2], also_labelled=(TABLE[1::2], LABELS[1::2]))
-    whole = butfor.compare_standards(TABLE, LABELS, sensitive_features="group", adverse="no", draws=20, n_jobs=1)
+    whole = butfor.compare_standards(
+        TABLE, LABELS, sensitive_features="group", adverse="no", draws=20, n_jobs=1
+    )
     assert audit.standards().comparisons == whole.comparisons, "the same table, however it is split"
     assert audit.labels()["doubt"].to_numpy() == pytest.approx(whole.doubt[::2], abs=1e-4)
     assert fitted(TABLE[::2], LABELS[::2]).standards().comparisons != whole.comparisons
 
 
 def test_where_places_are_limited_losers_are_counted_and_verdicts_say_how_far_score_and_cut_moved():
-    for_places = fitted(settings={"threshold": "top 40%", "budget": 12}, pool=PEOPLE).explain_all(PEOPLE, TRUTH)
+    for_places = fitted(settings={"threshold": "top 40%", "budget": 12}, pool=PEOPLE).explain_all(
+        PEOPLE, TRUTH
+    )
     (one,) = for_places.one_standard
-    gained, lost = ([p.worlds for p in one.changed if p.refused == refused] for refused in (True, False))
+    gained, lost = (
+        [p.worlds for p in one.changed if p.refused == refused] for refused in (True, False)
+    )
     assert sum(gained) == sum(lost) > 0  # the people asked about are those who compete
     assert one.displaced == sum(lost) / len(one.worlds)
-    assert one.sentence.endswith(f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs.")
+    assert one.sentence.endswith(
+        f"Places are limited: about {one.displaced:.0f} of 80 people would lose theirs."
+    )
     assert for_places.found
     for verdict in for_places.found:
         assert verdict.score < verdict.cut
         assert verdict.counterfactual_score >= verdict.counterfactual_cut
         assert f"cut {verdict.cut:.2f}"[:7] in verdict.sentence
-    assert for_places.run.cut.startswith("Decided 'yes': the best 40 % of 80 people, 32 of them, at a probability")
+    assert for_places.run.cut.startswith(
+        "Decided 'yes': the best 40 % of 80 people, 32 of them, at a probability"
+    )
     assert not for_places.advice

@@ -16,12 +16,19 @@ EFFECTS = np.linspace(0.06, 0.01, 40)
 
 
 class Bar(Engine):
-    """An engine without training: each row moves each person by a fixed amount. It is stopped in call `stops`."""
+    """An engine without training: each row moves each person by a fixed amount. It is stopped in
+    call `stops`."""
 
     name = "bar"
 
     def __init__(self, starts, effects, width=4, stops=None):
-        self.starts, self.effects, self.width, self.stops, self.calls = np.asarray(starts), effects, width, stops, []
+        self.starts, self.effects, self.width, self.stops, self.calls = (
+            np.asarray(starts),
+            effects,
+            width,
+            stops,
+            [],
+        )
 
     @property
     def sets(self):
@@ -34,7 +41,10 @@ class Bar(Engine):
         if len(self.calls) == self.stops:
             raise Stopped(by_hand=True)
         self.calls.append([flips for flips, _ in trainings])
-        moved = [[self.effects[p, list(flips)].sum() for p in range(len(self.starts))] for flips, _ in trainings]
+        moved = [
+            [self.effects[p, list(flips)].sum() for p in range(len(self.starts))]
+            for flips, _ in trainings
+        ]
         return (self.starts + np.array(moved)).astype(np.float32)
 
 
@@ -66,7 +76,9 @@ def audit(starts, strategy, effects=None, budget=4, psi=None, confirm=agree, sto
         someone(np.flatnonzero(psi[k]), budget, seed=k, start=start, number=k, known=known)
         for k, start in enumerate(starts)
     ]
-    schedule({person: strategy.search(person) for person in people}, strategy, known, trainer, psi, None)
+    schedule(
+        {person: strategy.search(person) for person in people}, strategy, known, trainer, psi, None
+    )
     return people, engine, trainer
 
 
@@ -74,7 +86,9 @@ def test_rounds_do_not_depend_on_the_engines_width():
     results = []
     for width in (1, 7, 500):
         people, engine, trainer = audit([-0.12, -0.14, -0.5, -3.0], "guided", width=width)
-        results.append(([p.found for p in people], [p.asked for p in people], trainer.trained, engine.sets))
+        results.append(
+            ([p.found for p in people], [p.asked for p in people], trainer.trained, engine.sets)
+        )
     assert results[0] == results[1] == results[2]
     assert [found is not None for found in results[0][0]] == [True, True, False, False]
 
@@ -123,7 +137,10 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
     ((person,), _, _) = audit([-0.1], mine, confirm=refuses)
     assert (person.found, person.rejected) == (None, {(0, 1), (0, 1, 2)})
 
-    too_many, nothing = "but the budget is 4 labels, each once, and ψ allows", "which is no question: yield a flip set"
+    too_many, nothing = (
+        "but the budget is 4 labels, each once, and ψ allows",
+        "which is no question: yield a flip set",
+    )
     for asked, said in (
         *(((0, 1, 2, 3, 4), too_many), ((0, 39), too_many), ((3, 3), too_many), ((-1,), too_many), ((40,), too_many)),
         *((3, nothing), ([3, 4], nothing), ((0.7,), nothing), ("ab", nothing), (Confirm(None), nothing)),
@@ -138,11 +155,13 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
             return asked
 
         for search in (greedy, late) if said == too_many else (greedy,):
-            with pytest.raises(SettingError, match=f"strategy '{search.__name__}' asked for .*{said}"):
+            with pytest.raises(
+                SettingError, match=f"strategy '{search.__name__}' asked for .*{said}"
+            ):
                 audit([-0.1], search, psi=np.arange(40)[None] < 39)
 
 
-# --- stops --------------------------------------------------------------------------------------------
+# --- stops ----------------------------------------------------------------------------------------
 
 
 def test_under_a_limit_of_trainings_finding_comes_before_shrinking():

@@ -1,4 +1,5 @@
-"""Searches are asked what they want trained, and get made-up gains for answers: nothing is trained here."""
+"""Searches are asked what they want trained, and get made-up gains for answers: nothing is trained
+here."""
 
 from functools import partial
 
@@ -42,7 +43,8 @@ def tell(person, flips, gain):
 
 
 def play(search, person, gain=lambda flips: -1.0, confirms=lambda flips: True, again=None):
-    """Answer a search until it ends: the sets that it asked for, the sets it had confirmed, and what it found."""
+    """Answer a search until it ends: the sets that it asked for, the sets it had confirmed, and
+    what it found."""
     asked, claimed, answer, search = [], [], None, search(person)
     while True:
         try:
@@ -70,7 +72,7 @@ def play(search, person, gain=lambda flips: -1.0, confirms=lambda flips: True, a
             answer = gains[0] if isinstance(question, tuple) else gains
 
 
-# --- published ----------------------------------------------------------------------------------------
+# --- published ------------------------------------------------------------------------------------
 
 
 def sets_of(name, flippable, budget, **more):
@@ -86,7 +88,10 @@ def test_published_searches_try_what_the_paper_says_and_end_with_the_first_set_t
     for name, budget in (("algorithm1", 4), ("singles", 4), ("attempts", 4), ("exhaustive", 1)):
         search = STRATEGIES[name].search
         works = [flips for flips in play(search, someone(range(90), budget))[0] if max(flips) >= 2]
-        gain, confirms = (lambda flips, w=works: 1.0 if flips in w else -1.0), lambda flips, w=works: flips != w[0]
+        gain, confirms = (
+            (lambda flips, w=works: 1.0 if flips in w else -1.0),
+            lambda flips, w=works: flips != w[0],
+        )
         _, claimed, found = play(search, someone(range(90), budget), gain, confirms)
         assert claimed[0] == works[0] != found == claimed[-1], name
 
@@ -100,7 +105,7 @@ def test_a_training_that_diverged_changes_no_decision_and_a_logit_of_zero_is_cla
     assert person.smallest() == (2,)
 
 
-# --- guided -------------------------------------------------------------------------------------------
+# --- guided ---------------------------------------------------------------------------------------
 
 
 @settings(max_examples=25)
@@ -109,18 +114,35 @@ def test_shrinking_ends_where_nothing_can_be_left_out_even_if_effects_do_not_add
     rng, gains = np.random.default_rng(seed), {}
 
     def gain(flips):
-        return 1.0 if len(flips) == size else gains.setdefault(flips, 0.5 if rng.random() < 0.4 else -0.5)
+        return (
+            1.0
+            if len(flips) == size
+            else gains.setdefault(flips, 0.5 if rng.random() < 0.4 else -0.5)
+        )
 
     asked, _, found = play(guided, someone(range(size), size, seed), gain)
     assert gain(found) > 0
-    assert not any(gain(tuple(row for row in found if row != out)) > 0 for out in found if len(found) > 1)
+    assert not any(
+        gain(tuple(row for row in found if row != out)) > 0 for out in found if len(found) > 1
+    )
     assert len(asked) == len(set(asked))
-    core = set(rng.choice(size, rng.integers(1, size), replace=False).tolist())  # or where some labels are needed
-    assert set(play(guided, someone(range(size), size, seed), lambda f: 0.5 if core <= set(f) else -1.0)[2]) == core
+    core = set(
+        rng.choice(size, rng.integers(1, size), replace=False).tolist()
+    )  # or where some labels are needed
+    assert (
+        set(
+            play(
+                guided, someone(range(size), size, seed), lambda f: 0.5 if core <= set(f) else -1.0
+            )[2]
+        )
+        == core
+    )
 
 
 def test_guided_spends_the_budget_first_never_repeats_itself_and_takes_a_smaller_set_from_somebody_else():
-    tried, claimed, found = play(partial(guided, tries=8), someone(range(200), 10), lambda flips: -sum(flips) / 100)
+    tried, claimed, found = play(
+        partial(guided, tries=8), someone(range(200), 10), lambda flips: -sum(flips) / 100
+    )
     assert tried[0] == tuple(range(10))
     assert len(tried) == len(set(tried)) >= 8
     assert all(len(flips) == 10 and list(flips) == sorted(set(flips)) for flips in tried)
@@ -137,7 +159,10 @@ def test_guided_spends_the_budget_first_never_repeats_itself_and_takes_a_smaller
         person = someone(range(60), 10, start=-2.0, predicted=np.linspace(1, 0, 60), gain_limit=1.5)
         assert (len(play(guided, person, lambda flips, gain=first: gain)[0]) == 1) == once
     for gain in (0.0, -1.0):  # somebody at exactly the line, and whom nothing moves across
-        assert len(play(guided, someone(range(40), 5, start=0.0), lambda flips, gain=gain: gain)[0]) <= 64
+        assert (
+            len(play(guided, someone(range(40), 5, start=0.0), lambda flips, gain=gain: gain)[0])
+            <= 64
+        )
 
 
 def test_guided_goes_on_from_what_is_not_confirmed_and_gives_up_in_the_end():
@@ -156,7 +181,9 @@ def test_effects_start_at_the_ranking_and_are_learned_through_noise():
     ranked = Effects([5, 3, 8, 1], 2, -0.5)
     ranked.observe([(3, 5)], [-0.1])
     assert list(np.argsort(-ranked.worth())) == [0, 1, 2, 3]
-    assert [ranked.forecast(flips)[0] for flips in ((3, 5), ())] == pytest.approx([-0.1, -0.5], abs=0.02)
+    assert [ranked.forecast(flips)[0] for flips in ((3, 5), ())] == pytest.approx(
+        [-0.1, -0.5], abs=0.02
+    )
     rng = np.random.default_rng(3)
     true = np.exp(-np.arange(40) / 30) * 0.05 + rng.normal(0, 0.03, 40)
     effects = Effects(list(range(40)), 10, -1.0)
@@ -170,12 +197,14 @@ def test_effects_start_at_the_ranking_and_are_learned_through_noise():
     assert 0.8 < errors.std() / forecasts[:, 1].mean() < 1.25  # as unsure as it should be
 
 
-# --- solid --------------------------------------------------------------------------------------------
+# --- solid ----------------------------------------------------------------------------------------
 
 
 def members(gains, spread=0.3):
     """Four members of whom each says what the labels give, with a spread that does not change."""
-    return lambda flips: -1.0 + np.asarray(gains)[list(flips)].sum() + spread * np.array([-1.2, -0.4, 0.4, 1.2])
+    return lambda flips: (
+        -1.0 + np.asarray(gains)[list(flips)].sum() + spread * np.array([-1.2, -0.4, 0.4, 1.2])
+    )
 
 
 @pytest.mark.parametrize(
@@ -185,12 +214,17 @@ def members(gains, spread=0.3):
     ids=["evenly", "ever more slowly", "all at once", "few", "at once, soon"],
 )  # fmt: skip
 def test_solid_finds_the_shortest_prefix_that_keeps_the_margin_in_no_more_steps_than_halving(gains):
-    person, spread = someone(range(len(gains)), len(gains), members=4), np.std(members([0.0])(()), ddof=1)
+    person, spread = (
+        someone(range(len(gains)), len(gains), members=4),
+        np.std(members([0.0])(()), ddof=1),
+    )
     asked, claimed, found = play(partial(solid, margin=2.0, second=False), person, members(gains))
     assert len(found) == 1 + int(np.argmax(-1 + np.cumsum(gains) > 2.0 * spread))
     assert claimed == [found]
     assert person.spread == pytest.approx(spread)
-    halving = 2 + (len(gains) - 1).bit_length()  # the data as they are, the whole budget, then sizes
+    halving = (
+        2 + (len(gains) - 1).bit_length()
+    )  # the data as they are, the whole budget, then sizes
     assert len(asked) <= (halving - 2 if np.ptp(gains) == 0 and len(gains) == 400 else halving)
 
 
@@ -204,13 +238,20 @@ def test_solid_keeps_the_clearest_set_that_is_confirmed_ranks_again_and_asks_few
     )  # fmt: skip
     assert found == tuple(range(8))
     assert len(claimed) > 1
-    gains = np.r_[np.full(2, 0.3), np.full(10, 0.08), np.full(8, 0.3)]  # the ranking does not see the last eight
+    gains = np.r_[
+        np.full(2, 0.3), np.full(10, 0.08), np.full(8, 0.3)
+    ]  # the ranking does not see the last eight
     sizes = []
     for second in (None, False):
-        person, search = someone(range(20), 12, members=4, ranks_again=True), partial(solid, margin=1.0, second=second)
+        person, search = (
+            someone(range(20), 12, members=4, ranks_again=True),
+            partial(solid, margin=1.0, second=second),
+        )
         sizes.append(len(play(search, person, members(gains, 0.1), again=np.arange(12, 20))[2]))
     assert sizes == [6, 9]
-    asked, _, found = play(solid, someone(range(6), 6, members=16), lambda flips: np.full(16, -9.0) + np.arange(16) % 2)
+    asked, _, found = play(
+        solid, someone(range(6), 6, members=16), lambda flips: np.full(16, -9.0) + np.arange(16) % 2
+    )
     assert (asked, found) == ([((), 16), (tuple(range(6)), 4)], None)
 
 
@@ -219,7 +260,12 @@ def test_budgets_as_published_and_strategies_by_name_or_function():
         assert budget_in_labels(0.001, n) == labels
     assert [budget_in_labels(budget, 600) for budget in (3, 3.0, 600)] == [3, 3, 600]
     tuned = as_strategy(partial(guided, tries=3))
-    assert (tuned.name, tuned.parameters, tuned.shares, tuned.own) == ("guided", {"tries": 3}, True, False)
+    assert (tuned.name, tuned.parameters, tuned.shares, tuned.own) == (
+        "guided",
+        {"tries": 3},
+        True,
+        False,
+    )
 
     def mine(person):
         yield person.best(1)
@@ -228,9 +274,16 @@ def test_budgets_as_published_and_strategies_by_name_or_function():
         yield person.best(1)
 
     assert (as_strategy(solid).name, as_strategy(solid).own) == ("own solid", True)
-    assert (as_strategy(mine).name, as_strategy(mine).shares, as_strategy(mine).own) == ("mine", True, True)
+    assert (as_strategy(mine).name, as_strategy(mine).shares, as_strategy(mine).own) == (
+        "mine",
+        True,
+        True,
+    )
     for asked, said in (
-        *((partial(budget_in_labels, budget, 600), "budget=") for budget in (0, -1, 601, 2.5, True, "many")),
+        *(
+            (partial(budget_in_labels, budget, 600), "budget=")
+            for budget in (0, -1, 601, 2.5, True, "many")
+        ),
         (partial(as_strategy, "guess"), "'algorithm1', 'singles', 'attempts', 'exhaustive'"),
         (partial(as_strategy, len), "generator function"),
         (partial(sets_of, "exhaustive", 30, 2), "the budget is 2 labels"),

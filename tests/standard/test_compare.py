@@ -31,7 +31,8 @@ from recorded import compared
 
 
 def loans(rows=400, lost=0.0, seed=0):
-    """Loans decided by income and debts alone, but for a share of group b's that were refused all the same."""
+    """Loans decided by income and debts alone, but for a share of group b's that were refused all
+    the same."""
     X, y, wrong = recorded.wronged(rows, seed, 0.5, lost)
     X["town"] = np.random.default_rng(seed + 1).choice(["north", "south"], rows)
     return X, y, wrong
@@ -50,7 +51,9 @@ def shifted(rows=3000, seed=3):
 def quickly(X, y, **how):
     """The gaps and their draws alone, without the second opinion, columns and slices."""
     how = {"draws": 20, "n_jobs": 1} | how
-    return compare(X, y, [Sensitive.of("group", X)], sides=(("no",), ("yes",)), explain=False, **how)
+    return compare(
+        X, y, [Sensitive.of("group", X)], sides=(("no",), ("yes",)), explain=False, **how
+    )
 
 
 def width(c):
@@ -60,7 +63,9 @@ def width(c):
 class LeastSquares(ClassifierMixin, BaseEstimator):
     def fit(self, X, y):
         self.classes_ = np.array([False, True])
-        self.beta_ = np.linalg.lstsq(np.column_stack([np.ones(len(X)), X]), y.astype(float), rcond=None)[0]
+        self.beta_ = np.linalg.lstsq(
+            np.column_stack([np.ones(len(X)), X]), y.astype(float), rcond=None
+        )[0]
         return self
 
     def predict_proba(self, X):
@@ -70,7 +75,8 @@ class LeastSquares(ClassifierMixin, BaseEstimator):
 
 @pytest.fixture(scope="module")
 def wronged():
-    """A table where 30 % of group b's favourable labels were lost, which ones, and its comparison."""
+    """A table where 30 % of group b's favourable labels were lost, which ones, and its
+    comparison."""
     X, y, wrong = loans(800, 0.3)
     return X, wrong, compared(X, y, draws=39)
 
@@ -115,9 +121,13 @@ def test_a_gap_that_may_be_chance_makes_no_label_wrong():
     assert frame.loc[ours, "wrong_if_real"].sum() == pytest.approx(b.rows * b.difference, rel=1e-6)
     assert (frame.loc[~ours, "wrong_if_real"] == 0).all()
     first = frame.sort_values("rank").iloc[: ours.sum()]
-    assert (set(first["group"]), set(first["label"])) == ({"b"}, {"no"}), "the group that lacks most labels comes first"
+    assert (set(first["group"]), set(first["label"])) == ({"b"}, {"no"}), (
+        "the group that lacks most labels comes first"
+    )
     assert first["wrong_if_real"].is_monotonic_decreasing
-    assert first["doubt"].is_monotonic_decreasing, "few labels do not show where they were lost: one rate for all"
+    assert first["doubt"].is_monotonic_decreasing, (
+        "few labels do not show where they were lost: one rate for all"
+    )
     assert "Labels that are probably wrong" not in found.to_html()
 
 
@@ -140,7 +150,11 @@ def test_frames_and_records_hold_what_objects_do(wronged):
     assert list(found.by_group.index) == [("group", "a"), ("group", "b")]
     for (_, row), c in zip(found.by_group.iterrows(), found.comparisons, strict=True):
         assert (row["low"], row["high"]) == c.interval
-        assert (row["missing"], row["p_adjusted"], row["explained"]) == (c.missing, c.p_adjusted, c.explained)
+        assert (row["missing"], row["p_adjusted"], row["explained"]) == (
+            c.missing,
+            c.p_adjusted,
+            c.explained,
+        )
     assert set(found.columns.index.get_level_values("column")) == {"income", "debts", "town"}
     assert found.columns.loc[("group", "b"), "move"].abs().is_monotonic_decreasing
     record = found.to_dict()
@@ -157,22 +171,37 @@ def test_false_alarms_on_tables_drawn_by_one_standard_are_rare_though_groups_dif
 
 
 def test_least_squares_give_the_twofold_decomposition():
-    """Kitagawa–Oaxaca–Blinder with the others' coefficients: ȳ_o − ȳ_h = (x̄_o − x̄_h)·β_o + x̄_h·(β_o − β_h)."""
+    """Kitagawa–Oaxaca–Blinder with the others' coefficients: ȳ_o − ȳ_h = (x̄_o − x̄_h)·β_o +
+    x̄_h·(β_o − β_h)."""
     X, y, _ = loans(lost=0.2)
     X = X.drop(columns="town")
-    found, labels = compared(X, y, standard=make_pipeline(LeastSquares())), (y == "yes").to_numpy(float)
+    found, labels = (
+        compared(X, y, standard=make_pipeline(LeastSquares())),
+        (y == "yes").to_numpy(float),
+    )
     design = np.column_stack([np.ones(len(X)), X[["income", "debts"]]])
     for value in "ab":
         ours = (X["group"] == value).to_numpy()
-        own, theirs = (np.linalg.lstsq(design[rows], labels[rows], rcond=None)[0] for rows in (ours, ~ours))
+        own, theirs = (
+            np.linalg.lstsq(design[rows], labels[rows], rcond=None)[0] for rows in (ours, ~ours)
+        )
         c = found.of_group(value)
         assert c.raw_gap == pytest.approx(labels[~ours].mean() - labels[ours].mean())
-        assert c.explained == pytest.approx((design[~ours].mean(axis=0) - design[ours].mean(axis=0)) @ theirs)
+        assert c.explained == pytest.approx(
+            (design[~ours].mean(axis=0) - design[ours].mean(axis=0)) @ theirs
+        )
         assert c.difference == pytest.approx(design[ours].mean(axis=0) @ (theirs - own))
         by_theirs = design[ours] @ theirs
-        np.testing.assert_allclose(found.doubt[ours], np.where(labels[ours] == 1, 1 - by_theirs, by_theirs))
-    models, weight = (LogisticRegression(), make_pipeline(LogisticRegression())), 1 + np.arange(len(X)) % 3
-    alone, inside = (compared(X, y, standard=model, sample_weight=weight).of_group("a") for model in models)
+        np.testing.assert_allclose(
+            found.doubt[ours], np.where(labels[ours] == 1, 1 - by_theirs, by_theirs)
+        )
+    models, weight = (
+        (LogisticRegression(), make_pipeline(LogisticRegression())),
+        1 + np.arange(len(X)) % 3,
+    )
+    alone, inside = (
+        compared(X, y, standard=model, sample_weight=weight).of_group("a") for model in models
+    )
     assert alone.difference == inside.difference != found.of_group("a").difference
     fewer = compared(X.drop(columns="debts"), y, standard=LeastSquares())
     move = found.columns.loc[("group", "a", "debts"), "move"]
@@ -183,8 +212,14 @@ def test_what_a_comparison_can_use_is_not_refused():
     X, y, _ = loans()
     third = compared(X, y.where(np.arange(len(X)) > 0, "withdrawn"))
     assert third.of_group("a").rows == compared(X, y).of_group("a").rows
-    group = X["group"].where(np.arange(len(X)) % 5 > 0).replace("b", "Missing")  # and some are missing
-    assert {c.group for c in compared(X.assign(group=group), y).comparisons} == {"a", "Missing", "missing"}
+    group = (
+        X["group"].where(np.arange(len(X)) % 5 > 0).replace("b", "Missing")
+    )  # and some are missing
+    assert {c.group for c in compared(X.assign(group=group), y).comparisons} == {
+        "a",
+        "Missing",
+        "missing",
+    }
     data = load_dataset("german")
     for labels in (data.y_train.astype(float), data.y_train == 1):
         found = compared(data.X_train, labels, sensitive_features="sex", adverse="bad credit")
@@ -211,9 +246,13 @@ def test_leaving_out_a_column_moves_the_difference_as_a_refit_does():
     b = found.of_group("b")
     for value in "ab":
         move = found.columns.loc[("group", value, "income"), "move"]
-        assert move == pytest.approx(without.of_group(value).difference - found.of_group(value).difference, abs=1e-6)
+        assert move == pytest.approx(
+            without.of_group(value).difference - found.of_group(value).difference, abs=1e-6
+        )
     assert b.strongest_column == "income"
-    assert b.strongest_move == pytest.approx(without.of_group("b").difference - b.difference, abs=1e-6)
+    assert b.strongest_move == pytest.approx(
+        without.of_group("b").difference - b.difference, abs=1e-6
+    )
     assert b.times_strongest == pytest.approx(b.difference / b.strongest_move)
     only = compared(X[["group", "income"]], y)
     for c in only.comparisons:
@@ -252,14 +291,19 @@ def test_few_labels_of_one_kind_are_judged_by_quantiles():
     b = quickly(X, rng.random(540) < 0.96, draws=40).of_group("b")
     low, high = b.interval
     assert low < b.difference < high
-    assert abs((high - b.difference) - (b.difference - low)) > 1e-3  # not symmetric, as a normal interval is
+    assert (
+        abs((high - b.difference) - (b.difference - low)) > 1e-3
+    )  # not symmetric, as a normal interval is
     assert not b.differs
 
 
 def test_an_estimator_that_warns_in_every_fit_warns_once_per_group(recwarn):
     X, y, _ = loans()
     compared(X.drop(columns="town"), y, standard=LogisticRegression(max_iter=1), draws=6)
-    assert len([warning for warning in recwarn if issubclass(warning.category, ConvergenceWarning)]) == 2
+    assert (
+        len([warning for warning in recwarn if issubclass(warning.category, ConvergenceWarning)])
+        == 2
+    )
 
 
 def test_several_attributes_are_compared_alone_and_together():
@@ -273,7 +317,9 @@ def test_several_attributes_are_compared_alone_and_together():
     beside = compared(X[["income", "debts"]], y, sensitive_features=X[["group", "town"]], draws=2)
     assert beside.to_dict() == found.to_dict()
     ages = X[["group"]].assign(age=np.arange(len(X)) % 50)
-    banded = compared(X[["income", "debts"]], y, sensitive_features=ages, sensitive_bands={"age": [25]})
+    banded = compared(
+        X[["income", "debts"]], y, sensitive_features=ages, sensitive_bands={"age": [25]}
+    )
     assert [c.name for c in banded.comparisons][2:4] == ["age = 25 and over", "age = under 25"]
 
 
@@ -295,8 +341,12 @@ def test_a_reference_group_is_what_others_are_compared_with():
     kept = X["group"] != "c"
     pair = compared(X[kept], y[kept]).of_group("b")
     assert found.of_group("b").difference == pytest.approx(pair.difference, abs=0.01)
-    assert compared(X, y).of_group("b").difference < found.of_group("b").difference  # c is among the others of b
-    both = compared(X[:350], y[:350], sensitive_features=["group", "town"], reference=["a", "north"])
+    assert (
+        compared(X, y).of_group("b").difference < found.of_group("b").difference
+    )  # c is among the others of b
+    both = compared(
+        X[:350], y[:350], sensitive_features=["group", "town"], reference=["a", "north"]
+    )
     assert {c.reference for c in both.comparisons} == {"a", "north", "a · north"}
 
 
@@ -322,14 +372,22 @@ def test_small_groups_are_left_out_and_it_says_so():
     assert found.to_frame()["rank"].isna().sum() == 21
     X["group"] = X["group"].replace("rare", "b")
     (alike,) = compared(X, y.where(X["group"] != "a", "yes")).left_out
-    assert alike.sentence == "group = b is not compared: the other groups together have the same label everywhere."
+    assert (
+        alike.sentence
+        == "group = b is not compared: the other groups together have the same label everywhere."
+    )
 
 
 def test_only_ratios_of_weights_matter_and_uneven_ones_widen_intervals(fair):
     X, y, plain = fair
-    weight, ours, granted = np.where(np.arange(400) % 4, 0.1, 4.0), (X["group"] == "a").to_numpy(), y == "yes"
+    weight, ours, granted = (
+        np.where(np.arange(400) % 4, 0.1, 4.0),
+        (X["group"] == "a").to_numpy(),
+        y == "yes",
+    )
     weighted, shares, same = (
-        compared(X, y, sample_weight=each, draws=6) for each in (weight, weight / weight.sum(), np.full(400, 7.0))
+        compared(X, y, sample_weight=each, draws=6)
+        for each in (weight, weight / weight.sum(), np.full(400, 7.0))
     )
     a = weighted.of_group("a")
     assert a.recorded == pytest.approx(np.average(granted[ours], weights=weight[ours]))
@@ -347,13 +405,20 @@ def test_only_ratios_of_weights_matter_and_uneven_ones_widen_intervals(fair):
 
 def test_rows_that_belong_together_widen_the_interval():
     X, y, _ = loans(150, seed=4)
-    many, labels, advert = pd.concat([X] * 6, ignore_index=True), pd.concat([y] * 6).to_numpy(), np.tile(range(150), 6)
+    many, labels, advert = (
+        pd.concat([X] * 6, ignore_index=True),
+        pd.concat([y] * 6).to_numpy(),
+        np.tile(range(150), 6),
+    )
     many[["income", "debts"]] += 0.3 * np.random.default_rng(0).normal(size=(900, 2))
     together = compared(many.assign(advert=advert), labels, draws=20, cluster="advert")
     assert together.clusters == 150
-    assert {m.column for m in together.moves} == {"income", "debts", "town"}, "the column is no input"
+    assert {m.column for m in together.moves} == {"income", "debts", "town"}, (
+        "the column is no input"
+    )
     alone, apart, same = (
-        quickly(many, labels == "yes", draws=25, cluster=cluster) for cluster in (None, np.arange(900), advert)
+        quickly(many, labels == "yes", draws=25, cluster=cluster)
+        for cluster in (None, np.arange(900), advert)
     )
     assert width(same.of_group("b")) > 1.3 * width(alone.of_group("b"))
     assert width(together.of_group("b")) > 1.3 * width(alone.of_group("b"))
@@ -374,7 +439,9 @@ def test_of_many_columns_the_ones_that_matter_are_left_out():
     rng = np.random.default_rng(0)
     X = pd.DataFrame(rng.normal(size=(120, 63)), columns=[f"x{k}" for k in range(63)])
     groups, y = (X["x7"] + rng.normal(size=120) > 0 for _ in range(2))
-    left_out = compared(X, y.to_numpy(), sensitive_features=np.where(groups, "a", "b")).columns.reset_index()
+    left_out = compared(
+        X, y.to_numpy(), sensitive_features=np.where(groups, "a", "b")
+    ).columns.reset_index()
     assert left_out["column"].value_counts().loc["x7"] == 2
     assert len(left_out) == 2 * 60
 
@@ -392,18 +459,46 @@ FEW = X.assign(group=np.where(np.arange(400) < 20, "few", X["group"]))
         ({"draws": -1}, SettingError, "draws=-1 must be"),
         ({"standard": GaussianNB(priors=[0.5])}, LearnerError, "GaussianNB, cannot be trained"),
         ({"reference": "z"}, SettingError, "reference: there is no group 'z'"),
-        ({"reference": ["a", "b"]}, SettingError, "reference names 'a' and 'b', both groups of 'group'"),
+        (
+            {"reference": ["a", "b"]},
+            SettingError,
+            "reference names 'a' and 'b', both groups of 'group'",
+        ),
         ({"reference": {"sex": "a"}}, SettingError, "reference: there is no attribute 'sex'"),
-        ({"X": FEW, "reference": "few"}, TableError, "group = few cannot be used: 20 rows, and a comparison needs 30"),
+        (
+            {"X": FEW, "reference": "few"},
+            TableError,
+            "group = few cannot be used: 20 rows, and a comparison needs 30",
+        ),
         ({"cluster": "advert"}, (SettingError, TableError), "cluster: there is no column 'advert'"),
-        ({"cluster": [1, 2]}, (SettingError, TableError), "table has 400 rows but there are 2 values of cluster"),
+        (
+            {"cluster": [1, 2]},
+            (SettingError, TableError),
+            "table has 400 rows but there are 2 values of cluster",
+        ),
         ({"cluster": np.arange(400) % 9}, TableError, "in fewer than 10 clusters"),
         ({"y": Y.mask(Y != "no", "no")}, TableError, "only one class"),
-        ({"y": [True, 0] * 200}, TableError, "mix types that cannot be compared \\('bool', 'int'\\)"),
-        ({"y": Y.where(Y.index % 2 > 0, Y + " ")}, TableError, "'no' and 'no ', which differ only in spaces or capi"),
-        ({"X": X.assign(group=X["group"].where(X.index % 2 > 0, "A"))}, TableError, "'group' has the values 'A' and"),
+        (
+            {"y": [True, 0] * 200},
+            TableError,
+            "mix types that cannot be compared \\('bool', 'int'\\)",
+        ),
+        (
+            {"y": Y.where(Y.index % 2 > 0, Y + " ")},
+            TableError,
+            "'no' and 'no ', which differ only in spaces or capi",
+        ),
+        (
+            {"X": X.assign(group=X["group"].where(X.index % 2 > 0, "A"))},
+            TableError,
+            "'group' has the values 'A' and",
+        ),
         ({"X": X[["group"]]}, TableError, "only protected columns"),
-        ({"X": WIDE, "y": Y[:100]}, TableError, r"make 100\d inputs .* at most 1000\. Drop columns"),
+        (
+            {"X": WIDE, "y": Y[:100]},
+            TableError,
+            r"make 100\d inputs .* at most 1000\. Drop columns",
+        ),
     ],
 )
 def test_what_cannot_be_compared_gets_a_sentence(change, error, sentence):
@@ -412,14 +507,16 @@ def test_what_cannot_be_compared_gets_a_sentence(change, error, sentence):
 
 
 def bent(rows, seed, lost=0.0):
-    """Labels depend on the size of a number, whatever its sign: no sum of columns says that, so that two honest methods
-    differ. Group b loses a share of its favourable labels."""
+    """Labels depend on the size of a number, whatever its sign: no sum of columns says that, so
+    that two honest methods differ. Group b loses a share of its favourable labels."""
     rng = np.random.default_rng(seed)
     group = rng.random(rows) < 0.4
     income, debts = rng.normal(size=rows) + 0.8 * group, rng.normal(size=rows)
     favourable = rng.random(rows) < 1 / (1 + np.exp(-(1.2 * np.abs(income) - 0.9 + 0.5 * debts)))
     favourable &= ~(group & (rng.random(rows) < lost))
-    return pd.DataFrame({"income": income, "debts": debts, "group": np.where(group, "b", "a")}), favourable
+    return pd.DataFrame(
+        {"income": income, "debts": debts, "group": np.where(group, "b", "a")}
+    ), favourable
 
 
 def test_two_estimates_that_differ_in_size_alone_do_not_acquit_a_large_table():
@@ -462,7 +559,9 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
             return real(self, table)
         press(number)
         for work in (
-            lambda: [fit_boosting(encoded.questions, encoded.inputs, labels[:1]) for _ in range(2000)],
+            lambda: [
+                fit_boosting(encoded.questions, encoded.inputs, labels[:1]) for _ in range(2000)
+            ],
             lambda: boosted.predict(encoded.inputs),
             lambda: fit_logistic(design_of(encoded.inputs), labels[:1]),
             lambda: fit_logistic(design_of(encoded.inputs), labels),
@@ -484,19 +583,26 @@ def test_a_signal_ends_tables_in_hand_and_leaves_no_thread(monkeypatch, number):
     assert threading.active_count() == before[1]
 
 
-# --- no figure hangs on the order of rows, and few on the seed ---------------------------------------------
+# --- no figure hangs on the order of rows, and few on the seed ------------------------------------
 
 
 def households(rows=360):
-    """A table that nobody put in order: dates, numbers and text with holes, equal rows, and households by name."""
+    """A table that nobody put in order: dates, numbers and text with holes, equal rows, and
+    households by name."""
     X, y, _ = loans(rows, 0.25, seed=4)
     rng = np.random.default_rng(9)
-    X["since"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(rng.integers(0, 400, rows), unit="D")
+    X["since"] = pd.to_datetime("2020-01-01") + pd.to_timedelta(
+        rng.integers(0, 400, rows), unit="D"
+    )
     X["debts"] = X["debts"].round(0).where(rng.random(rows) > 0.1)
     X["town"] = X["town"].where(rng.random(rows) > 0.1)
     X.iloc[1::40] = X.iloc[::40].to_numpy()
     X = X.astype({"income": float, "debts": float})
-    home = pd.Series(rng.integers(0, rows // 3, rows)).map("home {}".format).where(rng.random(rows) > 0.1)
+    home = (
+        pd.Series(rng.integers(0, rows // 3, rows))
+        .map("home {}".format)
+        .where(rng.random(rows) > 0.1)
+    )
     return X, y, home.set_axis(X.index), pd.Series(rng.uniform(0.5, 2, rows), X.index)
 
 
@@ -505,11 +611,19 @@ def test_any_order_of_rows_and_columns_gives_the_same_figures_to_the_last_digit(
     here = compared(X, y, cluster=home, sample_weight=weight, draws=6)
     order = np.random.default_rng(1).permutation(len(X))
     there = compared(
-        X.iloc[order, ::-1], y.iloc[order], cluster=home.iloc[order], sample_weight=weight.iloc[order], draws=6
+        X.iloc[order, ::-1],
+        y.iloc[order],
+        cluster=home.iloc[order],
+        sample_weight=weight.iloc[order],
+        draws=6,
     )
     assert here.to_dict() == there.to_dict()
-    pd.testing.assert_frame_equal(here.to_frame()[["doubt"]].iloc[order], there.to_frame()[["doubt"]], rtol=0, atol=0)
-    np.testing.assert_array_equal(here.cluster[order] == here.cluster[order][0], there.cluster == there.cluster[0])
+    pd.testing.assert_frame_equal(
+        here.to_frame()[["doubt"]].iloc[order], there.to_frame()[["doubt"]], rtol=0, atol=0
+    )
+    np.testing.assert_array_equal(
+        here.cluster[order] == here.cluster[order][0], there.cluster == there.cluster[0]
+    )
 
 
 def test_rows_that_are_equal_in_everything_share_one_doubt():
@@ -526,7 +640,10 @@ def test_draws_go_on_while_a_p_is_close_to_the_line_and_stop_where_a_given_numbe
     assert found.draws == 199, "a table whose p is close to 0.05 at first"
     assert found.to_dict() == quickly(X, (y == "yes").to_numpy(), draws=199).to_dict()
     first = quickly(X, (y == "yes").to_numpy(), draws=99)
-    assert any("± 0.0" in c.sentence("yes") and "close to the line" in c.sentence("yes") for c in first.comparisons)
+    assert any(
+        "± 0.0" in c.sentence("yes") and "close to the line" in c.sentence("yes")
+        for c in first.comparisons
+    )
     far, labels, _ = loans(400, 0.25, seed=7)
     assert quickly(far, (labels == "yes").to_numpy(), draws=None).draws == 99
 
@@ -541,7 +658,9 @@ def test_bounds_and_intervals_follow_the_verdict_at_zero():
                 assert c.interval[0] > 0 or c.interval[1] < 0
             else:
                 assert low <= 0 <= high
-    edge = replace(GroupStandard("sex", "f", 100, 0.4, 0.5, 0.1), interval=(0.0005, 0.2), p_adjusted=0.04)
+    edge = replace(
+        GroupStandard("sex", "f", 100, 0.4, 0.5, 0.1), interval=(0.0005, 0.2), p_adjusted=0.04
+    )
     assert "95 % interval 0.1 to 20" in edge.sentence("yes")
 
 
@@ -549,7 +668,9 @@ def test_a_group_counts_for_as_many_rows_as_its_weights_say():
     X, y, _ = loans(300)
     weight = np.ones(300)
     weight[np.flatnonzero(X["group"] == "b")[-1]] = 999999
-    with pytest.raises(TableError, match=r"No group can be compared.*rows that say as much as 1 of equal weight"):
+    with pytest.raises(
+        TableError, match=r"No group can be compared.*rows that say as much as 1 of equal weight"
+    ):
         compared(X, y, sample_weight=weight)
     X.loc[:150, "group"] = "c"
     found = compared(X, y, sample_weight=weight, draws=3, reference="a")
@@ -560,7 +681,9 @@ def test_a_group_counts_for_as_many_rows_as_its_weights_say():
     some = np.where(X["town"] == "north", 1e-3, 1.0)
     some[np.flatnonzero((X["town"] == "north") & (X["group"] == "c"))[0]] = 5
     slices = compared(X, y, sample_weight=some, draws=3).slices
-    assert set(slices.loc[slices["group"] == "c", "value"]).isdisjoint({"north", "south"}), "too few effective rows"
+    assert set(slices.loc[slices["group"] == "c", "value"]).isdisjoint({"north", "south"}), (
+        "too few effective rows"
+    )
 
 
 @pytest.mark.parametrize("heaviest", [100, 1000, 10_000])
@@ -585,7 +708,8 @@ def test_one_heavy_row_makes_no_gap_out_of_nothing(heaviest):
 
 
 def matched(adverts=30, letters=12, seed=0, gap=0.0):
-    """Every advert got several letters of each of two groups; its gap differs from other adverts'."""
+    """Every advert got several letters of each of two groups; its gap differs from other
+    adverts'."""
     rng = np.random.default_rng(seed)
     advert = np.repeat(np.arange(adverts), 2 * letters)
     group = np.tile(["a", "b"], adverts * letters)
@@ -609,12 +733,15 @@ def test_intervals_and_p_are_about_other_clusters_where_gaps_differ_between_them
 
 
 def test_the_error_of_a_group_counts_how_much_the_labels_of_a_shorted_other_group_vary():
-    """Labels of a group at 60 % vary more than the one standard for everybody, near 95 %, makes them."""
+    """Labels of a group at 60 % vary more than the one standard for everybody, near 95 %, makes
+    them."""
     rng = np.random.default_rng(0)
     X = pd.DataFrame({"group": np.where(np.arange(900) < 120, "b", "a"), "x": rng.normal(size=900)})
     y = rng.random(900) < np.where(X["group"] == "a", 0.95, 0.6)
     usual = compared(X, y, draws=99, random_state=0).of_group("a")
     rates = {group: (y[X["group"] == group].mean(), (X["group"] == group).sum()) for group in "ab"}
-    plain = np.sqrt(sum(rate * (1 - rate) / rows for rate, rows in rates.values()))  # of two shares, without columns
+    plain = np.sqrt(
+        sum(rate * (1 - rate) / rows for rate, rows in rates.values())
+    )  # of two shares, without columns
     assert plain <= usual.error <= 1.2 * plain
     assert usual.bounds[1] - usual.bounds[0] > 2 * 1.96 * plain

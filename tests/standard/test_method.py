@@ -1,4 +1,5 @@
-"""The parts of the method, each reached two ways: models, the second opinion, drawn tables and figures."""
+"""The parts of the method, each reached two ways: models, the second opinion, drawn tables and
+figures."""
 
 from types import SimpleNamespace
 
@@ -41,9 +42,13 @@ def test_logistic_regressions_are_those_of_scikit_learn(rows):
     for weight in (None, weights):
         found = predict_logistic(inputs, fit_logistic(design_of(inputs), labels, weight))
         for own, each in zip(found, labels, strict=True):
-            model = LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(inputs, each, sample_weight=weight)
+            model = LogisticRegression(solver="newton-cholesky", tol=1e-8).fit(
+                inputs, each, sample_weight=weight
+            )
             np.testing.assert_allclose(own, model.predict_proba(inputs)[:, 1], atol=1e-3)
-    assert predict_logistic(inputs, fit_logistic(design_of(inputs), np.zeros((1, 300)))).max() < 0.02
+    assert (
+        predict_logistic(inputs, fit_logistic(design_of(inputs), np.zeros((1, 300)))).max() < 0.02
+    )
 
 
 def test_levers_say_how_far_a_label_moves_the_mean(rows):
@@ -53,9 +58,12 @@ def test_levers_say_how_far_a_label_moves_the_mean(rows):
     lever, residual = levers(design_of(inputs), labels[0], design_of(asked), None, None, fitted[0])
     np.testing.assert_allclose(residual, labels[0] - predict_logistic(inputs, fitted)[0])
     means = [
-        predict_logistic(asked, fit_logistic(design_of(inputs), each[None])).mean() for each in (labels[0], *changed)
+        predict_logistic(asked, fit_logistic(design_of(inputs), each[None])).mean()
+        for each in (labels[0], *changed)
     ]
-    assert (np.array(means[1:]) - means[0]) / 1e-3 == pytest.approx(lever[[0, 17, 120]], rel=0.02, abs=1e-5)
+    assert (np.array(means[1:]) - means[0]) / 1e-3 == pytest.approx(
+        lever[[0, 17, 120]], rel=0.02, abs=1e-5
+    )
 
 
 def test_boosting_side_by_side_is_boosting_one_by_one(rows):
@@ -63,7 +71,10 @@ def test_boosting_side_by_side_is_boosting_one_by_one(rows):
     learn = Questions.of(inputs), inputs[:200]
     model = fit_boosting(*learn, labels[:, :200], weight[:200])
     together = model.predict(inputs[200:])
-    alone = [fit_boosting(*learn, each[None, :200], weight[:200]).predict(inputs[200:])[0] for each in labels]
+    alone = [
+        fit_boosting(*learn, each[None, :200], weight[:200]).predict(inputs[200:])[0]
+        for each in labels
+    ]
     np.testing.assert_allclose(together, alone, atol=1e-4)
     assert np.array_equal(model.predict(inputs[200:], table=3)[0], together[3])
 
@@ -75,7 +86,10 @@ def test_boosting_learns_an_interaction_that_a_line_cannot():
     labels = (rng.random((1, 800)) < truth).astype(float)
     found = fit_boosting(Questions.of(inputs), inputs, labels).predict(inputs)[0]
     assert np.abs(found - truth).max() < 0.12
-    assert np.abs(predict_logistic(inputs, fit_logistic(design_of(inputs), labels))[0] - truth).mean() > 0.3
+    assert (
+        np.abs(predict_logistic(inputs, fit_logistic(design_of(inputs), labels))[0] - truth).mean()
+        > 0.3
+    )
 
 
 def test_cross_fitted_probabilities_do_not_see_their_own_row(rows):
@@ -99,12 +113,17 @@ def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
     assert not isinstance(large.inputs, np.ndarray)
     np.testing.assert_array_equal(dense(large.inputs), whole.inputs)
     boosted = fit_boosting(whole.questions, whole.inputs[some], labels[:2, some])
-    by_hand = 0.5 * predict_logistic(whole.inputs, fit_logistic(design_of(whole.inputs), labels[:2]))
+    by_hand = 0.5 * predict_logistic(
+        whole.inputs, fit_logistic(design_of(whole.inputs), labels[:2])
+    )
     found = large.predict(EVERYONE, EVERYONE, labels[:2])
     np.testing.assert_allclose(found, by_hand + 0.5 * boosted.predict(whole.inputs), atol=1e-9)
     group = Group("g", "b", EVERYONE[250:], EVERYONE[:200])
     group.probabilities = np.full(50, 0.6)
-    suspected = [suspects(group, Records(x, x, labels[0], weight, None, EVERYONE % 5)) for x in (large, whole)]
+    suspected = [
+        suspects(group, Records(x, x, labels[0], weight, None, EVERYONE % 5))
+        for x in (large, whole)
+    ]
     np.testing.assert_allclose(*suspected, atol=1e-4)
 
 
@@ -112,7 +131,13 @@ def people(rows=600, seed=0):
     """Two groups whose incomes differ; b's labels also come out worse by themselves."""
     rng = np.random.default_rng(seed)
     b = rng.random(rows) < 0.4
-    X = pd.DataFrame({"income": rng.normal(size=rows) - b, "debts": rng.normal(size=rows), "age": rng.random(rows)})
+    X = pd.DataFrame(
+        {
+            "income": rng.normal(size=rows) - b,
+            "debts": rng.normal(size=rows),
+            "age": rng.random(rows),
+        }
+    )
     p = 1 / (1 + np.exp(-(1.2 * X["income"] - X["debts"] - 0.6 * b)))
     return X, np.where(b, "b", "a"), (rng.random(rows) < p).to_numpy(float)
 
@@ -123,8 +148,9 @@ def records_of(X, y, clusters=None):
 
 
 def test_the_second_opinion_is_cross_fitted_aipw_of_the_effect_on_the_treated():
-    """θ = mean(d(y − g)/π − (1 − d)(y − g)·e/(1 − e)/π), the score of DoubleML's IRM for the ATTE. The robustness value
-    r has |θ| = S·r/√(1 − r), S² = E[(y − g)²]·E[α²]: both of the remaining variation explained alike."""
+    """θ = mean(d(y − g)/π − (1 − d)(y − g)·e/(1 − e)/π), the score of DoubleML's IRM for the ATTE.
+    The robustness value r has |θ| = S·r/√(1 − r), S² = E[(y − g)²]·E[α²]: both of the remaining
+    variation explained alike."""
     X, group, y = people()
     ours, others = np.flatnonzero(group == "b"), np.flatnonzero(group == "a")
     opinion = Opinion(records_of(X, y), ours, others)
@@ -151,7 +177,11 @@ def test_a_part_takes_whole_clusters_and_those_who_resemble_the_group_more_often
     others, propensity = 1200 + np.arange(30_400), rng.uniform(0.1, 0.9, 31_600)
     encoded, ones = SimpleNamespace(cross_predict=lambda *_: propensity), np.ones(31_600)
     opinion, whole = (
-        Opinion(Records(encoded, encoded, ones, ones, clusters, np.zeros(31_600, int)), np.arange(1200), others)
+        Opinion(
+            Records(encoded, encoded, ones, ones, clusters, np.zeros(31_600, int)),
+            np.arange(1200),
+            others,
+        )
         for clusters in (None, np.r_[np.zeros(1200, int), 1 + np.arange(30_400) // 4])
     )
     part = opinion.part()
@@ -169,7 +199,9 @@ def common(X, group, y, clusters=None):
 def test_one_standard_gives_people_with_the_same_columns_the_same():
     X, group, y = people()
     twice = pd.concat([X, X], ignore_index=True)
-    null = common(twice, np.concatenate([group, np.where(group == "a", "b", "a")]), np.concatenate([y, y]))
+    null = common(
+        twice, np.concatenate([group, np.where(group == "a", "b", "a")]), np.concatenate([y, y])
+    )
     np.testing.assert_allclose(null.everybody[: len(X)], null.everybody[len(X) :])
     plain = common(X, group, y)
     assert plain.own[group == "b"].mean() < plain.everybody[group == "b"].mean()
@@ -179,10 +211,16 @@ def test_one_standard_gives_people_with_the_same_columns_the_same():
 def figures(gap, seed=0, second=0.0, tables=200):
     """A group's difference, and that of a second opinion, whose draws follow the first one's."""
     first = 0.01 * np.random.default_rng(seed).standard_normal(tables)
-    draws = 0.6 + np.array([first, first + 0.001 * np.random.default_rng(2).standard_normal(tables)])
+    draws = 0.6 + np.array(
+        [first, first + 0.001 * np.random.default_rng(2).standard_normal(tables)]
+    )
     group = Group("sex", "f", EVERYONE, EVERYONE)
     group.opinion = "AIPW"
-    group.draws, group.error, group.difference = draws, WIDER * draws.std(axis=1), np.array([gap, second])
+    group.draws, group.error, group.difference = (
+        draws,
+        WIDER * draws.std(axis=1),
+        np.array([gap, second]),
+    )
     group.recorded = np.array([0.5, 0.5])
     group.ends = np.array([group.difference - 2 * group.error, group.difference + 2 * group.error])
     group.null, group.label_draws = WIDER * (draws[0] - draws[0].mean()), np.zeros((tables, 1))
@@ -216,12 +254,17 @@ def test_p_values_and_bounds_are_adjusted_by_the_largest_of_all_groups_draw_by_d
 
 
 def test_opinions_disagree_by_the_spread_of_their_difference():
-    assert figures(0.08, second=0.05).disagrees, "three points apart, though each is known to one only"
+    assert figures(0.08, second=0.05).disagrees, (
+        "three points apart, though each is known to one only"
+    )
     assert not figures(0.08, second=0.079).disagrees
 
 
 def test_the_strongest_column_brings_the_difference_towards_zero():
-    a, b, unclear = (ColumnMove("sex", "f", *of) for of in (("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04)))
+    a, b, unclear = (
+        ColumnMove("sex", "f", *of)
+        for of in (("a", 0.02, 0.005), ("b", -0.05, 0.005), ("c", 0.03, 0.04))
+    )
     assert strongest([a, b, unclear], 0.1) is a
     assert strongest([a, b, unclear], -0.1) is b
     assert strongest([unclear], 0.1) is None

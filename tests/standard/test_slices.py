@@ -68,7 +68,10 @@ def test_slices_add_up_to_their_group(in_one_office):
 
 def test_labels_lost_where_a_column_says_so_are_the_most_likely_wrong(in_one_office):
     X, lost, found = in_one_office
-    adverse, south = (found.groups == "b") & ~found.is_favourable, (X["office"] == "<b>south</b>").to_numpy()
+    adverse, south = (
+        (found.groups == "b") & ~found.is_favourable,
+        (X["office"] == "<b>south</b>").to_numpy(),
+    )
     assert found.wrong[adverse & south].mean() > 2 * found.wrong[adverse & ~south].mean()
     first = np.argsort(-found.wrong)[: int(lost.sum())]
     assert found.wrong[first].mean() == pytest.approx(lost[first].mean(), abs=0.12)
@@ -77,14 +80,20 @@ def test_labels_lost_where_a_column_says_so_are_the_most_likely_wrong(in_one_off
 
 
 def test_the_share_wrong_follows_from_the_share_lost_by_bayes():
-    """Of labels that are favourable with probability p, half are lost: of the adverse ones p·r / (1 − p + p·r)."""
+    """Of labels that are favourable with probability p, half are lost: of the adverse ones p·r / (1
+    − p + p·r)."""
     rng = np.random.default_rng(7)
-    X = pd.DataFrame({"group": rng.choice(["a", "b"], 4000), "office": rng.choice(["north", "south"], 4000)})
+    X = pd.DataFrame(
+        {"group": rng.choice(["a", "b"], 4000), "office": rng.choice(["north", "south"], 4000)}
+    )
     granted = rng.random(4000) < np.where(X["office"] == "north", 0.9, 0.3)
     found = compared(X, refused_where(X, granted, True, 0.5))
     for office, p in {"north": 0.9, "south": 0.3}.items():
         adverse = ((X["group"] == "b") & (X["office"] == office)).to_numpy() & ~found.is_favourable
-        for probability in (found.wrong_if_real, found.suspect):  # with the group's shortfall, and before it
+        for probability in (
+            found.wrong_if_real,
+            found.suspect,
+        ):  # with the group's shortfall, and before it
             np.testing.assert_allclose(probability[adverse], p * 0.5 / (1 - p + p * 0.5), atol=0.05)
 
 
@@ -124,13 +133,23 @@ def test_quarters_of_numbers_and_values_of_few():
     income = [value for column, value in slicing.names if column == "income"]
     assert len(income) == 5
     assert "missing" in income
-    assert {value for column, value in slicing.names if column == "children"} == {"0", "1", "2", "3"}
-    assert [value for column, value in slicing.names if column == "gain"] == ["160 and over", "under 160"]
+    assert {value for column, value in slicing.names if column == "children"} == {
+        "0",
+        "1",
+        "2",
+        "3",
+    }
+    assert [value for column, value in slicing.names if column == "gain"] == [
+        "160 and over",
+        "under 160",
+    ]
     assert (np.bincount(slicing.places.ravel()) >= 30).all()
 
 
 def test_a_record_keeps_the_first_slices(in_one_office):
     _, _, found = in_one_office
     assert [convert(each, Slice) for each in found.to_dict()["slices"]] == list(found.parts)
-    many = replace(found, parts=tuple(Slice("g", "b", "c", str(k), *[0.0] * 10) for k in range(MOST_KEPT + 9)))
+    many = replace(
+        found, parts=tuple(Slice("g", "b", "c", str(k), *[0.0] * 10) for k in range(MOST_KEPT + 9))
+    )
     assert [s["value"] for s in many.to_dict()["slices"]] == [str(k) for k in range(MOST_KEPT)]

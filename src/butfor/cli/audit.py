@@ -29,7 +29,17 @@ NOT_REPEATED = (
     *("ledger", "engine", "n_jobs"),
 )
 """What does not change what an audit finds."""
-AS_NAMED = ("members", "threshold", "rank", "strategy", "psi", "fresh_seeds", "engine", "n_jobs", "ledger")
+AS_NAMED = (
+    "members",
+    "threshold",
+    "rank",
+    "strategy",
+    "psi",
+    "fresh_seeds",
+    "engine",
+    "n_jobs",
+    "ledger",
+)
 """Parameters of `LabelAudit` that options and settings are called after."""
 
 
@@ -46,8 +56,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     butfor audit german --model logistic --out report/
     butfor audit loans.csv --label approved --adverse no --sensitive sex
 
-    TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file; - reads a CSV from
-    standard input.
+    TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file;
+    - reads a CSV from standard input.
     """
     from butfor.files import check_folder, claimed
     from butfor.progress import ConsoleProgress, Progress
@@ -80,7 +90,9 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         progress.note(line)
     names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
     if o.private and (len(cases) != 1 or o.out is None or o.public):
-        raise SettingError("--private is for one person's page: give --cases 12 and --out, and leave out --public.")
+        raise SettingError(
+            "--private is for one person's page: give --cases 12 and --out, and leave out --public."
+        )
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
     if o.towards is not None:  # an unknown one is said before anything is trained
         o.towards = data.label_names[label_number(o.towards, data.label_names, option="towards")]
@@ -141,11 +153,15 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             shown = public.table(population)
             printing.print_table(shown) if len(shown) else say(f"No group has {public.FEW} people.")
         else:
-            printing.print_verdict(population[0]) if alone else printing.print_population(population, o.out)
+            printing.print_verdict(population[0]) if alone else printing.print_population(
+                population, o.out
+            )
         if unwritten is not None:
             raise unwritten
         if o.out is not None and not o.quiet:
-            say_wrapped(f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True)
+            say_wrapped(
+                f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True
+            )
     return 130 if population.interrupted else 0
 
 
@@ -159,7 +175,11 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
 
     if o.ledger is not None:
         Ledger(o.ledger).close()  # one that cannot be used is said before anything is trained
-    how = {"missing": o.missing.replace("drop", "own"), "unknown": o.unknown, "max_categories": o.max_categories}
+    how = {
+        "missing": o.missing.replace("drop", "own"),
+        "unknown": o.unknown,
+        "max_categories": o.max_categories,
+    }
     encoder: TableEncoder | None = None
     if o.model == "mlp":
         from butfor import MLP
@@ -174,14 +194,20 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
             batch_size=batch,
             random_state=o.random_state,
         )
-        encoder = TableEncoder(o.encoding or ("embed" if data.licence else "onehot"), setup.numeric, **how)
+        encoder = TableEncoder(
+            o.encoding or ("embed" if data.licence else "onehot"), setup.numeric, **how
+        )
     elif any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
         raise SettingError(
-            f"Settings hidden, batch-size and epochs are for --model mlp; leave them out for '{o.model}'."
+            "Settings hidden, batch-size and epochs are for --model mlp; leave them out for "
+            f"'{o.model}'."
         )
     else:
-        model = model_named(o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0)
-        # One of scikit-learn's that takes no missing values would refuse a table of nothing but numbers for them.
+        model = model_named(
+            o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0
+        )
+        # One of scikit-learn's that takes no missing values would refuse a table of nothing but
+        # numbers for them.
         missing = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))
         filled = missing and o.model in MODELS and not get_tags(model).input_tags.allow_nan
         if o.encoding or o.unknown != "own" or o.max_categories is not None or filled:
@@ -192,7 +218,8 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
         model,
         encoder=encoder,
         budget=usual if o.budget is None else opt.budget_in(o.budget),
-        # Without --phi the published rule and, of an adverse label that was named, those who get it.
+        # Without --phi the published rule and, of an adverse label that was named, those who get
+        # it.
         phi="stable_under_switch" if o.phi is None and o.adverse is None else o.phi,
         random_state=o.random_state,
         **{name: getattr(o, name) for name in AS_NAMED},
@@ -208,16 +235,19 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     margins = "" if fitted.log_odds else "margins, no probabilities"
     left_out = f"{plural(unused, 'validation row')} unused" if unused else ""
     return [
-        f"{Path(data.name).name}: {labels.table_.n} training rows, {plural(data.X_train.shape[1], 'column')}; "
+        f"{Path(data.name).name}: {labels.table_.n} training rows, "
+        f"{plural(data.X_train.shape[1], 'column')}; "
         f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
         f"Model: {'; '.join(filter(None, (labels.learner_.name, seeds, margins, left_out)))}.",
         *fitted.remarks(data.X_test),
     ]
 
 
-def write(population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any], private: bool) -> list[str]:
-    """The record, a row per person, the keystones, every label with its place in the order of review, the page (about
-    one person, `private` or with the flipped rows) and the settings."""
+def write(
+    population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any], private: bool
+) -> list[str]:
+    """The record, a row per person, the keystones, every label with its place in the order of
+    review, the page (about one person, `private` or with the flipped rows) and the settings."""
     from butfor.files import as_csv, save, seen_from
 
     result = population[0] if len(population) == 1 else population

@@ -20,14 +20,17 @@ if TYPE_CHECKING:
 
 REVIEW_FIRST = 3
 WIDE, NAMES, ROW = 200, 18, 20
-"""Characters: of a table without a terminal; of a table's column names, and of each row beside the person."""
+"""Characters: of a table without a terminal; of a table's column names, and of each row beside the
+person."""
 
 
 def print_verdict(verdict: Verdict) -> None:
     """One person: the sentences, and the person beside the flipped rows."""
     others = verdict.collateral.sentence if verdict.collateral else ""
     left = verdict.run.questions.sentences() if verdict.run.questions else []
-    for line in filter(None, (verdict.sentence, verdict.belief, verdict.doubt_sentence, others, *left)):
+    for line in filter(
+        None, (verdict.sentence, verdict.belief, verdict.doubt_sentence, others, *left)
+    ):
         say_wrapped(line)
     if verdict.found:
         beside = verdict.to_frame()
@@ -35,7 +38,10 @@ def print_verdict(verdict: Verdict) -> None:
         rows = beside.iloc[:, :fit].astype(object)
         print_table(rows.where(rows.notna(), "").reset_index(names=""))
         if (more := beside.shape[1] - fit) > 0:
-            say_wrapped(f"{plural(more, 'more flipped row')}: on a wider terminal, or with --out on the page.")
+            say_wrapped(
+                f"{plural(more, 'more flipped row')}: on a wider terminal, or with --out on the "
+                "page."
+            )
 
 
 def print_population(population: Population, folder: Path | None) -> None:
@@ -66,7 +72,10 @@ def print_population(population: Population, folder: Path | None) -> None:
         if gaps:
             row["Gap to comparable people"] = gaps.get(str(group), "–")
         left = sum(v.unfinished for v in asked)
-        count = f"{sum(v.group == group for v in finds)} of {len(asked)}{f', {left} stopped' if left else ''}"
+        count = (
+            f"{sum(v.group == group for v in finds)} of "
+            f"{len(asked)}{f', {left} stopped' if left else ''}"
+        )
         row["On few labels"] = count if asked else "–"
         rows.append(row)
     print_table(pd.DataFrame(rows))
@@ -112,7 +121,8 @@ def gap_of(comparison: GroupStandard) -> str:
 
 
 def print_table(frame: pd.DataFrame) -> None:
-    """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is wrapped there."""
+    """A table as wide as the terminal; a pipe or a log has no width of its own, so nothing is
+    wrapped there."""
     from rich.console import Console
     from rich.markup import escape
     from rich.table import Table
@@ -123,7 +133,9 @@ def print_table(frame: pd.DataFrame) -> None:
     cells = [[escape(one_line(str(cell))) for cell in row] for row in rows]
     for column in map(list, zip(*cells, strict=True)):
         longest = max((len(word) for text in column for word in text.split()), default=0)
-        share = console.width // frame.shape[1] - 3  # broken inside a word only where there is no other way
+        share = (
+            console.width // frame.shape[1] - 3
+        )  # broken inside a word only where there is no other way
         table.add_column(column[0], overflow="fold", min_width=min(longest, share))
     for row in cells[1:]:
         table.add_row(*row)

@@ -19,8 +19,14 @@ if TYPE_CHECKING:
     from butfor.result.population import Population
 
 FILE = click.Path(path_type=Path)
-DATA = option("--data", type=opt.ROWS, help="Where the table is now, if it was moved, with its test file beside it.")
-OWN_MODEL = option("--model", help="Your model, package.module:name, if the audit was of code of yours.")
+DATA = option(
+    "--data",
+    type=opt.ROWS,
+    help="Where the table is now, if it was moved, with its test file beside it.",
+)
+OWN_MODEL = option(
+    "--model", help="Your model, package.module:name, if the audit was of code of yours."
+)
 
 
 @command()
@@ -31,8 +37,8 @@ OWN_MODEL = option("--model", help="Your model, package.module:name, if the audi
 def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -> int:
     """Retrain the finds of an audit and compare.
 
-    FILE is the audit.json of 'butfor audit'. Everything it says about people and takes no search is computed again and
-    compared, and its checksum. Exit code 1 if anything differs.
+    FILE is the audit.json of 'butfor audit'. Everything it says about people and takes no search is
+    computed again and compared, and its checksum. Exit code 1 if anything differs.
     """
     from butfor.models.learners import model_named
     from butfor.result.population import Population
@@ -50,18 +56,25 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
         outcomes.append(outcome)
         if outcome.found or not outcome.agrees:
             say(outcome.sentence)
-    said = {True: "counterfactual datasets agree", False: "verdicts without a find agree; no search was repeated"}
+    said = {
+        True: "counterfactual datasets agree",
+        False: "verdicts without a find agree; no search was repeated",
+    }
     for found, what in said.items():
         if agree := [outcome.agrees for outcome in outcomes if outcome.found is found]:
             say(f"{sum(agree)} of {len(agree)} {what}.")
     if audit.one_standard:
-        say_wrapped("Decisions under one standard were not trained again; 'butfor audit --config audit.toml' does it.")
+        say_wrapped(
+            "Decisions under one standard were not trained again; 'butfor audit --config "
+            "audit.toml' does it."
+        )
     say(record.sentence)
     return 0 if all(outcomes) and record.unchanged else 1
 
 
 def with_table(audit: Population, table: str | None) -> Population:
-    """The audit with its table where --data says, and its other files beside it, if they are there."""
+    """The audit with its table where --data says, and its other files beside it, if they are
+    there."""
     if table is None:
         return audit
     data = audit.run.data
@@ -77,19 +90,32 @@ def with_table(audit: Population, table: str | None) -> Population:
 @argument("file", type=FILE)
 @option("--out", type=FILE, help="Folder for the tasks or, with --answers, for the results.")
 @opt.OVERWRITE
-@option("--labels", type=int, help="How many labels to review, the likeliest to be wrong first. Default: up to 100.")
+@option(
+    "--labels",
+    type=int,
+    help="How many labels to review, the likeliest to be wrong first. Default: up to 100.",
+)
 @option("--hide", help="Further columns that the reviewer must not see: a,b.")
-@option("--file-column", help="Column that names each person's original file, for reviewers to look up.")
-@option("--random-state", type=opt.SEED, help="Seed of the clear cases and of the order. Default: 0.")
+@option(
+    "--file-column", help="Column that names each person's original file, for reviewers to look up."
+)
+@option(
+    "--random-state", type=opt.SEED, help="Seed of the clear cases and of the order. Default: 0."
+)
 @option(
     "--answers",
     type=FILE,
     multiple=True,
-    help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's JSON. Repeat for each.",
+    help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's "
+    "JSON. Repeat for each.",
 )
-@option("--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder.")
 @option(
-    "--anyway", is_flag=True, help="Go on although the review can hardly show anything, or the answers show nothing."
+    "--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder."
+)
+@option(
+    "--anyway",
+    is_flag=True,
+    help="Go on although the review can hardly show anything, or the answers show nothing.",
 )
 @DATA
 @OWN_MODEL
@@ -111,10 +137,11 @@ def review(
     butfor review report/audit.json --answers tasks/answers.csv --out after/
     butfor review after/review.json --out more-tasks/
 
-    FILE is an audit.json, or the review.json of an earlier round. The first command writes tasks for a reviewer: labels
-    of a group that are likely to be wrong, mixed with controls (the same label of other groups) and clear cases. The
-    second reads the answers, corrects the labels, retrains the model and shows whose decisions change. The third starts
-    another round. Exit code 1 and nothing written: no number of labels is likely to show anything, or the answers show
+    FILE is an audit.json, or the review.json of an earlier round. The first command writes tasks
+    for a reviewer: labels of a group that are likely to be wrong, mixed with controls (the same
+    label of other groups) and clear cases. The second reads the answers, corrects the labels,
+    retrains the model and shows whose decisions change. The third starts another round. Exit code 1
+    and nothing written: no number of labels is likely to show anything, or the answers show
     nothing.
     """
     from butfor.files import check_folder, claimed, real
@@ -132,12 +159,20 @@ def review(
     if key is not None and real(key) == real(file):
         raise SettingError(f"--key {key} is the record itself; the key is another file.")
     if out is not None and real(out) in (real(path).parent for path in (file, *answers)):
-        raise SettingError(f"--out {out} is the folder of a file that this command reads; name another folder.")
+        raise SettingError(
+            f"--out {out} is the folder of a file that this command reads; name another folder."
+        )
 
     if not answers:
         if out is None:
-            raise SettingError("Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them back.")
-        choice["hide"], choice["random_state"] = opt.names_in(choice["hide"]), choice["random_state"] or 0
+            raise SettingError(
+                "Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them "
+                "back."
+            )
+        choice["hide"], choice["random_state"] = (
+            opt.names_in(choice["hide"]),
+            choice["random_state"] or 0,
+        )
         with as_recorded("The record's tasks cannot be made"):
             tasks = review_of(audit, record=seal, **choice)
         refused = tasks.hopeless and not anyway
@@ -147,16 +182,22 @@ def review(
         if refused:
             say("No tasks were written; --anyway writes them.")
             return 1
-        say(f"Give the reviewer the folder {shown[0].parent} ({', '.join(path.name for path in shown)}).")
+        say(
+            f"Give the reviewer the folder {shown[0].parent} "
+            f"({', '.join(path.name for path in shown)})."
+        )
         say(f"Keep {kept}: it tells why each task is asked, and answers cannot be read without it.")
         return 0
 
     if about_tasks := [name for name, value in choice.items() if value is not None]:
         name = opt.dashed(about_tasks[0])
-        raise SettingError(f"--{name} says what to review and goes with --out alone, not with --answers.")
+        raise SettingError(
+            f"--{name} says what to review and goes with --out alone, not with --answers."
+        )
     if out is None and (anyway or overwrite):
         raise SettingError(
-            f"--{'anyway' if anyway else 'overwrite'} is about the files of --out FOLDER: name that folder, too."
+            f"--{'anyway' if anyway else 'overwrite'} is about the files of --out FOLDER: name "
+            "that folder, too."
         )
     outcome = read_answers(answers, read_key(key, answers, seal, audit.run))
     nothing = outcome.evidence.shows_nothing
@@ -177,17 +218,25 @@ def review(
         say_wrapped(line)
     say_wrapped(f"Wrote {', '.join(written)} into {out}. Open {out / 'review.html'}", err=True)
     if worth_a_review(after.to_review):
-        say(f"Next round: butfor review {shlex.quote(str(out / 'review.json'))} --out TASKS", err=True)
+        say(
+            f"Next round: butfor review {shlex.quote(str(out / 'review.json'))} --out TASKS",
+            err=True,
+        )
     return 0
 
 
 @command()
 @argument("file", type=FILE)
 @option("--max-gap", help="The largest gap allowed to any group, in percentage points: 2.")
-@option("--except", "without", multiple=True, help="A group that --max-gap leaves out. Repeat for each.")
+@option(
+    "--except", "without", multiple=True, help="A group that --max-gap leaves out. Repeat for each."
+)
 @option("--max-solid", help="The share of audited decisions that may have a solid find: 5%.")
 @option("--max-close-calls", help="The share of audited decisions that may be close calls: 30%.")
-@option("--max-switch", help="The share of decisions that a switch of the protected attribute may change: 1%.")
+@option(
+    "--max-switch",
+    help="The share of decisions that a switch of the protected attribute may change: 1%.",
+)
 @opt.JSON
 def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None) -> int:
     """Hold an audit or a comparison of groups to limits.
@@ -196,16 +245,30 @@ def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None)
     butfor gate report/audit.json --max-gap 2 --max-switch 1%
     butfor gate standards/standard.json --max-gap 2 --except "race = other"
 
-    FILE is the audit.json of 'butfor audit' or the standard.json of 'butfor standard'. Exit code 0: every limit is
-    kept; 1: one is broken; 4: the data cannot tell.
+    FILE is the audit.json of 'butfor audit' or the standard.json of 'butfor standard'. Exit code 0:
+    every limit is kept; 1: one is broken; 4: the data cannot tell.
     """
     from butfor.result.population import Population
     from butfor.result.record import opened
-    from butfor.review.gate import BROKEN, KEPT, UNKNOWN, check_gaps, check_shares, share_in, standards_in
+    from butfor.review.gate import (
+        BROKEN,
+        KEPT,
+        UNKNOWN,
+        check_gaps,
+        check_shares,
+        share_in,
+        standards_in,
+    )
 
-    shares = {name: share_in(text, f"--{opt.dashed(name)}") for name, text in limits.items() if text is not None}
+    shares = {
+        name: share_in(text, f"--{opt.dashed(name)}")
+        for name, text in limits.items()
+        if text is not None
+    }
     if not shares:
-        raise SettingError("Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%.")
+        raise SettingError(
+            "Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%."
+        )
     max_gap = shares.pop("max_gap", None)
     if without and max_gap is None:
         raise SettingError("--except goes with --max-gap.")
@@ -213,7 +276,9 @@ def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None)
     audit = None if "groups" in record.content else Population.from_json(record)
     if shares and audit is None:
         name = opt.dashed(next(iter(shares)))
-        raise SettingError(f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'.")
+        raise SettingError(
+            f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'."
+        )
     with as_recorded(f"{file} cannot be held to a limit"):
         standards = audit.run.standard if audit is not None else None
         if audit is None:

@@ -1,4 +1,5 @@
-"""Reading a table as the options say, and the commands about tables: `butfor standard`, `check-table`, `datasets`."""
+"""Reading a table as the options say, and the commands about tables: `butfor standard`,
+`check-table`, `datasets`."""
 
 from __future__ import annotations
 
@@ -38,7 +39,8 @@ AS_NAMED = (
 
 
 def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: bool) -> Dataset:
-    """The table that the options name. `how`: whether to keep it `whole`, and to `hold_out` validation rows."""
+    """The table that the options name. `how`: whether to keep it `whole`, and to `hold_out`
+    validation rows."""
     from butfor.data.table import load_table
 
     given: dict[str, Any] = {name: getattr(o, name) for name in AS_NAMED} | how
@@ -46,12 +48,15 @@ def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: boo
 
 
 def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
-    """The labels that people would rather not have, by name: those given or, of an embedded set, the one it knows."""
+    """The labels that people would rather not have, by name: those given or, of an embedded set,
+    the one it knows."""
     from butfor.data.labels import label_number
 
     if o.adverse is None:
         return None if data.adverse is None else [data.adverse]
-    given = [o.adverse] if o.adverse in data.label_names else list(map(str.strip, o.adverse.split(",")))
+    given = (
+        [o.adverse] if o.adverse in data.label_names else list(map(str.strip, o.adverse.split(",")))
+    )
     return [data.label_names[label_number(label, data.label_names)] for label in given]
 
 
@@ -74,7 +79,11 @@ def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
     """Groups by attribute (not their combinations), labels and columns."""
     each = [one for one in sensitive.each if not one.combinations]
     groups = {one.name: sorted(set(map(str, one.values))) for one in each}
-    return {"groups": groups, "labels": data.label_names, "columns": list(dict.fromkeys([*data.X_train, *groups]))}
+    return {
+        "groups": groups,
+        "labels": data.label_names,
+        "columns": list(dict.fromkeys([*data.X_train, *groups])),
+    }
 
 
 @command("standard")
@@ -85,7 +94,10 @@ def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
     opt.ADVERSE,
     opt.REFERENCE,
     opt.DRAWS,
-    option("--model", help="Your own classifier as the standard, package.module:name. Default: the mean of two."),
+    option(
+        "--model",
+        help="Your own classifier as the standard, package.module:name. Default: the mean of two.",
+    ),
     option("--n-jobs", type=int, help="Threads. Default: one per core."),
     option("--random-state", type=opt.SEED, default=0, help="Seed of the draws."),
 )
@@ -101,8 +113,9 @@ def standard(table: str, **options: Any) -> int:
     butfor standard loans.csv --label approved --adverse no --sensitive race
     butfor standard german --out standards/
 
-    Compares each group with people of the other groups whose recorded columns are alike, and estimates for every label
-    how likely it is to be wrong. Uses all rows of TABLE and needs no model of yours.
+    Compares each group with people of the other groups whose recorded columns are alike, and
+    estimates for every label how likely it is to be wrong. Uses all rows of TABLE and needs no
+    model of yours.
     """
     import pandas as pd
 
@@ -119,16 +132,30 @@ def standard(table: str, **options: Any) -> int:
         click.get_current_context().with_resource(claimed(o.out))
         check_folder(o.out, o.overwrite)
     data = load(table, o, progress.note, whole=True)
-    name, names, sensitive, adverse = data.name, names_of(data, o), data.sensitive, adverse_of(data, o)
+    name, names, sensitive, adverse = (
+        data.name,
+        names_of(data, o),
+        data.sensitive,
+        adverse_of(data, o),
+    )
     if adverse is None:
-        raise SettingError(f"Name the unfavourable label with --adverse: {listed(data.label_names)}.")
-    # All rows in the file's order, with their labels by name; what an audit splits is one table here.
+        raise SettingError(
+            f"Name the unfavourable label with --adverse: {listed(data.label_names)}."
+        )
+    # All rows in the file's order, with their labels by name; what an audit splits is one table
+    # here.
     X, y, *beside = data.rows_of("train", "val", "test")
     y = y.map(dict(enumerate(data.label_names)))
     groups, cluster, weight = beside
     del data  # its parts are copies of X
     if len(X) > LARGE:  # text takes ten times the memory of codes
-        X = X.astype({column: "category" for column in X.columns if isinstance(X[column].dtype, pd.StringDtype)})
+        X = X.astype(
+            {
+                column: "category"
+                for column in X.columns
+                if isinstance(X[column].dtype, pd.StringDtype)
+            }
+        )
     found = compare_standards(
         X,
         y,
@@ -154,7 +181,9 @@ def standard(table: str, **options: Any) -> int:
         if found.interrupted:
             say(f"Stopped after {plural(found.draws, 'draw')}.", err=True)
         if o.out is not None and not o.quiet:
-            say_wrapped(f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True)
+            say_wrapped(
+                f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True
+            )
             say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
             say_wrapped(f"Column 'wrong_if_real': {IF_REAL}", err=True)
     return 130 if found.interrupted else 0
@@ -170,16 +199,21 @@ def standard(table: str, **options: Any) -> int:
 @option("--write-names", type=opt.ROWS, help="Write a template for --names to this file.")
 @opt.JSON
 def check_table(
-    table: str, settings: dict[str, Any], json: bool, strict: bool, write_names: str | None, **options: Any
+    table: str,
+    settings: dict[str, Any],
+    json: bool,
+    strict: bool,
+    write_names: str | None,
+    **options: Any,
 ) -> int:
     """Check a table for problems that would mislead an audit.
 
     \b
     butfor check-table loans.csv --label approved --sensitive sex
 
-    Looks for groups without comparable people, columns that give the label away or determine the protected attribute,
-    probabilities of groups, identifiers, constant columns, numbers that stand for "missing" (999999), numbers read as
-    text, and test rows that are also training rows.
+    Looks for groups without comparable people, columns that give the label away or determine the
+    protected attribute, probabilities of groups, identifiers, constant columns, numbers that stand
+    for "missing" (999999), numbers read as text, and test rows that are also training rows.
     """
     from butfor.data.check import concerns_of
     from butfor.data.labels import label_number
@@ -188,7 +222,9 @@ def check_table(
     o = SimpleNamespace(**settings | options)
     data = load(table, o, notes.append)
     attribute = protected(data, o)
-    named = {label_number(label, data.label_names) for label in adverse_of(data, o) or data.label_names}
+    named = {
+        label_number(label, data.label_names) for label in adverse_of(data, o) or data.label_names
+    }
     concerns = concerns_of(data.X_train, data.y_train, attribute, data.X_test)
     too_little, poor = overlap_concerns(data, o, named)
     concerns = [*too_little, *concerns, *poor]
@@ -197,16 +233,29 @@ def check_table(
         from butfor.names import template
 
         if real(Path(write_names)).exists():
-            raise SettingError(f"--write-names {write_names}: the file is there already; name another.")
+            raise SettingError(
+                f"--write-names {write_names}: the file is there already; name another."
+            )
         save(template(**nameable(data, attribute)), write_names)
         say(f"Wrote {write_names}. Take away a # and write your own words.", err=True)
     if json:
-        say(shown_json(dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)))
-    else:
-        shares = {label: (data.y_train == k).mean() for k, label in enumerate(data.label_names) if k in named}
-        common = ", ".join(f"{100 * share:.0f} % labelled '{label}'" for label, share in shares.items())
         say(
-            f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and {len(data.X_test)} test "
+            shown_json(
+                dumps([asdict(concern) for concern in concerns], indent=1, ensure_ascii=False)
+            )
+        )
+    else:
+        shares = {
+            label: (data.y_train == k).mean()
+            for k, label in enumerate(data.label_names)
+            if k in named
+        }
+        common = ", ".join(
+            f"{100 * share:.0f} % labelled '{label}'" for label, share in shares.items()
+        )
+        say(
+            f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and "
+            f"{len(data.X_test)} test "
             f"rows, {plural(data.X_train.shape[1], 'column')}; {common}."
         )
         for line in (*notes, *attribute.remarks, *map(str, concerns)):
@@ -215,9 +264,12 @@ def check_table(
     return 2 if strict and len(concerns) > len(poor) else 0
 
 
-def overlap_concerns(data: Dataset, o: SimpleNamespace, adverse: set[int]) -> tuple[list[Concern], list[Concern]]:
-    """A concern about groups that cannot be compared, or that none can, and one about groups with little overlap, among
-    all rows, as `butfor standard` compares them. `adverse`: labels by number."""
+def overlap_concerns(
+    data: Dataset, o: SimpleNamespace, adverse: set[int]
+) -> tuple[list[Concern], list[Concern]]:
+    """A concern about groups that cannot be compared, or that none can, and one about groups with
+    little overlap, among all rows, as `butfor standard` compares them. `adverse`: labels by
+    number."""
     from butfor.data.check import Concern
     from butfor.data.sensitive import Sensitive
     from butfor.standard.compare import overlaps
@@ -243,7 +295,9 @@ def overlap_concerns(data: Dataset, o: SimpleNamespace, adverse: set[int]) -> tu
         elif overlap.poor:
             little[name] = overlap.why(rows)
     too_little = [Concern("overlap", (), not_comparable_in_words(few))] if few else []
-    return too_little, [Concern("little overlap", (), little_overlap_in_words(little))] if little else []
+    return too_little, [
+        Concern("little overlap", (), little_overlap_in_words(little))
+    ] if little else []
 
 
 @click.command()
@@ -257,8 +311,12 @@ def datasets(json: bool) -> None:
         say(frame.to_json(orient="records", indent=1))
         return
     words = {"label_balance": "class 1", "sensitive": "protected", "embedded": "here"}
-    shown = frame[["name", "rows", "inputs", "sensitive", "label_balance", "budget", "embedded"]].rename(columns=words)
-    shown["class 1"] = [f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]]
+    shown = frame[
+        ["name", "rows", "inputs", "sensitive", "label_balance", "budget", "embedded"]
+    ].rename(columns=words)
+    shown["class 1"] = [
+        f"{100 * v:.1f} %" if v is not None and v == v else "–" for v in shown["class 1"]
+    ]
     shown["here"] = ["yes" if here else "fetched on first use" for here in frame["embedded"]]
     printing.print_table(shown)
     say("class 1: rows with the second label; budget: the most labels to flip.")

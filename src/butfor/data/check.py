@@ -1,8 +1,10 @@
-"""What would mislead readers of an audit: columns to leave out, marks for missing values, people who are training rows.
+"""What would mislead readers of an audit: columns to leave out, marks for missing values, people
+who are training rows.
 
-A column that determines the protected attribute, such as a first name or the dummy variable of another race, leaves no
-comparable people: nobody in another group has the same columns. Each concern names its columns. Rows that are equal
-because the columns are coarse, and measurements that are all different, are normal and no concern.
+A column that determines the protected attribute, such as a first name or the dummy variable of
+another race, leaves no comparable people: nobody in another group has the same columns. Each
+concern names its columns. Rows that are equal because the columns are coarse, and measurements that
+are all different, are normal and no concern.
 """
 
 from __future__ import annotations
@@ -25,19 +27,23 @@ from butfor.errors import TableError, listed, plural
 LEAST_ROWS = 20
 """With fewer rows, such patterns arise by chance."""
 TELLING = 0.05
-"""A column gives the label away if guessing from it makes at most this share of the majority guess's errors."""
+"""A column gives the label away if guessing from it makes at most this share of the majority
+guess's errors."""
 LEAST_RARER = 5
 """The rarer label needs this many rows before a column can be said to give it away."""
 EXCEPTIONS = 0.02
-"""A column determines a group if guessing from it who is a member makes at most this share of the errors that guessing
-the same for everybody makes."""
+"""A column determines a group if guessing from it who is a member makes at most this share of the
+errors that guessing the same for everybody makes."""
 MOST_PAIRS = 1000
 """With more pairs of columns of two values, pairs are not looked at."""
 MEASURED = 50
-"""A number with more different values gives the label away by a cut point, others by their values."""
+"""A number with more different values gives the label away by a cut point, others by their values.
+"""
 APART = 3.0
 """A mark for "missing" is this many times larger than any other number of the column."""
-SENTINELS = [float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)]
+SENTINELS = [
+    float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)
+]
 """One repeated digit: 99, 999, 999999, 666."""
 TWINS, LEAST_TWINS = 0.01, 2
 """People who are training rows beyond coincidence: the least share and number that is a concern."""
@@ -52,21 +58,29 @@ WORDS = 3
 MANY_WHOLE = 1000
 """This many whole numbers that all differ are no coincidence."""
 SAID = {
-    "copy": "{column} is a copy of the label, so the model learns nothing else. Leave it out (--drop).",
-    "telling": "{column} alone predicts the label of {right} of the rows (always the commoner label: {usual}). Was it "
+    "copy": "{column} is a copy of the label, so the model learns nothing else. Leave it out "
+    "(--drop).",
+    "telling": "{column} alone predicts the label of {right} of the rows (always the commoner "
+    "label: {usual}). Was it "
     "known before the decision? If not, leave it out (--drop).",
-    "identifier": "{column} has {values}, like an identifier, which says nothing about other people. Leave it out "
+    "identifier": "{column} has {values}, like an identifier, which says nothing about other "
+    "people. Leave it out "
     "(--drop), or name the rows by it (--id).",
     "constant": "{column} the same value in every row, which carries no information.",
     "empty": "{column} no value in any row, which carries no information.",
-    "sentinel": "{column} holds {mark} in {rows}, which looks like a mark for a missing value (other values: {least} "
+    "sentinel": "{column} holds {mark} in {rows}, which looks like a mark for a missing value "
+    "(other values: {least} "
     "to {most}). The model reads it as a number; if it is a mark, leave these cells empty.",
-    "text numbers": "{column} holds numbers, but also {texts}, so every number counts as its own category. Leave those "
+    "text numbers": "{column} holds numbers, but also {texts}, so every number counts as its own "
+    "category. Leave those "
     "cells empty to have it read as numbers.",
-    "probabilities": "{column} sum to 1 in every row, like the probabilities of groups. If they are, they tell the "
-    "groups apart, and hardly anybody in another group is comparable. Leave them out: --drop {drop}.",
+    "probabilities": "{column} sum to 1 in every row, like the probabilities of groups. If they "
+    "are, they tell the "
+    "groups apart, and hardly anybody in another group is comparable. Leave them out: --drop "
+    "{drop}.",
     "written": "{column} holds {texts}, so every value counts as its own category. {remedy}",
-    "text": "{column} holds free text, {values}. Unless your model reads text, every value is its own category: leave "
+    "text": "{column} holds free text, {values}. Unless your model reads text, every value is its "
+    "own category: leave "
     "it out (--drop).",
 }
 """What is said of columns, in this order."""
@@ -76,11 +90,12 @@ Codes = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Concern:
-    """Something that readers of an audit should know about its table or model. Prints as a sentence."""
+    """Something that readers of an audit should know about its table or model. Prints as a
+    sentence."""
 
     kind: str
-    """"copy", "telling", "written", "text", "identifier", "constant", "sentinel", "text numbers", "probabilities",
-    "proxy", "duplicates", "overlap", "little overlap" or "weight"."""
+    """"copy", "telling", "written", "text", "identifier", "constant", "sentinel", "text numbers",
+    "probabilities", "proxy", "duplicates", "overlap", "little overlap" or "weight"."""
     columns: tuple[str, ...]
     sentence: str
 
@@ -103,9 +118,10 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     Returns
     -------
     list of Concern
-        Copies of the label and columns that almost give it away; identifiers; constant columns; numbers that stand for
-        "missing", such as 999999; numbers read as text because of a few cells; columns that sum to 1 like probabilities
-        of groups; people who are training rows. An empty list does not mean that the table is right.
+        Copies of the label and columns that almost give it away; identifiers; constant columns;
+        numbers that stand for "missing", such as 999999; numbers read as text because of a few
+        cells; columns that sum to 1 like probabilities of groups; people who are training rows. An
+        empty list does not mean that the table is right.
 
     Examples
     --------
@@ -117,7 +133,9 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     """
     X, labels = as_table(X), as_values(y, "labels")
     if len(X) != len(labels):
-        raise TableError(f"The table has {len(X)} rows and there are {len(labels)} labels; give one per row.")
+        raise TableError(
+            f"The table has {len(X)} rows and there are {len(labels)} labels; give one per row."
+        )
     refuse_infinite(labels, "labels")
     known = labels.notna().to_numpy()
     if not known.any():
@@ -153,41 +171,68 @@ def concerns_of(
         if wrong == 0 and len(different) == 2 and present == rows:
             add("copy")
         elif wrong <= TELLING * rarer:
-            add("telling", right=f"{100 * (1 - wrong / rows):.1f} %", usual=f"{100 * (1 - rarer / rows):.1f} %")
+            add(
+                "telling",
+                right=f"{100 * (1 - wrong / rows):.1f} %",
+                usual=f"{100 * (1 - rarer / rows):.1f} %",
+            )
         elif written:
             add("written", texts=written.holds, remedy=written.remedy)
         elif present >= LEAST_ROWS and (
-            (alone and _counts_rows(values.dropna())) if numeric else len(different) >= MOSTLY_DIFFERENT * present
+            (alone and _counts_rows(values.dropna()))
+            if numeric
+            else len(different) >= MOSTLY_DIFFERENT * present
         ):
             all_but = f"{len(different)} different values in {present} rows"
             how_many = "a different value in every row" if alone else all_but
             add("text" if _is_prose(different) else "identifier", values=how_many)
 
-        if numeric and len(different) >= 3:  # 999 or 666 far beyond all other numbers, or a single −1 or −99
+        if (
+            numeric and len(different) >= 3
+        ):  # 999 or 666 far beyond all other numbers, or a single −1 or −99
             numbers = np.sort(different.to_numpy(dtype=np.float64))
             repeated = np.isin(np.trunc(np.abs(numbers)), SENTINELS)  # 999999.4 is one, too
             rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
-            far = repeated & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0))) & (len(rest) >= 2)
+            far = (
+                repeated
+                & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0)))
+                & (len(rest) >= 2)
+            )
             lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
             for mark in dict.fromkeys([*numbers[far], *(negative if lone else ())]):
                 count = int((codes == np.flatnonzero(different == mark)[0]).sum())
                 least, most = (f"{number:.6g}" for number in numbers[numbers != mark][[0, -1]])
-                add("sentinel", mark=f"{mark:.12g}", rows=plural(count, "row"), least=least, most=most)
+                add(
+                    "sentinel",
+                    mark=f"{mark:.12g}",
+                    rows=plural(count, "row"),
+                    least=least,
+                    most=most,
+                )
 
         if not written and (strange := strange_among_numbers(values)):
             add("text numbers", texts=unreadable(values[values.isin(strange)].value_counts()))
 
     for kind in ("constant", "empty"):  # one sentence for all of them
         if names := [concern.columns[0] for concern in concerns[kind]]:
-            subject = f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
+            subject = (
+                f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
+            )
             concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
     more = [] if X_test is None else check_people(X, X_test)
-    concerns["probabilities"] = check_probabilities(X, () if sensitive is None else sensitive.columns)
-    return [*chain(*concerns.values()), *more, *([] if sensitive is None else check_groups(X, sensitive))]
+    concerns["probabilities"] = check_probabilities(
+        X, () if sensitive is None else sensitive.columns
+    )
+    return [
+        *chain(*concerns.values()),
+        *more,
+        *([] if sensitive is None else check_groups(X, sensitive)),
+    ]
 
 
 def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) -> list[Concern]:
-    """Rows that are more than a tenth of their group's weight: a comparison of the group hangs on such a row."""
+    """Rows that are more than a tenth of their group's weight: a comparison of the group hangs on
+    such a row."""
     concerns = list[Concern]()
     if weight is None:
         return concerns
@@ -199,23 +244,28 @@ def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) ->
             if len(own) < LEAST_ROWS or largest <= MOST_OF_WEIGHT * own.sum():
                 continue
             sentence = (
-                f"One row has {100 * largest / own.sum():.0f} % of the weight of {part.name} = {group}, so the group's "
+                f"One row has {100 * largest / own.sum():.0f} % of the weight of {part.name} = "
+                f"{group}, so the group's "
                 "figures hang on it."
             )
             if largest in SENTINELS:
-                sentence += f" {largest:.12g} looks like a mark for an unknown weight: give the row its own or drop it."
+                sentence += (
+                    f" {largest:.12g} looks like a mark for an unknown weight: give the "
+                    "row its own or drop it."
+                )
             concerns.append(Concern("weight", (part.name,), sentence))
     return concerns
 
 
 def undermining(concerns: Iterable[Concern]) -> tuple[str, ...]:
-    """What is said first of a comparison of groups: columns that alone tell the label or a group."""
+    """What is said first of a comparison of groups: columns that alone tell the label or a
+    group."""
     return tuple(concern.sentence for concern in concerns if concern.kind in UNDERMINING)
 
 
 def check_probabilities(X: pd.DataFrame, protected: Collection[Hashable] = ()) -> list[Concern]:
-    """A concern about columns of numbers from 0 to 1, one after the other, that sum to 1 in each row, as probabilities
-    of groups do. Columns of 0 and 1 alone are no probabilities."""
+    """A concern about columns of numbers from 0 to 1, one after the other, that sum to 1 in each
+    row, as probabilities of groups do. Columns of 0 and 1 alone are no probabilities."""
     shares = dict[Hashable, NDArray[np.float64]]()
     for name in X.columns if len(X) >= LEAST_ROWS else ():
         if is_numeric(X[name]) and X[name].nunique() > 2 and X[name].dropna().between(0, 1).all():
@@ -224,7 +274,10 @@ def check_probabilities(X: pd.DataFrame, protected: Collection[Hashable] = ()) -
     while left:
         together = _sum_to_one([shares[name] for name in left])
         if together:
-            columns, drop = left[:together], [str(name) for name in left[:together] if name not in protected]
+            columns, drop = (
+                left[:together],
+                [str(name) for name in left[:together] if name not in protected],
+            )
             about = {"column": f"Columns {listed(columns)}", "drop": ",".join(drop)}
             sentence = SAID["probabilities"].format(**about)
             concerns.append(Concern("probabilities", tuple(map(str, columns)), sentence))
@@ -246,15 +299,20 @@ def _sum_to_one(shares: Sequence[NDArray[np.float64]]) -> int:
 
 
 def strange_among_numbers(values: pd.Series) -> list[str]:
-    """The texts, such as "?", that make a column of many different numbers text: less than half of its spellings and of
-    its cells; none in any other column."""
+    """The texts, such as "?", that make a column of many different numbers text: less than half of
+    its spellings and of its cells; none in any other column."""
     if is_numeric(values):
         return []
     different = pd.Index(values.dropna().unique())
     if len(different) < MANY or not isinstance(different[0], str):
         return []
-    strange = different[pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()]
-    few = 1 <= len(strange) < len(different) / 2 and values.isin(strange).sum() <= values.notna().sum() / 2
+    strange = different[
+        pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()
+    ]
+    few = (
+        1 <= len(strange) < len(different) / 2
+        and values.isin(strange).sum() <= values.notna().sum() / 2
+    )
     return list(strange) if few else []
 
 
@@ -265,12 +323,15 @@ def _is_prose(different: pd.Index) -> bool:
 
 
 def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:
-    """Errors of the best cut point of a `measured` number; of others, errors when each row's label is guessed as the
-    commoner label of the other rows with its value or, if there are none or a tie, of all rows."""
+    """Errors of the best cut point of a `measured` number; of others, errors when each row's label
+    is guessed as the commoner label of the other rows with its value or, if there are none or a
+    tie, of all rows."""
     if measured:
         order = np.argsort(numbers := values.to_numpy(np.float64, na_value=np.nan), kind="stable")
         below = np.cumsum(labels[order])
-        ends = np.flatnonzero(np.diff(numbers[order], append=np.inf) != 0)  # a cut lies between different numbers
+        ends = np.flatnonzero(
+            np.diff(numbers[order], append=np.inf) != 0
+        )  # a cut lies between different numbers
         wrong = 2 * below[ends] + len(labels) - 1 - ends - below[-1]  # 0 below the cut, 1 above
         return int(min(wrong.min(), (len(labels) - wrong).min()))
     ones = np.bincount(codes, weights=labels)[codes] - labels
@@ -281,24 +342,29 @@ def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> i
 
 
 def _counts_rows(values: pd.Series) -> bool:
-    """Whether whole numbers that all differ count rows: very many, without large gaps, or in order."""
+    """Whether whole numbers that all differ count rows: very many, without large gaps, or in
+    order."""
     ordered = values.sort_index() if pd.api.types.is_integer_dtype(values.index.dtype) else values
     numbers = ordered.astype(np.float64)
-    dense = numbers.max() / 4 - numbers.min() / 4 < len(numbers)  # the difference itself may overflow
+    dense = numbers.max() / 4 - numbers.min() / 4 < len(
+        numbers
+    )  # the difference itself may overflow
     in_order = numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing
     return not (numbers % 1).any() and (len(numbers) >= MANY_WHOLE or dense or in_order)
 
 
 def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
-    """A concern if columns of X determine a group: single ones (text, or a number with two values) or, if there is
-    none, two columns of two values together."""
+    """A concern if columns of X determine a group: single ones (text, or a number with two values)
+    or, if there is none, two columns of two values together."""
     codes = {name: _codes(X[name]) for name in X.columns if name not in sensitive.columns}
-    few = {name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])}
+    few = {
+        name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])
+    }
     attributes = [_codes(pd.Series(part.values.astype(str))) for part in sensitive.each]
 
     def determine(found: Codes) -> bool:
-        """Whether a value tells of any group who is a member, nearly without exception. Each row is guessed from the
-        other rows with its value, so that a value of one row tells nothing."""
+        """Whether a value tells of any group who is a member, nearly without exception. Each row is
+        guessed from the other rows with its value, so that a value of one row tells nothing."""
         for groups in attributes:
             width = int(groups.max()) + 1
             cells = np.bincount(found * width + groups, minlength=(int(found.max()) + 1) * width)
@@ -313,15 +379,25 @@ def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
 
     telling, together = [name for name, found in few.items() if determine(found)], ""
     if not telling:
-        two, together = {name: found for name, found in few.items() if found.max() == 1}, " together"
+        two, together = (
+            {name: found for name, found in few.items() if found.max() == 1},
+            " together",
+        )
         pairs = combinations(two, 2) if len(two) * (len(two) - 1) <= 2 * MOST_PAIRS else ()
-        telling = next(([one, other] for one, other in pairs if determine(2 * two[one] + two[other])), [])
+        telling = next(
+            ([one, other] for one, other in pairs if determine(2 * two[one] + two[other])), []
+        )
     if not telling:
         return []
-    subject = f"Columns {listed(telling)}{together} tell" if len(telling) > 1 else f"Column {listed(telling)} tells"
+    subject = (
+        f"Columns {listed(telling)}{together} tell"
+        if len(telling) > 1
+        else f"Column {listed(telling)} tells"
+    )
     columns, them = tuple(map(str, telling)), "them" if len(telling) > 1 else "it"
     sentence = (
-        f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has the same values, so "
+        f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has "
+        "the same values, so "
         f"there are no comparable people. Leave {them} out: --drop {','.join(columns)}."
     )
     return [Concern("proxy", columns, sentence)]
@@ -333,8 +409,8 @@ def _codes(values: pd.Series) -> Codes:
 
 
 def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
-    """Whether more people equal training rows than by coincidence. Where the columns are coarse, a person who equals a
-    training row also has near twins that differ in one column."""
+    """Whether more people equal training rows than by coincidence. Where the columns are coarse, a
+    person who equals a training row also has near twins that differ in one column."""
     shared = [name for name in X.columns if name in people.columns]
     if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
         return []  # with one column alone, twins say nothing
@@ -342,7 +418,9 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     cells = np.empty(both.shape, dtype=np.uint64)  # hashes: that of a row is their sum
     for k, name in enumerate(shared):
         codes = _codes(both[name])
-        cells[:, k] = np.random.default_rng(k).integers(0, 2**64, int(codes.max()) + 1, dtype=np.uint64)[codes]
+        cells[:, k] = np.random.default_rng(k).integers(
+            0, 2**64, int(codes.max()) + 1, dtype=np.uint64
+        )[codes]
     whole = cells.sum(axis=1, dtype=np.uint64)
     twins = n + np.flatnonzero(np.isin(whole[n:], whole[:n]))
 
@@ -357,7 +435,8 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
         return []
     sentence = (
-        f"{len(twins)} of the {len(people)} test people equal a training row in every column, so the model "
+        f"{len(twins)} of the {len(people)} test people equal a training row in every column, so "
+        "the model "
         "has seen them. Remove duplicate rows from the file, or keep them on one side of the split."
     )
     return [Concern("duplicates", (), sentence)]

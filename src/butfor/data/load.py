@@ -1,8 +1,9 @@
 """The seven data sets of the published evaluation, by name: raw tables, split as published.
 
-`catalogue.toml` says what they are. Original files are looked for in `data_home`, in the directory of the environment
-variable BUTFOR_DATA, and in the package. Bank may not be shipped; it is then looked for in the user's cache and on the
-web. Every file must equal the published one, to the last bit.
+`catalogue.toml` says what they are. Original files are looked for in `data_home`, in the directory
+of the environment variable BUTFOR_DATA, and in the package. Bank may not be shipped; it is then
+looked for in the user's cache and on the web. Every file must equal the published one, to the last
+bit.
 """
 
 from __future__ import annotations
@@ -38,8 +39,8 @@ Positions = NDArray[np.int64]
 
 @dataclass(frozen=True)
 class Setup:
-    """How a set was trained in the published evaluation. `batch_size=None` means one full batch; `numeric` is how
-    numbers were scaled."""
+    """How a set was trained in the published evaluation. `batch_size=None` means one full batch;
+    `numeric` is how numbers were scaled."""
 
     hidden: tuple[int, ...]
     max_epochs: int
@@ -51,7 +52,8 @@ class Setup:
 
 @dataclass(frozen=True)
 class Spec:
-    """One data set, from its original files to the published table; `catalogue.toml` describes the fields."""
+    """One data set, from its original files to the published table; `catalogue.toml` describes the
+    fields."""
 
     name: str
     files: dict[str, list[str]]
@@ -77,11 +79,15 @@ class Spec:
     caution: str = ""
 
     def table(self, contents: list[bytes]) -> tuple[pd.DataFrame, pd.Series]:
-        """All rows of the published table and their labels by number, indexed by position in the original files."""
-        # The row filters need 'N/A' and '?' as values; types come from whole columns, not from chunks.
+        """All rows of the published table and their labels by number, indexed by position in the
+        original files."""
+        # The row filters need 'N/A' and '?' as values; types come from whole columns, not from
+        # chunks.
         how: dict[str, Any] = {"keep_default_na": False, "na_values": [""], "low_memory": False}
         how |= {"skipinitialspace": True, "names": self.names.split() or None} | self.reading
-        raw = pd.concat([pd.read_csv(io.BytesIO(content), **how) for content in contents], ignore_index=True)
+        raw = pd.concat(
+            [pd.read_csv(io.BytesIO(content), **how) for content in contents], ignore_index=True
+        )
         kept = raw.query(self.rows, engine="python") if self.rows else raw
         if self.mark:
             kept = kept[(kept != self.mark).all(axis=1)]
@@ -100,7 +106,10 @@ class Spec:
 
 def _spec(name: str, about: dict[str, Any]) -> Spec:
     setup = Setup(**about["setup"] | {"hidden": tuple(about["setup"]["hidden"])})
-    return Spec(name, **about | {"setup": setup} | {key: tuple(about[key]) for key in ("label_names", "sizes")})
+    return Spec(
+        name,
+        **about | {"setup": setup} | {key: tuple(about[key]) for key in ("label_names", "sizes")},
+    )
 
 
 CATALOGUE = tomllib.loads((HERE / "catalogue.toml").read_text(encoding="utf-8"))
@@ -119,8 +128,8 @@ def spec_named(name: str) -> Spec:
 class Dataset:
     """Training, validation and test rows with raw values, and their labels by number.
 
-    The index is the position in the source file. ``attrs["label_names"]`` of a label series names its values;
-    ``attrs["origin"]`` of a table says where it came from.
+    The index is the position in the source file. ``attrs["label_names"]`` of a label series names
+    its values; ``attrs["origin"]`` of a table says where it came from.
     """
 
     X_train: pd.DataFrame
@@ -142,13 +151,20 @@ class Dataset:
     """Columns that hold dates, as days since 1970-01-01."""
     cluster: dict[str, pd.Series] | None = None
     weight: dict[str, pd.Series] | None = None
-    """What says which rows belong together, and how much each counts, of the "train", "val" and "test" rows."""
+    """What says which rows belong together, and how much each counts, of the "train", "val" and
+    "test" rows."""
     beside: pd.Series | None = None
-    """A column of the training rows that was asked for by name, whether or not anything is learned from it."""
+    """A column of the training rows that was asked for by name, whether or not anything is learned
+    from it."""
 
     @classmethod
     def of(
-        cls, X: pd.DataFrame, y: pd.Series, rows: Mapping[str, Positions], origin: dict[str, Any], **about: Any
+        cls,
+        X: pd.DataFrame,
+        y: pd.Series,
+        rows: Mapping[str, Positions],
+        origin: dict[str, Any],
+        **about: Any,
     ) -> Dataset:
         """A data set of these rows; `origin` is what a verdict is replayed from."""
         halves: dict[str, Any] = {}
@@ -160,20 +176,31 @@ class Dataset:
         return cls(**halves, **about)
 
     def rows_of(self, *parts: str) -> tuple[Any, ...]:
-        """The rows of these parts: X, y, and their groups, clusters and weights, each None if there are none."""
+        """The rows of these parts: X, y, and their groups, clusters and weights, each None if there
+        are none."""
         X, y = (pd.concat([getattr(self, f"{one}_{part}") for part in parts]) for one in "Xy")
         beside = (self.groups, self.cluster, self.weight)
-        return X, y, *(None if each is None else pd.concat([each[part] for part in parts]) for each in beside)
+        return (
+            X,
+            y,
+            *(
+                None if each is None else pd.concat([each[part] for part in parts])
+                for each in beside
+            ),
+        )
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
         return (
-            f"<Dataset '{self.name}': {sizes} rows (train/val/test) × {self.X_train.shape[1]} columns, "
+            f"<Dataset '{self.name}': {sizes} rows (train/val/test) × {self.X_train.shape[1]} "
+            "columns, "
             f"sensitive '{self.sensitive}', labels {listed(self.label_names)}>"
         )
 
 
-def load_dataset(name: str, random_state: int | None = None, *, data_home: str | Path | None = None) -> Dataset:
+def load_dataset(
+    name: str, random_state: int | None = None, *, data_home: str | Path | None = None
+) -> Dataset:
     """Load one of the seven data sets of the paper, split 60/20/20 as published.
 
     Parameters
@@ -188,8 +215,8 @@ def load_dataset(name: str, random_state: int | None = None, *, data_home: str |
     Returns
     -------
     Dataset
-        `X_train`, `y_train`, `X_val`, `y_val`, `X_test`, `y_test`, the name of the protected column `sensitive`, and
-        `label_names`.
+        `X_train`, `y_train`, `X_val`, `y_val`, `X_test`, `y_test`, the name of the protected column
+        `sensitive`, and `label_names`.
 
     Examples
     --------
@@ -223,8 +250,8 @@ def split(
     val: Positions | None = None,
     clusters: Positions | None = None,
 ) -> dict[str, Any]:
-    """Training, validation and test rows, 60/20/20, for those that are not given. `clusters`: each row's, as a number;
-    then it is the clusters that are split."""
+    """Training, validation and test rows, 60/20/20, for those that are not given. `clusters`: each
+    row's, as a number; then it is the clusters that are split."""
     from sklearn.model_selection import train_test_split
 
     def apart(rows: Positions, share: float) -> list[Positions]:
@@ -244,7 +271,8 @@ def split(
 def catalogue_frame() -> pd.DataFrame:
     """The seven data sets, one row each; downloads nothing.
 
-    ``label_balance`` is the share of class 1 among all rows, None if the files are not on this machine.
+    ``label_balance`` is the share of class 1 among all rows, None if the files are not on this
+    machine.
     """
     columns = [
         *("name", "rows", TRAIN, VAL, TEST),
@@ -254,24 +282,33 @@ def catalogue_frame() -> pd.DataFrame:
     for spec in SPECS.values():
         contents = [_original(file, spec, None, fetch=False) for file in spec.files]
         balance = spec.table(contents)[1].mean() if all(contents) else None
-        about = (spec.inputs, spec.sensitive, spec.setup.budget, balance, not spec.url, spec.licence)
+        about = (
+            spec.inputs,
+            spec.sensitive,
+            spec.setup.budget,
+            balance,
+            not spec.url,
+            spec.licence,
+        )
         rows.append((spec.name, sum(spec.sizes), *spec.sizes, *about))
     # As objects, so that None stays None and does not become NaN.
     return pd.DataFrame(rows, columns=columns, dtype=object)
 
 
-# --- original files ---------------------------------------------------------------------------------------------
+# --- original files -------------------------------------------------------------------------------
 
 
 def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: bool = True) -> bytes:
-    """The published bytes of a file: from `data_home`, from BUTFOR_DATA, from the package or, of a set that may not be
-    shipped, from the user's cache or the web; empty if it would have to be fetched and is not to be."""
+    """The published bytes of a file: from `data_home`, from BUTFOR_DATA, from the package or, of a
+    set that may not be shipped, from the user's cache or the web; empty if it would have to be
+    fetched and is not to be."""
     cache = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "butfor"
     places = []
     for origin, named in (("data_home", data_home), ("BUTFOR_DATA", os.environ.get("BUTFOR_DATA"))):
         if named and not Path(named).expanduser().is_dir():
             raise DatasetError(
-                f"{origin}={named} is not a directory; name one with the original data files, or leave it out."
+                f"{origin}={named} is not a directory; name one with the original data files, or "
+                "leave it out."
             )
         places += [Path(named).expanduser()] if named else []
     places.append(cache if spec.url else HERE / "files")
@@ -284,21 +321,30 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
     for path in [place / name for place in places for name in (file, f"{file}.gz")]:
         try:
             if path.is_file():
-                return published(gzip.decompress(path.read_bytes()) if path.suffix == ".gz" else path.read_bytes())
+                return published(
+                    gzip.decompress(path.read_bytes())
+                    if path.suffix == ".gz"
+                    else path.read_bytes()
+                )
         except Exception as error:  # damaged archives raise several kinds
             raise DatasetError(
-                f"{path} cannot be read as the published {file} ({error}); replace it with the original, or remove it "
+                f"{path} cannot be read as the published {file} ({error}); replace it with the "
+                "original, or remove it "
                 "to search elsewhere."
             ) from error
     looked = ", ".join(map(str, places))
     if not spec.url:
-        raise DatasetError(f"{file} is missing from the installed package (looked in {looked}); reinstall butfor.")
+        raise DatasetError(
+            f"{file} is missing from the installed package (looked in {looked}); reinstall butfor."
+        )
     if not fetch:
         return b""
     from urllib.request import Request, urlopen
 
     try:
-        with urlopen(Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT) as answer:
+        with urlopen(
+            Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT
+        ) as answer:
             content = answer.read(MOST_BYTES)
         for member in spec.inside:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
@@ -308,11 +354,16 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
         draft = cache / f".{file}.{os.getpid()}.part"  # a file under its own name is whole
         draft.write_bytes(content)
         draft.replace(cache / file)
-    except Exception as error:  # no network, no archive, a full disk: zipfile alone raises a dozen kinds
+    except (
+        Exception
+    ) as error:  # no network, no archive, a full disk: zipfile alone raises a dozen kinds
         raise DatasetError(
-            f"The data set '{spec.name}' is not on this machine and could not be downloaded. Tried {file} or "
-            f"{file}.gz in {looked}; then {spec.url}: {str(error) or type(error).__name__}. Either connect this "
-            f"machine to the network and try again, or download that archive by hand, unpack {file} into a directory "
+            f"The data set '{spec.name}' is not on this machine and could not be downloaded. "
+            f"Tried {file} or "
+            f"{file}.gz in {looked}; then {spec.url}: {str(error) or type(error).__name__}. "
+            "Either connect this "
+            "machine to the network and try again, or download that archive by hand, unpack "
+            f"{file} into a directory "
             "and set BUTFOR_DATA=/that/directory."
         ) from error
     return content

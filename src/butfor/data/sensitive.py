@@ -1,11 +1,12 @@
 """The protected attribute: columns of the table, or values beside it that the model never sees.
 
-A numeric attribute, such as age, or a date, such as that of birth, is cut into named bands. A band reaches from one cut
-point up to, but not including, the next: 25 and 60 make "under 25", "25 to under 60" and "60 and over". Without cut
-points, the training rows are cut into rounded thirds.
+A numeric attribute, such as age, or a date, such as that of birth, is cut into named bands. A band
+reaches from one cut point up to, but not including, the next: 25 and 60 make "under 25", "25 to
+under 60" and "60 and over". Without cut points, the training rows are cut into rounded thirds.
 
-The same value may be stored in several ways: 0 becomes 0.0 in a column with a missing value, and "0" in a column of
-text. Groups are named by the training rows' values, and other rows' values are mapped to these.
+The same value may be stored in several ways: 0 becomes 0.0 in a column with a missing value, and
+"0" in a column of text. Groups are named by the training rows' values, and other rows' values are
+mapped to these.
 """
 
 from __future__ import annotations
@@ -71,12 +72,18 @@ class Bands:
 
     def of(self, values: pd.Series) -> pd.Series:
         """Each value's band; missing if the value is missing."""
-        names = np.array(self.names, dtype=object)[np.searchsorted(self.cuts, self.numbers(values), side="right")]
+        names = np.array(self.names, dtype=object)[
+            np.searchsorted(self.cuts, self.numbers(values), side="right")
+        ]
         return pd.Series(names, values.index, dtype=object, name=values.name).where(values.notna())
 
     def typical(self, values: pd.Series) -> pd.Series:
         """For each value, the median of its band, which is one of the values."""
-        bands, numbers, medians = self.of(values).to_numpy(), self.numbers(values), values.to_numpy(copy=True)
+        bands, numbers, medians = (
+            self.of(values).to_numpy(),
+            self.numbers(values),
+            values.to_numpy(copy=True),
+        )
         for band in set(bands[values.notna().to_numpy()]):
             inside = np.flatnonzero(bands == band)
             middle = inside[np.argsort(numbers[inside], kind="stable")[(len(inside) - 1) // 2]]
@@ -93,8 +100,8 @@ def band_names(cuts: Recorded) -> tuple[str, ...]:
 
 @dataclass(frozen=True, eq=False)
 class Sensitive:
-    """`values [n]` are the groups of the training rows; several columns are joined by `JOINT`. Missing values form the
-    group `MISSING`. `bands` says how numeric columns are cut."""
+    """`values [n]` are the groups of the training rows; several columns are joined by `JOINT`.
+    Missing values form the group `MISSING`. `bands` says how numeric columns are cut."""
 
     name: str
     values: NDArray[np.object_]
@@ -128,45 +135,62 @@ class Sensitive:
         parts = []
         for k, name in enumerate(self.attributes if self.combinations else ()):
             values = np.array([self.combinations[group][k] for group in self.values], dtype=object)
-            one = replace(self, name=name, values=values, columns=self.columns[k : k + 1], combinations={})
+            one = replace(
+                self, name=name, values=values, columns=self.columns[k : k + 1], combinations={}
+            )
             parts.append(replace(one, attributes=(name,)))
         return [*parts, self]
 
     @classmethod
     def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
-        """From a column's name, a list of names, or values beside X (array, Series or table). Numbers and dates are cut
-        into bands by `cuts` or, if there are many, into thirds."""
+        """From a column's name, a list of names, or values beside X (array, Series or table).
+        Numbers and dates are cut into bands by `cuts` or, if there are many, into thirds."""
         raw, columns = _read(given, X)
         days = X.attrs.get(DATES, ()) if columns else ()
-        dates = frozenset(name for name in raw.columns if name in days or dates_in(raw[name]) is not None)
+        dates = frozenset(
+            name for name in raw.columns if name in days or dates_in(raw[name]) is not None
+        )
         bands, remarks = bands_of(raw, cuts, dates), list[str]()
         for name, cut in bands.items():
             counts = cut.of(raw[name]).value_counts().reindex(cut.names, fill_value=0)
             parts = ", ".join(f"'{band}' ({count} training rows)" for band, count in counts.items())
             what = "holds dates" if cut.dates else "is a number"
-            remarks += [f"'{name}' {what}, cut into bands: {parts}. A switch goes to the median of another band."]
+            remarks += [
+                f"'{name}' {what}, cut into bands: {parts}. A switch goes to the median of "
+                "another band."
+            ]
         known: dict[Hashable, dict[str, Any]] = {
             name: _by_spelling(_as_text(raw[name]) if name in dates else raw[name])
             for name in raw.columns
             if name not in bands
         }
         names = tuple(map(str, raw.columns))
-        empty = cls("", np.empty(0, object), columns, bands, tuple(remarks), names, dates=dates, known=known)
+        empty = cls(
+            "", np.empty(0, object), columns, bands, tuple(remarks), names, dates=dates, known=known
+        )
         values, combinations = groups_in(raw, empty.groups_of)
         group_values(values, joint := " × ".join(names))
         return replace(empty, name=joint, values=values, combinations=combinations)
 
     def groups_of(self, values: pd.Series) -> pd.Series:
-        """A column's values as those of groups: its bands, or the training rows' values however they are stored."""
+        """A column's values as those of groups: its bands, or the training rows' values however
+        they are stored."""
         if values.name in self.bands:
             return self.bands[values.name].of(values)
-        return _mapped(_as_text(values) if values.name in self.dates else values, self.known[values.name])
+        return _mapped(
+            _as_text(values) if values.name in self.dates else values, self.known[values.name]
+        )
 
     def as_in_training(self, values: pd.Series, training: pd.Series) -> pd.Series:
-        """A protected column of people as the model knows it: numbers where the training column holds numbers, else the
-        training rows' values however people's are stored. Values that no training row has stay."""
+        """A protected column of people as the model knows it: numbers where the training column
+        holds numbers, else the training rows' values however people's are stored. Values that no
+        training row has stay."""
         if is_numeric(training):
-            return values if is_numeric(values) else pd.Series(numbers_in(values), values.index, name=values.name)
+            return (
+                values
+                if is_numeric(values)
+                else pd.Series(numbers_in(values), values.index, name=values.name)
+            )
         return values if values.name in self.dates else _mapped(values, self.known[values.name])
 
     def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -180,22 +204,28 @@ class Sensitive:
             return groups_in(people[list(self.columns)], self.groups_of)[0]
         if given is None:
             raise SettingError(
-                f"'{self.name}' stands beside the table, so it is needed for these people too: pass "
+                f"'{self.name}' stands beside the table, so it is needed for these people too: "
+                "pass "
                 "sensitive_features=... with one value per person."
             )
         frame = _beside(given, people)
         if frame.shape[1] != len(self.attributes):
             columns = plural(frame.shape[1], "column")
             raise TableError(
-                f"sensitive_features of these people has {columns}; give those of the training rows: "
+                f"sensitive_features of these people has {columns}; give those of the training "
+                "rows: "
                 f"{listed(self.attributes)}."
             )
         named = set(frame.columns) == set(self.attributes)
-        frame = frame[list(self.attributes)] if named else frame.set_axis(list(self.attributes), axis=1)
+        frame = (
+            frame[list(self.attributes)] if named else frame.set_axis(list(self.attributes), axis=1)
+        )
         known = {MISSING: MISSING} | {str(value): value for value in self.values}
         groups = list(map(str, groups_in(frame, self.groups_of)[0]))
         if unknown := sorted(set(groups) - set(known)):
-            raise TableError(f"The people's '{self.name}' includes {listed(unknown)}, which no training row has.")
+            raise TableError(
+                f"The people's '{self.name}' includes {listed(unknown)}, which no training row has."
+            )
         return np.array([known[group] for group in groups], dtype=object)
 
 
@@ -213,9 +243,12 @@ def _plain(value: Any) -> Any:
 
 
 def _by_spelling(values: pd.Series) -> dict[str, Any]:
-    """The different values by how they are spelled; of several with one spelling the first in order of type and text.
-    Truth values also stand for 1 and 0."""
-    different = sorted(values.dropna().astype(object).unique(), key=lambda value: (type(value).__name__, str(value)))
+    """The different values by how they are spelled; of several with one spelling the first in order
+    of type and text. Truth values also stand for 1 and 0."""
+    different = sorted(
+        values.dropna().astype(object).unique(),
+        key=lambda value: (type(value).__name__, str(value)),
+    )
     found = {str(int(value)): value for value in different if isinstance(value, (bool, np.bool_))}
     return found | {spelled(value): _plain(value) for value in reversed(different)}
 
@@ -227,7 +260,9 @@ def _mapped(values: pd.Series, known: Mapping[str, Any]) -> pd.Series:
     for value in different:
         as_number = str(int(value)) if isinstance(value, (bool, np.bool_)) else ""
         found.append(known.get(spelled(value), known.get(as_number, _plain(value))))
-    if all(type(new) is type(old) and new == old for new, old in zip(found, different, strict=True)):
+    if all(
+        type(new) is type(old) and new == old for new, old in zip(found, different, strict=True)
+    ):
         return values
     mapped = np.array([*found, None], dtype=object)[codes]
     return pd.Series(mapped, values.index, dtype=object, name=values.name).where(values.notna())
@@ -246,7 +281,8 @@ def group_values(values: Any, name: str) -> list[Any]:
 
 
 def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
-    """The protected attribute as a table, and the columns of X that it is; none if it stands beside X."""
+    """The protected attribute as a table, and the columns of X that it is; none if it stands beside
+    X."""
 
     def is_column(name: Any) -> bool:
         return isinstance(name, Hashable) and name in X.columns
@@ -254,7 +290,9 @@ def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ..
     given = beside(given, X)
     if isinstance(given, (pd.Series, pd.DataFrame)):
         frame = _beside(given, X)
-        if (isinstance(given, pd.Series) and given.name is None) or not all(map(is_column, frame.columns)):
+        if (isinstance(given, pd.Series) and given.name is None) or not all(
+            map(is_column, frame.columns)
+        ):
             return frame.set_axis(list(map(str, frame.columns)), axis=1), ()
         for name in frame.columns:
             own, theirs = X[name], frame[name]
@@ -262,17 +300,21 @@ def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ..
                 own, theirs = _as_text(own), _as_text(theirs)
             if [*map(spelled, fill_missing(own))] != [*map(spelled, fill_missing(theirs))]:
                 raise TableError(
-                    f"sensitive_features has the name '{name}' of a column of X but other values; rename it, or name "
+                    f"sensitive_features has the name '{name}' of a column of X but other values; "
+                    "rename it, or name "
                     "the column."
                 )
         names = list(frame.columns)
     else:
-        names = list(given) if isinstance(given, (list, tuple)) and not is_column(given) else [given]
+        names = (
+            list(given) if isinstance(given, (list, tuple)) and not is_column(given) else [given]
+        )
         absent = [name for name in names if not is_column(name)]
         if not names or absent or (len(names) == len(X) and len(set(map(str, names))) < len(names)):
             if absent and len(names) != len(X) and all(isinstance(name, str) for name in names):
                 raise TableError(
-                    f"sensitive_features: X has no column {listed(absent)}. {nearest(absent[0], X.columns, 'It has')} "
+                    f"sensitive_features: X has no column {listed(absent)}. "
+                    f"{nearest(absent[0], X.columns, 'It has')} "
                     "Name columns of X, or give one value per row."
                 )
             frame = _beside(given, X)  # one value per row, even if a value equals a column's name
@@ -288,12 +330,15 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
         frame = pd.DataFrame(given)
     except (ValueError, TypeError):
         frame = pd.DataFrame()
-    named = isinstance(given, pd.DataFrame) or (isinstance(given, pd.Series) and given.name is not None)
+    named = isinstance(given, pd.DataFrame) or (
+        isinstance(given, pd.Series) and given.name is not None
+    )
     if frame.shape[1] == 1 and not named:
         frame.columns = pd.Index(["group"])
     if len(frame) != len(X) or not frame.shape[1]:
         raise TableError(
-            f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or hold one value for "
+            f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or "
+            "hold one value for "
             f"each of its {len(X)} rows, not {brief(given)}."
         )
     indexed = isinstance(given, (pd.Series, pd.DataFrame))
@@ -304,8 +349,8 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
 def groups_in(
     frame: pd.DataFrame, groups_of: Callable[[pd.Series], pd.Series]
 ) -> tuple[NDArray[np.object_], dict[str, tuple[str, ...]]]:
-    """Each row's group; of several columns also each group's values, which its name joins. `groups_of`: what a column's
-    values are called."""
+    """Each row's group; of several columns also each group's values, which its name joins.
+    `groups_of`: what a column's values are called."""
     columns = [fill_missing(groups_of(frame[name])) for name in frame.columns]
     if len(columns) == 1:
         return columns[0], {}
@@ -314,7 +359,8 @@ def groups_in(
     named = {Sensitive.JOINT.join(row): row for row in different}
     if len(named) < len(different):
         raise TableError(
-            f"Values of {listed(frame.columns)} contain '{Sensitive.JOINT}', which joins the values of several "
+            f"Values of {listed(frame.columns)} contain '{Sensitive.JOINT}', which joins the "
+            "values of several "
             "attributes, so two groups would have the same name. Write it differently."
         )
     return np.array([Sensitive.JOINT.join(row) for row in rows], dtype=object), named
@@ -331,13 +377,17 @@ def fill_missing(values: pd.Series) -> NDArray[np.object_]:
     return values.astype(object).where(values.notna(), MISSING).to_numpy()
 
 
-def bands_of(frame: pd.DataFrame, given: Cuts | None, dates: Collection[Hashable] = ()) -> dict[Hashable, Bands]:
-    """The protected columns that are cut: as given or, with many different numbers or `dates`, near their thirds."""
+def bands_of(
+    frame: pd.DataFrame, given: Cuts | None, dates: Collection[Hashable] = ()
+) -> dict[Hashable, Bands]:
+    """The protected columns that are cut: as given or, with many different numbers or `dates`, near
+    their thirds."""
     cut = {str(name): name for name in frame.columns if name in dates or is_numeric(frame[name])}
     if given is not None and not isinstance(given, Mapping):
         if len(cut) > 1:
             raise SettingError(
-                f"Bands cut one number, but {listed(cut)} all hold numbers. Name the column: --bands age=25,60, "
+                f"Bands cut one number, but {listed(cut)} all hold numbers. Name the column: "
+                "--bands age=25,60, "
                 "sensitive_bands={'age': [25, 60]}."
             )
         given = {next(iter(cut or frame)): given}
@@ -356,13 +406,24 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None, dates: Collection[Hashable
             bands[name] = Bands(_cut_points(written, cuts[written], of_dates), of_dates)
             filled = set(bands[name].of(values))
             if empty := [band for band in bands[name].names if band not in filled]:
-                ends = [date_of(end) if of_dates else f"{end:.12g}" for end in numbers[[0, -1]]] if len(numbers) else []
-                known = f"its values go from {ends[0]} to {ends[1]}" if ends else "all its values are missing"
-                raise SettingError(f"Bands of '{name}': no training row is in {listed(empty)}; {known}.")
+                ends = (
+                    [date_of(end) if of_dates else f"{end:.12g}" for end in numbers[[0, -1]]]
+                    if len(numbers)
+                    else []
+                )
+                known = (
+                    f"its values go from {ends[0]} to {ends[1]}"
+                    if ends
+                    else "all its values are missing"
+                )
+                raise SettingError(
+                    f"Bands of '{name}': no training row is in {listed(empty)}; {known}."
+                )
         elif different > AS_THEY_ARE:
             if not of_dates and numbers[0] >= 0 and numbers[-1] <= 1:
                 raise SettingError(
-                    f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected attribute needs groups: "
+                    f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected "
+                    "attribute needs groups: "
                     f"give cut points: --bands {name}=0.5, sensitive_bands={{'{name}': [0.5]}}."
                 )
             thirds = set()
@@ -370,7 +431,9 @@ def bands_of(frame: pd.DataFrame, given: Cuts | None, dates: Collection[Hashable
                 rounded = float(math.floor(exact)) if of_dates else float(f"{exact:.2g}")
                 thirds.add(rounded if numbers[0] < rounded <= numbers[-1] else exact)
             above = sorted(point for point in thirds if point > numbers[0])
-            bands[name] = Bands(tuple(above) or (float(numbers[numbers > numbers[0]][0]),), of_dates)
+            bands[name] = Bands(
+                tuple(above) or (float(numbers[numbers > numbers[0]][0]),), of_dates
+            )
     return bands
 
 
@@ -394,4 +457,6 @@ def in_order(groups: Iterable[Any], cuts: Mapping[str, Recorded]) -> list[Any]:
     """The different groups, bands from low to high, others by name."""
     bands = [name for one in cuts.values() for name in band_names(one)]
     places = {name: place for place, name in enumerate(bands)}
-    return sorted(set(groups), key=lambda group: (places.get(group, len(places)), type(group).__name__, group))
+    return sorted(
+        set(groups), key=lambda group: (places.get(group, len(places)), type(group).__name__, group)
+    )

@@ -1,9 +1,10 @@
 """scikit-learn's histogram boosting in compiled code, for many sets of labels of one table.
 
-Bins do not depend on labels, so the table is binned once. A histogram has as many bins as its column (scikit-learn's
-have 256), and no Python runs between two splits. All sums are in scikit-learn's order, so answers are the same to the
-last bit. Binding compares them on the unchanged labels. If they differ, as they may with another version of
-scikit-learn, the estimator's own `fit` trains instead; it confirms every find anyway.
+Bins do not depend on labels, so the table is binned once. A histogram has as many bins as its
+column (scikit-learn's have 256), and no Python runs between two splits. All sums are in
+scikit-learn's order, so answers are the same to the last bit. Binding compares them on the
+unchanged labels. If they differ, as they may with another version of scikit-learn, the estimator's
+own `fit` trains instead; it confirms every find anyway.
 """
 
 from __future__ import annotations
@@ -39,14 +40,21 @@ INNER = COMPILED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
 
 
 def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound | None:
-    """The engine for HistGradientBoostingClassifier with two labels, behind preprocessing that sees no label: without
-    early stopping, weights, missing values, constraints and categories of its own. Trains `n_jobs` models at a time.
-    None for other models and tables."""
+    """The engine for HistGradientBoostingClassifier with two labels, behind preprocessing that sees
+    no label: without early stopping, weights, missing values, constraints and categories of its
+    own. Trains `n_jobs` models at a time. None for other models and tables."""
     *before, final = steps_of(learner.estimator)
-    if type(final).__name__ != "HistGradientBoostingClassifier" or not all(map(uses_no_label, before)):
+    if type(final).__name__ != "HistGradientBoostingClassifier" or not all(
+        map(uses_no_label, before)
+    ):
         return None
     plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
-    plain = plain and final.monotonic_cst is None and final.interaction_cst is None and final.max_leaf_nodes is not None
+    plain = (
+        plain
+        and final.monotonic_cst is None
+        and final.interaction_cst is None
+        and final.max_leaf_nodes is not None
+    )
     if not plain or table.multiclass or table.weight is not None:
         return None
     binned = _binned(learner, table)
@@ -65,25 +73,40 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
 
 
 @lru_cache(maxsize=1)
-def _binned(learner: Any, table: Table) -> tuple[SklearnModel, Callable[[Floats, Bins], Array]] | None:
-    """The model on the unchanged labels, and the logits of people, given as bins, under a model trained on labels; None
-    if scikit-learn stops early or its answers differ from ours."""
+def _binned(
+    learner: Any, table: Table
+) -> tuple[SklearnModel, Callable[[Floats, Bins], Array]] | None:
+    """The model on the unchanged labels, and the logits of people, given as bins, under a model
+    trained on labels; None if scikit-learn stops early or its answers differ from ours."""
     model: SklearnModel = learner.fit(table, table.labels())
     final, X = model.final, model.encoded(table.X)
     try:
         mapper = final._bin_mapper
-        if X is None or final.do_early_stopping_ or mapper.is_categorical_.any() or mapper.n_bins != 256:
+        if (
+            X is None
+            or final.do_early_stopping_
+            or mapper.is_categorical_.any()
+            or mapper.n_bins != 256
+        ):
             return None
         starts = np.concatenate([[0], np.cumsum(mapper.n_bins_non_missing_)]).astype(np.int64)
         rows, depth = np.ascontiguousarray(mapper.transform(X)), final.max_depth or -1
-        settings = final.max_iter, final.learning_rate, final.max_leaf_nodes, depth, final.min_samples_leaf
+        settings = (
+            final.max_iter,
+            final.learning_rate,
+            final.max_leaf_nodes,
+            depth,
+            final.min_samples_leaf,
+        )
     except AttributeError:  # scikit-learn's private names may change
         return None
 
     def boosted(labels: Floats, asked: Bins) -> Array:
         y = labels.astype(np.float64)
         start = logit(np.clip(y.mean(), LEAST_SHARE, 1 - LEAST_SHARE))
-        return np.asarray(boost(rows, starts, asked, y, start, *settings, float(final.l2_regularization)))
+        return np.asarray(
+            boost(rows, starts, asked, y, start, *settings, float(final.l2_regularization))
+        )
 
     with compiling():
         ours = boosted(table.labels(), rows)
@@ -91,7 +114,7 @@ def _binned(learner: Any, table: Table) -> tuple[SklearnModel, Callable[[Floats,
     return (model, boosted) if np.array_equal(ours, theirs) else None
 
 
-# --- compiled -------------------------------------------------------------------------------------------
+# --- compiled -------------------------------------------------------------------------------------
 
 
 @njit(**COMPILED)
@@ -108,17 +131,28 @@ def boost(
     least: int,
     l2: float,
 ) -> Array:
-    """The logits of people. A tree is grown best leaf first; the left half of a split leaf keeps its number. `least`:
-    rows of a leaf; `deepest`: −1 for any depth."""
+    """The logits of people. A tree is grown best leaf first; the left half of a split leaf keeps
+    its number. `least`: rows of a leaf; `deepest`: −1 for any depth."""
     n = len(y)
     logits, answers = np.full(n, start), np.full(len(asked), start)
     slopes = np.empty((n, 2), np.float32)  # gradient and curvature of the loss at each row
-    sums, counts = np.empty((most_leaves, starts[-1], 2)), np.empty((most_leaves, starts[-1]), np.int64)
+    sums, counts = (
+        np.empty((most_leaves, starts[-1], 2)),
+        np.empty((most_leaves, starts[-1]), np.int64),
+    )
     place, depth = np.empty(most_leaves, np.int64), np.empty(most_leaves, np.int64)
     first, end = np.empty(most_leaves, np.int64), np.empty(most_leaves, np.int64)
     total, value = np.empty((most_leaves, 2)), np.empty(most_leaves)
-    gain, split, left = np.empty(most_leaves), np.empty((most_leaves, 2), np.int64), np.empty((most_leaves, 2))
-    order, right, leaf_of = np.empty(n, np.int64), np.empty(n, np.int64), np.empty(len(asked), np.int64)
+    gain, split, left = (
+        np.empty(most_leaves),
+        np.empty((most_leaves, 2), np.int64),
+        np.empty((most_leaves, 2)),
+    )
+    order, right, leaf_of = (
+        np.empty(n, np.int64),
+        np.empty(n, np.int64),
+        np.empty(len(asked), np.int64),
+    )
     for _ in range(rounds):
         for i in range(n):
             order[i] = i
@@ -136,7 +170,9 @@ def boost(
             total[0, s] = _sum_as_numpy(sums[0, : starts[1], s])
         gain[0] = -1.0
         if n >= 2 * least and total[0, 1] >= LEAST_HESSIAN:
-            gain[0] = _best_split(sums[0], counts[0], starts, n, total[0], 0.0, least, l2, split[0], left[0])
+            gain[0] = _best_split(
+                sums[0], counts[0], starts, n, total[0], 0.0, least, l2, split[0], left[0]
+            )
         while leaves < most_leaves:
             k, new = gain[:leaves].argmax(), leaves
             if gain[k] <= 0:
@@ -178,7 +214,16 @@ def boost(
                 if end[j] - first[j] >= 2 * least:
                     at, size = place[j], end[j] - first[j]
                     gain[j] = _best_split(
-                        sums[at], counts[at], starts, size, total[j], value[j], least, l2, split[j], left[j]
+                        sums[at],
+                        counts[at],
+                        starts,
+                        size,
+                        total[j],
+                        value[j],
+                        least,
+                        l2,
+                        split[j],
+                        left[j],
                     )
         for j in range(leaves):
             step = value[j] * rate
@@ -190,7 +235,9 @@ def boost(
 
 
 @njit(**INNER)
-def _histogram(sums: Array, counts: Ints, rows: Bins, starts: Ints, order: Ints, slopes: Any) -> None:
+def _histogram(
+    sums: Array, counts: Ints, rows: Bins, starts: Ints, order: Ints, slopes: Any
+) -> None:
     sums[:] = 0.0
     counts[:] = 0
     for i in order:
@@ -203,13 +250,16 @@ def _histogram(sums: Array, counts: Ints, rows: Bins, starts: Ints, order: Ints,
 
 @njit(**INNER)
 def _sum_as_numpy(values: Array) -> float:
-    """The sum of 256 numbers, 0 after the given ones, in numpy's order: two halves of eight partial sums each."""
+    """The sum of 256 numbers, 0 after the given ones, in numpy's order: two halves of eight partial
+    sums each."""
     total = 0.0
     for half in range(0, len(values), 128):
         parts = np.zeros(8)
         for i in range(half, min(half + 128, len(values))):
             parts[i % 8] += values[i]
-        total += ((parts[0] + parts[1]) + (parts[2] + parts[3])) + ((parts[4] + parts[5]) + (parts[6] + parts[7]))
+        total += ((parts[0] + parts[1]) + (parts[2] + parts[3])) + (
+            (parts[4] + parts[5]) + (parts[6] + parts[7])
+        )
     return total
 
 
@@ -231,8 +281,8 @@ def _best_split(
     split: Ints,
     left: Array,
 ) -> float:
-    """By how much the best split of a leaf lowers the loss, −1 if there is none. Sets `split` to its column and bin and
-    `left` to the sums of its left half."""
+    """By how much the best split of a leaf lowers the loss, −1 if there is none. Sets `split` to
+    its column and bin and `left` to the sums of its left half."""
     best, before = -1.0, total[0] * value
     for column in range(len(starts) - 1):
         count, gradient, hessian = 0, 0.0, 0.0
@@ -248,5 +298,11 @@ def _best_split(
             gain = before - gradient * (-gradient / (hessian + l2 + 1e-15))
             gain -= other * (-other / (other_hessian + l2 + 1e-15))
             if gain > best and gain > 0:
-                best, split[0], split[1], left[0], left[1] = gain, column, at - starts[column], gradient, hessian
+                best, split[0], split[1], left[0], left[1] = (
+                    gain,
+                    column,
+                    at - starts[column],
+                    gradient,
+                    hessian,
+                )
     return best

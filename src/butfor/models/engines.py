@@ -1,4 +1,5 @@
-"""Engines by their names: what trains many flip sets of a learner, and its own `fit` for every other learner."""
+"""Engines by their names: what trains many flip sets of a learner, and its own `fit` for every
+other learner."""
 
 from __future__ import annotations
 
@@ -32,9 +33,9 @@ def choose_engine(
     n_jobs: int | None = None,
     note: Callable[[str], None] = lambda line: None,
 ) -> Engine:
-    """The engine by its name, or an `Engine` unchanged. "auto" is the fastest for the learner, for our network on the
-    GPU if torch sees one. A device means the fastest engine there; a cluster is started once. If "auto" falls back to
-    the network's own `fit`, `note` says so."""
+    """The engine by its name, or an `Engine` unchanged. "auto" is the fastest for the learner, for
+    our network on the GPU if torch sees one. A device means the fastest engine there; a cluster is
+    started once. If "auto" falls back to the network's own `fit`, `note` says so."""
     check_engine(engine, n_jobs)
     if not isinstance(engine, str):
         return engine
@@ -44,10 +45,14 @@ def choose_engine(
         return OwnFit(n_jobs)
     learner = single_learner(learner)
     if learner.kind != KINDS.get(engine, learner.kind):
-        raise SettingError(f"Engine '{engine}' does not train {learner.name}; use engine 'auto' or 'joblib'.")
+        raise SettingError(
+            f"Engine '{engine}' does not train {learner.name}; use engine 'auto' or 'joblib'."
+        )
     if learner.kind != "mlp":
         if engine not in (*NAMES, "cpu"):
-            raise SettingError(f"{learner.name} trains on the CPU only; leave out engine '{engine}'.")
+            raise SettingError(
+                f"{learner.name} trains on the CPU only; leave out engine '{engine}'."
+            )
         return Fastest("auto" if engine == "cpu" else engine, n_jobs)
     device = engine.replace("fused", "cpu")
     if engine in ("auto", "stacked"):
@@ -68,14 +73,17 @@ def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
     """Raise an error if there is no such engine or device, or if `n_jobs` is invalid."""
     if not isinstance(engine, str):
         if not isinstance(engine, Engine):
-            raise SettingError(f"engine={engine!r} is neither an engine's name nor a butfor.Engine.")
+            raise SettingError(
+                f"engine={engine!r} is neither an engine's name nor a butfor.Engine."
+            )
     elif is_cluster(engine):
         local_workers(engine)
     elif engine.partition(":")[0] == "cuda":
         load("butfor.models.network:find_device")(engine)
     elif engine not in (*NAMES, "cpu"):
         raise SettingError(
-            f"There is no engine '{engine}'. {nearest(engine, NAMES)} Or name a device (cuda) or a cluster (local:4)."
+            f"There is no engine '{engine}'. {nearest(engine, NAMES)} Or name a device (cuda) or "
+            "a cluster (local:4)."
         )
     check_n_jobs(n_jobs)
 
@@ -92,29 +100,38 @@ def local_workers(name: str) -> int | None:
     local, most = re.fullmatch(r"local:([0-9]{1,8})", name), max(64, 4 * available_cores())
     if local is None or not 1 <= int(local[1]) <= most:
         raise SettingError(
-            f"engine={name!r}: give local:4 for four worker processes here (from 1 to {most}), or a scheduler's "
+            f"engine={name!r}: give local:4 for four worker processes here (from 1 to {most}), or "
+            "a scheduler's "
             "address with host and port, such as tcp://scheduler:8786."
         )
     return int(local[1])
 
 
 class Fastest(Engine):
-    """What trains linear models and boosting faster than the learner's own `fit`, by its name, or "auto" for either."""
+    """What trains linear models and boosting faster than the learner's own `fit`, by its name, or
+    "auto" for either."""
 
     def __init__(self, name: str, n_jobs: int | None = None) -> None:
         self.name, self.n_jobs = name, check_n_jobs(n_jobs)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
-        names = ["linear", *(["boosting"] if find_spec("numba") else [])] if self.name == "auto" else [self.name]
+        names = (
+            ["linear", *(["boosting"] if find_spec("numba") else [])]
+            if self.name == "auto"
+            else [self.name]
+        )
         for name in names if learner.kind == "sklearn" else []:
-            bound: Bound | None = load(f"butfor.models.{name}:bind")(learner, table, people, self.n_jobs)
+            bound: Bound | None = load(f"butfor.models.{name}:bind")(
+                learner, table, people, self.n_jobs
+            )
             if bound is not None:
                 return bound
         return None
 
 
 class OwnFit(Engine):
-    """Trains any learner with its own `fit`; `n_jobs` trainings at a time, if joblib's configuration does not say."""
+    """Trains any learner with its own `fit`; `n_jobs` trainings at a time, if joblib's
+    configuration does not say."""
 
     name = "joblib"
 
@@ -125,9 +142,11 @@ class OwnFit(Engine):
         return OnWorkers(self, own_fit, learner, (table, people), learner.work(table))
 
 
-def bind(engine: Engine, learner: Learner, table: Table, people: pd.DataFrame, n_jobs: int | None = None) -> Bound:
-    """The engine with its data in place; the learner's own `fit`, `n_jobs` at a time, if it does not train it. Answers
-    of a plain function are confirmed by retraining."""
+def bind(
+    engine: Engine, learner: Learner, table: Table, people: pd.DataFrame, n_jobs: int | None = None
+) -> Bound:
+    """The engine with its data in place; the learner's own `fit`, `n_jobs` at a time, if it does
+    not train it. Answers of a plain function are confirmed by retraining."""
     train = engine.bind(learner, table, people)
     if train is None:
         return OwnFit(n_jobs).bind(learner, table, people)
@@ -142,7 +161,8 @@ def fit_ensemble(
     n_jobs: int | None = None,
     advance: Advance | None = None,
 ) -> EnsembleModel:
-    """The ensemble without flips, given its first member. Cluster workers train the others if the engine has any."""
+    """The ensemble without flips, given its first member. Cluster workers train the others if the
+    engine has any."""
     if isinstance(engine, str):
         engine = open_cluster(engine, n_jobs) if is_cluster(engine) else OwnFit(n_jobs)
     learner, own = ensemble.learner, OwnFit(n_jobs, engine.workers)
@@ -151,7 +171,7 @@ def fit_ensemble(
     return EnsembleModel((first, *(learner.unpack(each, table) for each in packed)))
 
 
-# --- clusters -------------------------------------------------------------------------------------------
+# --- clusters -------------------------------------------------------------------------------------
 
 
 class ClusterEngine(OwnFit):
@@ -162,9 +182,13 @@ class ClusterEngine(OwnFit):
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         if learner.kind == "mlp":
-            return OnWorkers(self, best_engine, learner, (table, people), learner.work(table) * FASTER)
+            return OnWorkers(
+                self, best_engine, learner, (table, people), learner.work(table) * FASTER
+            )
         # Linear models, thousands per second, are trained here: sending them would take longer.
-        return Fastest("linear", 1).bind(learner, table, people) or super().bind(learner, table, people)
+        return Fastest("linear", 1).bind(learner, table, people) or super().bind(
+            learner, table, people
+        )
 
     def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
         return OnWorkers(self, _calls, function, shared, UNKNOWN).in_order(parts)
@@ -175,7 +199,8 @@ def _calls(function: Callable[[Any, Any], Any], shared: Any) -> Any:
 
 
 def best_engine(learner: Learner, data: tuple[Table, pd.DataFrame]) -> Any:
-    """In a worker: what trains with its best engine, and how many models it prefers to train side by side."""
+    """In a worker: what trains with its best engine, and how many models it prefers to train side
+    by side."""
     train = bind(choose_engine("auto", learner, n_jobs=1), learner, *data, n_jobs=1)
     train([])
     return lambda trainings: list(train(trainings)), train.width
@@ -185,16 +210,20 @@ _opened: dict[tuple[str, int | None], Any] = {}
 
 
 def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
-    """The engine for `local:4`, four processes of this machine, or for the scheduler at `tcp://scheduler:8786`, which
-    stays connected until this process ends."""
+    """The engine for `local:4`, four processes of this machine, or for the scheduler at
+    `tcp://scheduler:8786`, which stays connected until this process ends."""
     if (processes := local_workers(name)) is not None:
         return ClusterEngine(n_jobs, Workers(processes, always=True))
-    if (opened := _opened.get((name, n_jobs))) is not None and opened.workers.client.status == "running":
+    if (
+        opened := _opened.get((name, n_jobs))
+    ) is not None and opened.workers.client.status == "running":
         return opened
     try:
         import distributed
     except ImportError as error:
-        raise EngineError(f'Engine {name} needs Dask ({error}): pip install "butfor[dask]".') from error
+        raise EngineError(
+            f'Engine {name} needs Dask ({error}): pip install "butfor[dask]".'
+        ) from error
 
     # One sentence says what ended the work; Dask's own lines are hidden unless this logger is set.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
@@ -202,7 +231,8 @@ def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
         client = distributed.Client(name, timeout=CONNECT, set_as_default=False)
     except (OSError, ValueError, TypeError, ImportError) as error:
         raise EngineError(
-            f"engine={name!r}: no scheduler answers there within {CONNECT:.0f} seconds ({type(error).__name__}). Start "
+            f"engine={name!r}: no scheduler answers there within {CONNECT:.0f} seconds "
+            f"({type(error).__name__}). Start "
             "one (dask scheduler) and give the address that it prints."
         ) from error
     atexit.register(client.close, timeout=2)

@@ -1,8 +1,9 @@
 """Models made of others: an ensemble of seeds, and a model as an audit looks at it.
 
-An ensemble is several trainings of one learner that differ only in the seed; their mean logit decides. A single
-network's verdict is about its labels and its seed, the mean over seeds about the labels. Code that trains many
-ensembles hands the members (`single_learner`, `member_seeds`) to the engine.
+An ensemble is several trainings of one learner that differ only in the seed; their mean logit
+decides. A single network's verdict is about its labels and its seed, the mean over seeds about the
+labels. Code that trains many ensembles hands the members (`single_learner`, `member_seeds`) to the
+engine.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class Ensemble(Learner):
         self.seeds: tuple[int | None, ...] = (None, *(self.own_seed + k for k in range(1, members)))
 
     def fit(self, table: Table, labels: Floats) -> EnsembleModel:
-        learners = (self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds)
+        learners = (
+            self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds
+        )
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
 
     def reseeded(self, seed: int) -> Ensemble:
@@ -49,7 +52,8 @@ class Ensemble(Learner):
 
 
 def single_learner(learner: Learner) -> Learner:
-    """The learner of an ensemble, to train once per seed of `member_seeds`; any other learner itself."""
+    """The learner of an ensemble, to train once per seed of `member_seeds`; any other learner
+    itself."""
     return learner.learner if isinstance(learner, Ensemble) else learner
 
 
@@ -64,12 +68,15 @@ def record_gaps(learner: Learner) -> list[str]:
     if not single.kind:
         return [f"model: {single.name} is a learner of the user's own"]
     record = single.record()
-    return [*missing_parts(record.get("estimator")), *missing_parts(record.get("encoder"), "encoder")]
+    return [
+        *missing_parts(record.get("estimator")),
+        *missing_parts(record.get("encoder"), "encoder"),
+    ]
 
 
 def ledger_gaps(learner: Learner) -> list[str]:
-    """The parts that its record does not identify, so that a ledger cannot rely on it. The record of a user's own
-    learner is its author's responsibility."""
+    """The parts that its record does not identify, so that a ledger cannot rely on it. The record
+    of a user's own learner is its author's responsibility."""
     return record_gaps(learner) if single_learner(learner).kind else []
 
 
@@ -86,13 +93,19 @@ class EnsembleModel(Model):
 
     def logits(self, people: pd.DataFrame) -> Floats:
         with Asked(people).unchanged():
-            return mean_answers(np.array([member.logits(people) for member in self.members], np.float32))
+            return mean_answers(
+                np.array([member.logits(people) for member in self.members], np.float32)
+            )
 
     def scores(self, people: pd.DataFrame) -> Floats:
         with Asked(people).unchanged():
-            return mean_answers(np.array([member.scores(people) for member in self.members], np.float32))
+            return mean_answers(
+                np.array([member.scores(people) for member in self.members], np.float32)
+            )
 
-    def _mean_pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]] | None:
+    def _mean_pulls(
+        self, people: pd.DataFrame, contrast: Floats | None = None
+    ) -> list[dict[str, float]] | None:
         with Asked(people).unchanged():
             each = [member.pulls(people, contrast) for member in self.members]
         if None in each:
@@ -104,20 +117,24 @@ class EnsembleModel(Model):
 
 
 class Audited(Model):
-    """A trained model as an audit looks at it: its logits are margins of the decision, measured from the model's cut or
-    between two sides of more than two classes, and what it tells is about that margin. `at_cut`: the model's answer at
-    its cut. With limited places a flip also moves the cut. Effects of flips ignore that: with it, a search found no
-    more and no smaller sets."""
+    """A trained model as an audit looks at it: its logits are margins of the decision, measured
+    from the model's cut or between two sides of more than two classes, and what it tells is about
+    that margin. `at_cut`: the model's answer at its cut. With limited places a flip also moves the
+    cut. Effects of flips ignore that: with it, a search found no more and no smaller sets."""
 
     def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
         self.model, self.decision, self.at_cut = model, decision, at_cut
-        unchanged = "exact leaves neighbours part_votes encoded as_network gives_log_odds table_encoder"
+        unchanged = (
+            "exact leaves neighbours part_votes encoded as_network gives_log_odds table_encoder"
+        )
         for name in unchanged.split():
             setattr(self, name, getattr(model, name))
         self.sided = decision.towards is not None
         if self.sided and self.as_network is not None:
             self.as_network = copy(self.as_network)
-            self.as_network.rows = replace(self.as_network.rows, flipped=decision.new, towards=decision.towards)
+            self.as_network.rows = replace(
+                self.as_network.rows, flipped=decision.new, towards=decision.towards
+            )
         if model.flip_effects is not None:
             self.flip_effects = self._flip_effects
         if model.pulls is not None:
@@ -136,20 +153,29 @@ class Audited(Model):
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
 
-    def _flip_effects(self, table: Table, people: pd.DataFrame, contrast: Floats | None = None) -> NDArray[np.float64]:
+    def _flip_effects(
+        self, table: Table, people: pd.DataFrame, contrast: Floats | None = None
+    ) -> NDArray[np.float64]:
         if contrast is None and self.sided:
             contrast = self.decision.contrast(self.model.scores(people))
         effects: NDArray[np.float64] = self.model.flip_effects(table, people, contrast)
         return effects
 
     def _pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
-        """Measured from the cut; None if they do not add up to the score, as with calibrated probabilities."""
+        """Measured from the cut; None if they do not add up to the score, as with calibrated
+        probabilities."""
         pulls: list[dict[str, float]] | None
         if self.sided:
-            pulls = self.model.pulls(people, self.decision.contrast(self.model.scores(people))) if len(people) else []
+            pulls = (
+                self.model.pulls(people, self.decision.contrast(self.model.scores(people)))
+                if len(people)
+                else []
+            )
             return pulls
         pulls, answers = self.model.pulls(people), self.model.logits(people)
-        if pulls is None or not np.allclose([sum(each.values()) for each in pulls], answers, rtol=1e-3, atol=1e-3):
+        if pulls is None or not np.allclose(
+            [sum(each.values()) for each in pulls], answers, rtol=1e-3, atol=1e-3
+        ):
             return None
         return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulls]
 
@@ -163,7 +189,8 @@ def audited(model: Model, table: Table) -> Model:
     at_cut = float(decision.answer_at_cut(table.answers(model, pool)))
     if not np.isfinite(at_cut):
         raise TableError(
-            "The model's scores for the pool are infinite or not numbers: check the pool for outlying numbers."
+            "The model's scores for the pool are infinite or not numbers: check the pool for "
+            "outlying numbers."
         )
     return Audited(model, decision, at_cut)
 

@@ -1,7 +1,9 @@
-"""What is known of a scikit-learn estimator: its parts, how its margin depends on labels, and itself as JSON.
+"""What is known of a scikit-learn estimator: its parts, how its margin depends on labels, and
+itself as JSON.
 
-As JSON it is its class, its parameters, and the same for every estimator inside; no pickles. Reading a record imports
-only packages of `TRUSTED`, since a record from somebody else must not run code.
+As JSON it is its class, its parameters, and the same for every estimator inside; no pickles.
+Reading a record imports only packages of `TRUSTED`, since a record from somebody else must not run
+code.
 """
 
 from __future__ import annotations
@@ -23,7 +25,14 @@ from butfor.machine import load
 from butfor.models.robust import ThresholdedRegressor
 
 LABEL_BLIND = {
-    *("StandardScaler", "MinMaxScaler", "MaxAbsScaler", "RobustScaler", "OneHotEncoder", "OrdinalEncoder"),
+    *(
+        "StandardScaler",
+        "MinMaxScaler",
+        "MaxAbsScaler",
+        "RobustScaler",
+        "OneHotEncoder",
+        "OrdinalEncoder",
+    ),
     *("SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold"),
 }
 """Preprocessing that does not use labels, so that it is the same for all flip sets."""
@@ -35,7 +44,12 @@ def steps_of(estimator: Any) -> list[Any]:
     """The steps of a pipeline and of pipelines in it; of any other estimator, itself alone."""
     if type(estimator) is not Pipeline:
         return [estimator]
-    return [part for _, step in estimator.steps if step not in (None, "passthrough") for part in steps_of(step)]
+    return [
+        part
+        for _, step in estimator.steps
+        if step not in (None, "passthrough")
+        for part in steps_of(step)
+    ]
 
 
 def joined(steps: list[Any]) -> Any:
@@ -50,17 +64,24 @@ def parts(estimator: Any) -> list[Any]:
 
 def packages(estimator: Any) -> set[str]:
     """The libraries of an estimator and its parts."""
-    return {base.__module__.split(".")[0] for part in parts(estimator) for base in type(part).__mro__}
+    return {
+        base.__module__.split(".")[0] for part in parts(estimator) for base in type(part).__mro__
+    }
 
 
 def preprocesses(estimator: Any) -> bool:
-    """Whether it contains a transformer, so that it can take a raw table. A classifier that can also transform, such as
-    discriminant analysis or voting, does not count."""
+    """Whether it contains a transformer, so that it can take a raw table. A classifier that can
+    also transform, such as discriminant analysis or voting, does not count."""
 
     def transforms(part: Any) -> bool:
-        return hasattr(part, "transform") and not (isinstance(part, BaseEstimator) and is_classifier(part))
+        return hasattr(part, "transform") and not (
+            isinstance(part, BaseEstimator) and is_classifier(part)
+        )
 
-    return any(isinstance(part, Pipeline) or (hasattr(part, "fit") and transforms(part)) for part in parts(estimator))
+    return any(
+        isinstance(part, Pipeline) or (hasattr(part, "fit") and transforms(part))
+        for part in parts(estimator)
+    )
 
 
 def uses_no_label(step: Any) -> bool:
@@ -71,8 +92,12 @@ def uses_no_label(step: Any) -> bool:
         return all(map(uses_no_label, steps_of(step)))
     if isinstance(step, str):
         return step in ("passthrough", "drop")
-    # Classes of the same name in other libraries may use labels: feature_engine's OrdinalEncoder does.
-    return type(step).__module__.split(".")[0] in ("sklearn", "butfor") and type(step).__name__ in LABEL_BLIND
+    # Classes of the same name in other libraries may use labels: feature_engine's OrdinalEncoder
+    # does.
+    return (
+        type(step).__module__.split(".")[0] in ("sklearn", "butfor")
+        and type(step).__name__ in LABEL_BLIND
+    )
 
 
 def is_logistic(final: Any) -> bool:
@@ -82,8 +107,8 @@ def is_logistic(final: Any) -> bool:
 
 
 def linear_in_labels(estimator: Any) -> bool:
-    """Whether the margin is a sum over the labels with weights that do not depend on labels: then a flip moves it by
-    the same amount under any other flips."""
+    """Whether the margin is a sum over the labels with weights that do not depend on labels: then a
+    flip moves it by the same amount under any other flips."""
     *before, final = steps_of(estimator)
     if type(final) is ThresholdedRegressor:
         *inside, final = steps_of(final.new_regressor())
@@ -95,14 +120,15 @@ def linear_in_labels(estimator: Any) -> bool:
     return linear and direct and all(map(uses_no_label, before))
 
 
-# --- as JSON ------------------------------------------------------------------------------------------
+# --- as JSON --------------------------------------------------------------------------------------
 
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
 CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number", "dtype", "opaque"
-"""Marks for values that JSON does not have: estimators, tuples, dictionaries with other keys than text, numbers that
-are not finite, numpy's types, and what cannot be rebuilt."""
+"""Marks for values that JSON does not have: estimators, tuples, dictionaries with other keys than
+text, numbers that are not finite, numpy's types, and what cannot be rebuilt."""
 PLAIN = ("sklearn.compose", "sklearn.model_selection")
-"""Modules of scikit-learn with parameter objects that are not estimators: column selectors, splitters."""
+"""Modules of scikit-learn with parameter objects that are not estimators: column selectors,
+splitters."""
 REMEDY = "--model package.module:name, or in Python replay(..., model=...)"
 
 
@@ -115,7 +141,11 @@ def describe(value: Any) -> Any:
     if isinstance(value, BaseEstimator):
         parameters = value.get_params(deep=False)
     elif kind.__module__.startswith(PLAIN):
-        parameters = {name: getattr(value, name) for name in inspect.signature(kind).parameters if hasattr(value, name)}
+        parameters = {
+            name: getattr(value, name)
+            for name in inspect.signature(kind).parameters
+            if hasattr(value, name)
+        }
     if parameters is not None:
         given = {name: describe(v) for name, v in parameters.items()}
         return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": given}
@@ -136,8 +166,8 @@ def describe(value: Any) -> Any:
 
 
 def rebuild(record: Any) -> Any:
-    """The value that was described. A record may load classes of estimators from trusted packages, and no other
-    code."""
+    """The value that was described. A record may load classes of estimators from trusted packages,
+    and no other code."""
     if isinstance(record, list):
         return [rebuild(v) for v in record]
     if not isinstance(record, dict):
@@ -147,11 +177,16 @@ def rebuild(record: Any) -> Any:
         try:
             named = load(path) if _trusted(path) else None
         except (ImportError, AttributeError) as error:
-            raise ReplayError(f"The record's model is {path}, which is not installed here ({error}).") from error
-        if isinstance(named, type) and (issubclass(named, BaseEstimator) or named.__module__.startswith(PLAIN)):
+            raise ReplayError(
+                f"The record's model is {path}, which is not installed here ({error})."
+            ) from error
+        if isinstance(named, type) and (
+            issubclass(named, BaseEstimator) or named.__module__.startswith(PLAIN)
+        ):
             return named(**{name: rebuild(v) for name, v in record["params"].items()})
         raise ReplayError(
-            f"The record's model is {path}, and a record may not load such code; name it yourself: {REMEDY}."
+            f"The record's model is {path}, and a record may not load such code; name it "
+            f"yourself: {REMEDY}."
         )
     if TUPLE in record:
         return tuple(rebuild(v) for v in record[TUPLE])
@@ -162,7 +197,8 @@ def rebuild(record: Any) -> Any:
     if PAIRS in record:
         return {rebuild(name): rebuild(v) for name, v in record[PAIRS]}
     raise ReplayError(
-        f"The record's model contains {record.get(OPAQUE, record)}, which a record cannot store; replay it with the "
+        f"The record's model contains {record.get(OPAQUE, record)}, which a record cannot store; "
+        "replay it with the "
         f"model itself ({REMEDY})."
     )
 

@@ -1,20 +1,22 @@
 """Linear classifiers: the effect of a flip, and the engine that trains many at once.
 
-Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the gradient, and with the
-exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to first order; the intercept (the 1 in x̃) has
-no penalty. A ridge classifier's prediction Σ zᵢtᵢ is linear in its targets t = ±1, so its effects are exact. So are
-those of regressions on 0 and 1 that are linear in them (least squares, ridge, kernel ridge).
+Logistic regression minimises C·Σ sᵢ·lossᵢ + ½‖w‖². Flipping label i adds −C·sᵢ(1 − 2yᵢ)x̃ᵢ to the
+gradient, and with the exact Hessian H = C·Σ sᵢσ'(zᵢ)x̃ᵢx̃ᵢᵀ + I the minimum moves by H⁻¹ of that to
+first order; the intercept (the 1 in x̃) has no penalty. A ridge classifier's prediction Σ zᵢtᵢ is
+linear in its targets t = ±1, so its effects are exact. So are those of regressions on 0 and 1 that
+are linear in them (least squares, ridge, kernel ridge).
 
-With k classes the losses are those of the softmax, w has k rows, and H = C·Σ sᵢ(diag pᵢ − pᵢpᵢᵀ) ⊗ x̃ᵢx̃ᵢᵀ + I; a flip
-from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
+With k classes the losses are those of the softmax, w has k rows, and H = C·Σ sᵢ(diag pᵢ − pᵢpᵢᵀ) ⊗
+x̃ᵢx̃ᵢᵀ + I; a flip from class a to b adds −C·sᵢ(e_b − e_a) ⊗ x̃ᵢ to the gradient.
 
-All flip sets of a table share X and differ in a few labels, so their minima are close together. If the margin is a sum
-over the labels (ridge, regressions on 0 and 1), a flip set adds its labels' effects, exactly. For logistic regression
-the loss is convex: Newton's method starts at the present minimum, with the present Hessian factorised once, and moves
-all flip sets together; those that are far away get Hessians of their own. The estimator's solver stops about equally
-far before each minimum, so the engine adds the movement of the minimum to the estimator's present answer. Flip sets
-without a minimum (separable labels and no penalty) are trained by the estimator's own `fit`, which also confirms every
-find.
+All flip sets of a table share X and differ in a few labels, so their minima are close together. If
+the margin is a sum over the labels (ridge, regressions on 0 and 1), a flip set adds its labels'
+effects, exactly. For logistic regression the loss is convex: Newton's method starts at the present
+minimum, with the present Hessian factorised once, and moves all flip sets together; those that are
+far away get Hessians of their own. The estimator's solver stops about equally far before each
+minimum, so the engine adds the movement of the minimum to the estimator's present answer. Flip sets
+without a minimum (separable labels and no penalty) are trained by the estimator's own `fit`, which
+also confirms every find.
 """
 
 from __future__ import annotations
@@ -36,21 +38,25 @@ from butfor.models.learner import Advance, Bound, FlipSet, Floats, Table, Traini
 Array = NDArray[np.float64]
 
 SOLVERS = ("lbfgs", "newton-cg", "newton-cholesky")
-"""Solvers of logistic regression that minimise the usual loss; liblinear also penalises the intercept."""
+"""Solvers of logistic regression that minimise the usual loss; liblinear also penalises the
+intercept."""
 SETS_AT_ONCE = 64
 SMALL_GRADIENT = 1e-6
 """The largest entry of the gradient, per training row, at a minimum."""
 NEAR = 0.02
-"""The largest difference in logits between estimator and minimum for training rows near the boundary."""
+"""The largest difference in logits between estimator and minimum for training rows near the
+boundary."""
 SHARED_STEPS, OWN_STEPS = 12, 40
 SLOW = 0.5
 """The most that a step may leave of the gradient for another with the same Hessian to pay."""
 
 
-def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any] | None = None) -> Array:
-    """The change of each person's margin if label i is flipped, `[people × n]`, for a fitted logistic regression or
-    ridge classifier with inputs `X` of the rows and `people`. With more than two classes the margin is the sum of
-    scores weighted by `contrast [people × classes]`."""
+def flip_effects(
+    final: Any, X: Array, people: Array, table: Table, contrast: NDArray[Any] | None = None
+) -> Array:
+    """The change of each person's margin if label i is flipped, `[people × n]`, for a fitted
+    logistic regression or ridge classifier with inputs `X` of the rows and `people`. With more than
+    two classes the margin is the sum of scores weighted by `contrast [people × classes]`."""
     weight = np.ones(table.n) if table.weight is None else np.asarray(table.weight, np.float64)
     if final.class_weight is not None:  # of the label before the flip
         weight = weight * compute_sample_weight(final.class_weight, final.classes_[table.codes])
@@ -66,7 +72,9 @@ def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: ND
         return np.asarray((_solve(H, people.T).T @ X.T) * (weight * (1 - 2 * y))[None, :])
     X, people, w = reduce_inputs(final, X, people)
     outcomes = (contrast[:, :, None] * people[:, None, :]).reshape(len(people), -1)
-    by_class = _solve(_softmax_curvature(final, X, weight, w), outcomes.T).T.reshape(*contrast.shape, -1)
+    by_class = _solve(_softmax_curvature(final, X, weight, w), outcomes.T).T.reshape(
+        *contrast.shape, -1
+    )
     effects = np.zeros((len(people), table.n))
     for k in range(contrast.shape[1]):
         moved = (table.new_codes == k).astype(float) - (table.codes == k)
@@ -75,8 +83,9 @@ def flip_effects(final: Any, X: Array, people: Array, table: Table, contrast: ND
 
 
 def _softmax_curvature(estimator: Any, X: Array, weight: Array, w: Array) -> Array:
-    """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. Adding a constant to all scores does
-    not change the softmax, so the intercepts have a direction without curvature; it gets a little."""
+    """The Hessian of the penalised sum of losses, `[classes · inputs]` squared. Adding a constant
+    to all scores does not change the softmax, so the intercepts have a direction without curvature;
+    it gets a little."""
     shares, (classes, size) = softmax(X @ w.T, axis=1), w.shape
     blocks = np.empty((classes, size, classes, size))
     for a in range(classes):
@@ -90,9 +99,10 @@ def _softmax_curvature(estimator: Any, X: Array, weight: Array, w: Array) -> Arr
 
 
 def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array, Array]:
-    """Rows and people, with a column of ones for an intercept, and the coefficients (one row per class, if there are
-    several). If there are more inputs than rows, all are projected on the space that the rows span: the penalty is the
-    same in every direction, so flips do not move the minimum out of it."""
+    """Rows and people, with a column of ones for an intercept, and the coefficients (one row per
+    class, if there are several). If there are more inputs than rows, all are projected on the space
+    that the rows span: the penalty is the same in every direction, so flips do not move the minimum
+    out of it."""
     w = np.atleast_2d(estimator.coef_).astype(np.float64)
     X, people, w = spanned(X, people, w)
     if estimator.fit_intercept:
@@ -102,8 +112,8 @@ def reduce_inputs(estimator: Any, X: Array, people: Array) -> tuple[Array, Array
 
 
 def spanned(X: Array, *others: Array) -> tuple[Array, ...]:
-    """Rows and others, projected on the space that the rows span if there are more inputs than rows: products of all
-    pairs of inputs would fill the memory."""
+    """Rows and others, projected on the space that the rows span if there are more inputs than
+    rows: products of all pairs of inputs would fill the memory."""
     if X.shape[1] <= len(X):
         return X, *others
     basis = np.linalg.qr(X.T)[0]
@@ -112,8 +122,16 @@ def spanned(X: Array, *others: Array) -> tuple[Array, ...]:
 
 def penalty(estimator: Any, size: int) -> Array:
     """½ Σ penaltyⱼ wⱼ² is added to the sum of losses; 0 for the intercept."""
-    strength = 0.0 if getattr(estimator, "penalty", "l2") is None or not np.isfinite(estimator.C) else 1 / estimator.C
-    return np.append(np.full(size - 1, strength), 0.0) if estimator.fit_intercept else np.full(size, strength)
+    strength = (
+        0.0
+        if getattr(estimator, "penalty", "l2") is None or not np.isfinite(estimator.C)
+        else 1 / estimator.C
+    )
+    return (
+        np.append(np.full(size - 1, strength), 0.0)
+        if estimator.fit_intercept
+        else np.full(size, strength)
+    )
 
 
 def curvature(X: Array, weight: Array, penalty: Array, w: Array) -> Array:
@@ -152,17 +170,26 @@ def with_ones(X: Array, intercept: bool) -> Array:
     return np.column_stack([X, np.ones(len(X))]) if intercept else X
 
 
-# --- the engine ---------------------------------------------------------------------------------------
+# --- the engine -----------------------------------------------------------------------------------
 
 
 def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound | None:
-    """The engine for LogisticRegression with the usual penalty, RidgeClassifier, and regressions on 0 and 1 that are
-    linear in them, after preprocessing that does not use labels. None for other models, with more than two classes, and
-    if the estimator's solver stops short of the minimum (logistic regression, or sparse inputs)."""
+    """The engine for LogisticRegression with the usual penalty, RidgeClassifier, and regressions on
+    0 and 1 that are linear in them, after preprocessing that does not use labels. None for other
+    models, with more than two classes, and if the estimator's solver stops short of the minimum
+    (logistic regression, or sparse inputs)."""
     *before, final = steps_of(learner.estimator)
-    adds_up, logistic = linear_in_labels(learner.estimator), is_logistic(final) and all(map(uses_no_label, before))
+    adds_up, logistic = (
+        linear_in_labels(learner.estimator),
+        is_logistic(final) and all(map(uses_no_label, before)),
+    )
     if logistic:
-        logistic = final.solver in SOLVERS and not final.dual and not final.warm_start and final.class_weight is None
+        logistic = (
+            final.solver in SOLVERS
+            and not final.dual
+            and not final.warm_start
+            and final.class_weight is None
+        )
     if table.multiclass or not (adds_up or logistic):
         return None
     model = learner.fit(table, table.labels())
@@ -186,11 +213,13 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
 
 
 class _Newton:
-    """Newton's method for the logistic regressions of many flip sets of one table; an error if the estimator is not
-    near the minimum."""
+    """Newton's method for the logistic regressions of many flip sets of one table; an error if the
+    estimator is not near the minimum."""
 
     def __init__(self, model: Any, table: Table, people: pd.DataFrame, own_fit: Bound) -> None:
-        self.X, self.people, given = reduce_inputs(model.final, model.encoded(table.X), model.encoded(people))
+        self.X, self.people, given = reduce_inputs(
+            model.final, model.encoded(table.X), model.encoded(people)
+        )
         self.table, self.own_fit = table, own_fit
         self.weight = np.ones(table.n) if table.weight is None else table.weight
         self.penalty = penalty(model.final, self.X.shape[1])
@@ -199,7 +228,10 @@ class _Newton:
         self.at_flip = self.X * (self.weight * (2 * table.zero_one - 1))[:, None]
         self.before = model.logits(people).astype(np.float64)
         near = np.abs(self.X @ self.w - float(table.decision.answer_at_cut(self.before))) < 1
-        if not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR or not np.isfinite(self.w).all():
+        if (
+            not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR
+            or not np.isfinite(self.w).all()
+        ):
             raise np.linalg.LinAlgError("no minimum here")
         self.factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, self.w)))
 
@@ -207,7 +239,9 @@ class _Newton:
         logits = np.empty((len(trainings), len(self.people)), np.float32)
         for first in range(0, len(trainings), SETS_AT_ONCE):
             some = [flips for flips, _ in trainings[first : first + SETS_AT_ONCE]]
-            logits[first : first + len(some)] = self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
+            logits[first : first + len(some)] = (
+                self.before + (self.people @ (self._minima(some) - self.w[:, None])).T
+            )
             if advance:
                 advance(len(some))
         if lost := np.flatnonzero(~np.isfinite(logits).all(axis=1)).tolist():
@@ -215,8 +249,9 @@ class _Newton:
         return logits
 
     def _minima(self, flip_sets: Sequence[FlipSet]) -> Array:
-        """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none. All take steps with
-        the present Hessian, until such a step leaves too much; then each goes on with its own."""
+        """The minima for the flip sets, `[inputs × sets]`; NaN where Newton's method finds none.
+        All take steps with the present Hessian, until such a step leaves too much; then each goes
+        on with its own."""
         labels = np.array([self.table.labels(flips) for flips in flip_sets], np.float64).T
         W, going = np.repeat(self.w[:, None], len(flip_sets), axis=1), np.arange(len(flip_sets))
         # At the present minimum only the flipped labels contribute to the gradient.
@@ -236,22 +271,27 @@ class _Newton:
         return W
 
     def _minimum(self, w: Array, labels: Array) -> Array:
-        """The minimum from `w` on; NaN if Newton's method finds none. A Hessian serves until a step with it leaves too
-        much of the gradient; a step after which there is more of it is halved."""
+        """The minimum from `w` on; NaN if Newton's method finds none. A Hessian serves until a step
+        with it leaves too much of the gradient; a step after which there is more of it is
+        halved."""
         step, before = np.zeros(len(w)), np.inf
         for _ in range(OWN_STEPS):
             gradient = self._gradient(w[:, None], labels[:, None])[:, 0]
             left = np.abs(gradient).max()
             if left <= self.small:
                 if not self.penalty.any() and ((self.X @ w > 0) == (labels > 0)).all():
-                    break  # a hyperplane separates the labels, and no penalty keeps it from moving out for ever
+                    # a hyperplane separates the labels, and no penalty keeps it from moving out for
+                    # ever
+                    break
                 return w
             if left > before:
                 w, step = w + step / 2, step / 2
                 continue
             if before == np.inf or left > SLOW * before:
                 try:
-                    factor = cho_factor(_stable(curvature(self.X, self.weight, self.penalty, w)), check_finite=False)
+                    factor = cho_factor(
+                        _stable(curvature(self.X, self.weight, self.penalty, w)), check_finite=False
+                    )
                 except np.linalg.LinAlgError:
                     break
             before, step = left, cho_solve(factor, gradient, check_finite=False)

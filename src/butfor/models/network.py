@@ -1,7 +1,7 @@
 """The network of the paper: the scikit-learn estimator `MLP`, its learner, and its fast engines.
 
-`butfor.nets` trains the networks and knows arrays only; here tables become arrays, its errors become ours, and its
-checks ask whether the work should stop."""
+`butfor.nets` trains the networks and knows arrays only; here tables become arrays, its errors
+become ours, and its checks ask whether the work should stop."""
 
 from __future__ import annotations
 
@@ -75,7 +75,8 @@ def find_device(name: str) -> Any:
         raise SettingError(f"device='{name}' is not supported: say 'cpu', 'cuda' or 'cuda:0'.")
     if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
         raise EngineError(
-            f"device='{name}' is not available: PyTorch sees {torch.cuda.device_count()} CUDA GPUs. "
+            f"device='{name}' is not available: PyTorch sees {torch.cuda.device_count()} CUDA "
+            "GPUs. "
             "Use device='cpu', or install a CUDA build of PyTorch."
         )
     return found
@@ -84,9 +85,10 @@ def find_device(name: str) -> Any:
 class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
     """A small feed-forward network; training is reproducible to the last bit.
 
-    Adam on mean binary cross-entropy, or with more than two classes on mean cross-entropy of the softmax; early
-    stopping on the best validation loss. After `fit`, `network_` has the weights, `classes_` the labels (a positive
-    logit means the second of two), `best_epoch_` the epoch whose weights were kept.
+    Adam on mean binary cross-entropy, or with more than two classes on mean cross-entropy of the
+    softmax; early stopping on the best validation loss. After `fit`, `network_` has the weights,
+    `classes_` the labels (a positive logit means the second of two), `best_epoch_` the epoch whose
+    weights were kept.
 
     Parameters
     ----------
@@ -130,16 +132,26 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
 
     def recipe(self) -> Recipe:
         """The settings for the training engines."""
-        settings = self.activation, self.learning_rate, self.max_epochs, self.patience, self.batch_size
+        settings = (
+            self.activation,
+            self.learning_rate,
+            self.max_epochs,
+            self.patience,
+            self.batch_size,
+        )
         seed = self.random_state  # anything but a whole number that scikit-learn accepts draws one
         if not isinstance(seed, (int, np.integer)):
             seed = check_random_state(seed).randint(2**31)
         if not 0 <= seed < LAST_SEED:
-            raise SettingError(f"random_state={seed} must be a whole number from 0 to {LAST_SEED - 1}.")
+            raise SettingError(
+                f"random_state={seed} must be a whole number from 0 to {LAST_SEED - 1}."
+            )
         with translated():
             return Recipe(tuple(self.hidden), *settings, seed=int(seed))
 
-    def fit(self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None) -> MLP:
+    def fit(
+        self, X: ArrayLike, y: ArrayLike, validation: tuple[ArrayLike, ArrayLike] | None = None
+    ) -> MLP:
         """Train on rows `X [n × d]` with labels `y [n]`."""
         recipe = self.recipe()
         encoded, given = validate_data(self, X, y, dtype=np.float32)
@@ -153,11 +165,14 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
             X_val, y_val = check_X_y(*validation, dtype=np.float32)
             if X_val.shape[1] != self.n_features_in_:
                 raise TableError(
-                    f"The validation rows have {X_val.shape[1]} columns, the training rows {self.n_features_in_}."
+                    f"The validation rows have {X_val.shape[1]} columns, the training rows "
+                    f"{self.n_features_in_}."
                 )
             unknown = np.setdiff1d(y_val, self.classes_)
             if unknown.size:
-                raise TableError(f"The validation labels include {listed(unknown)}, which no training row has.")
+                raise TableError(
+                    f"The validation labels include {listed(unknown)}, which no training row has."
+                )
             split = encoded, labels, X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
         with translated():
             self.network_: Network = train_one(recipe, Rows(*split, classes=len(self.classes_)))
@@ -165,13 +180,16 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         return self
 
     def decision_function(self, X: ArrayLike) -> Floats:
-        """Logits `[rows]`; above 0 means `classes_[1]`. With more than two classes scores `[rows × classes]`."""
+        """Logits `[rows]`; above 0 means `classes_[1]`. With more than two classes scores `[rows ×
+        classes]`."""
         check_is_fitted(self)
         return self.network_.logits(validate_data(self, X, dtype=np.float32, reset=False))
 
     def predict(self, X: ArrayLike) -> NDArray[Any]:
         check_is_fitted(self)
-        return self.classes_[self.network_.predict(validate_data(self, X, dtype=np.float32, reset=False))]
+        return self.classes_[
+            self.network_.predict(validate_data(self, X, dtype=np.float32, reset=False))
+        ]
 
     def predict_proba(self, X: ArrayLike) -> NDArray[np.float64]:
         """Probabilities `[rows × classes]`, in the order of `classes_`."""
@@ -181,17 +199,23 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
         return np.column_stack([1 - expit(logits), expit(logits)])
 
 
-def split_off(y: NDArray[Any], fraction: float, seed: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Positions of training rows and of a stratified share of validation rows, by the labels' numbers."""
+def split_off(
+    y: NDArray[Any], fraction: float, seed: int
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Positions of training rows and of a stratified share of validation rows, by the labels'
+    numbers."""
     if not 0 < fraction < 1:
         raise SettingError(f"validation_fraction={fraction} must lie between 0 and 1.")
     counts = np.bincount(y.astype(np.int64), minlength=2)
     if min(counts) < 2 or len(y) * min(fraction, 1 - fraction) < len(counts):
         raise TableError(
-            f"n_samples={len(y)} with {listed(counts)} of the classes is too few to set validation rows aside: give "
+            f"n_samples={len(y)} with {listed(counts)} of the classes is too few to set "
+            "validation rows aside: give "
             "validation rows, or at least two rows of each class."
         )
-    kept, aside = train_test_split(np.arange(len(y)), test_size=fraction, stratify=y, random_state=seed)
+    kept, aside = train_test_split(
+        np.arange(len(y)), test_size=fraction, stratify=y, random_state=seed
+    )
     return kept, aside
 
 
@@ -221,8 +245,10 @@ class MLPLearner(Learner):
             network = train_one(self.recipe, rows)
         if not network.best_epoch:
             raise LearnerError(
-                f"Training diverged: no epoch had a finite validation loss (learning_rate={self.recipe.learning_rate:g}"
-                f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the numeric columns."
+                "Training diverged: no epoch had a finite validation loss "
+                f"(learning_rate={self.recipe.learning_rate:g}"
+                f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the "
+                "numeric columns."
             )
         return NetworkModel(network, rows, self.encoded(table))
 
@@ -266,7 +292,8 @@ class MLPLearner(Learner):
         data, decision = self.encoded(table), table.decision
         if data.X_val is None:
             raise SettingError(
-                "An MLP needs validation rows to stop early: give some, or let the audit set rows aside."
+                "An MLP needs validation rows to stop early: give some, or let the audit set rows "
+                "aside."
             )
         arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
         return Rows(*arrays, len(table.classes), decision.new, decision.towards)
@@ -293,15 +320,19 @@ class NetworkModel(Model):
     def encoded(self, people: pd.DataFrame) -> Floats:
         return self._data.people(people)
 
-    def _pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[dict[str, float]]:
-        """Around a row a ReLU network is a linear function (section 2 of the paper): keep the weights between active
-        neurons and multiply the layers. Then θ·x + bias is the logit of a row or, with several outputs, their sum
-        weighted by `contrast [people × outputs]`."""
+    def _pulls(
+        self, people: pd.DataFrame, contrast: Floats | None = None
+    ) -> list[dict[str, float]]:
+        """Around a row a ReLU network is a linear function (section 2 of the paper): keep the
+        weights between active neurons and multiply the layers. Then θ·x + bias is the logit of a
+        row or, with several outputs, their sum weighted by `contrast [people × outputs]`."""
         X, network = self.encoded(people), self.network
         counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
         theta = counted @ network.weights[-1].astype(np.float64)
         bias = counted @ network.biases[-1].astype(np.float64)
-        for W, b, h in reversed(list(zip(network.weights, network.biases, network.layers(X)[:-1], strict=False))):
+        for W, b, h in reversed(
+            list(zip(network.weights, network.biases, network.layers(X)[:-1], strict=False))
+        ):
             theta *= h > 0
             bias += theta @ b.astype(np.float64)
             theta = theta @ W.astype(np.float64)
@@ -309,19 +340,30 @@ class NetworkModel(Model):
 
 
 class NetworkEngine(Engine):
-    """Trains the definition's networks up to the order of floating-point sums: on the CPU in compiled code, `n_jobs` at
-    a time (default: one per core); on CUDA by one kernel launch; or, if `stacked`, as stacked tensors."""
+    """Trains the definition's networks up to the order of floating-point sums: on the CPU in
+    compiled code, `n_jobs` at a time (default: one per core); on CUDA by one kernel launch; or, if
+    `stacked`, as stacked tensors."""
 
-    def __init__(self, device: str = "cpu", n_jobs: int | None = None, stacked: bool = False) -> None:
+    def __init__(
+        self, device: str = "cpu", n_jobs: int | None = None, stacked: bool = False
+    ) -> None:
         self.device = find_device(device)
         fused = self.device.type == "cpu" and not stacked
         if fused and find_spec("numba") is None:
-            raise EngineError('The network needs numba, which is not installed: pip install "butfor[net]".')
+            raise EngineError(
+                'The network needs numba, which is not installed: pip install "butfor[net]".'
+            )
         self.name = "fused" if fused else "stacked"
         self.width = check_n_jobs(n_jobs) if fused else WIDTH[self.device.type]
-        self.how = {"device": str(self.device), "stacked": stacked, "threads": self.width if fused else None}
+        self.how = {
+            "device": str(self.device),
+            "stacked": stacked,
+            "threads": self.width if fused else None,
+        }
 
-    def fit_many(self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, **more: Any) -> Fits:
+    def fit_many(
+        self, recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], people: Floats, **more: Any
+    ) -> Fits:
         """Train one network per flip set, with its own of the `seeds` or the recipe's."""
         if self.name == "fused":
             from butfor.nets import fused
@@ -329,18 +371,26 @@ class NetworkEngine(Engine):
             if not fused.is_prepared():
                 with compiling():
                     fused.prepare()
-        how: dict[str, Any] = {"seeds": [recipe.seed] * len(flip_sets), "check": stopping.check} | more | self.how
+        how: dict[str, Any] = (
+            {"seeds": [recipe.seed] * len(flip_sets), "check": stopping.check} | more | self.how
+        )
         with translated():
             return fit_many(recipe, rows, flip_sets, people=people, **how)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
         if not isinstance(learner, MLPLearner):
             return None
-        recipe, rows, asked = learner.recipe, learner.rows(table), np.array(learner.encoded(table).people(people))
+        recipe, rows, asked = (
+            learner.recipe,
+            learner.rows(table),
+            np.array(learner.encoded(table).people(people)),
+        )
 
         def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             seeds = [recipe.seed if seed is None else seed for _, seed in trainings]
             told = {} if advance is None else {"advance": advance}
-            return self.fit_many(recipe, rows, [flips for flips, _ in trainings], asked, seeds=seeds, **told).answers
+            return self.fit_many(
+                recipe, rows, [flips for flips, _ in trainings], asked, seeds=seeds, **told
+            ).answers
 
         return Bound(train, self.name, device=self.device, width=self.width)

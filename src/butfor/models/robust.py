@@ -2,9 +2,10 @@
 
 `ThresholdedRegressor` covers linear probability models, kernel regressions and scores.
 
-`PartitionEnsemble` is provably robust to wrong labels. A hash of its inputs, never of its label, assigns each row to a
-part; one copy of a classifier is trained per part, and the majority decides. A flipped label touches one part and so at
-most one vote: a decision with a large lead withstands many flips. The price is that every copy learns from few rows.
+`PartitionEnsemble` is provably robust to wrong labels. A hash of its inputs, never of its label,
+assigns each row to a part; one copy of a classifier is trained per part, and the majority decides.
+A flipped label touches one part and so at most one vote: a decision with a large lead withstands
+many flips. The price is that every copy learns from few rows.
 """
 
 from __future__ import annotations
@@ -56,11 +57,14 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
     def fit(self, X: Any, y: Any, sample_weight: Any = None) -> ThresholdedRegressor:
         if not np.isfinite(self.threshold):
             raise SettingError(
-                f"threshold={self.threshold} must be a number, such as 0.5, halfway between the two labels."
+                f"threshold={self.threshold} must be a number, such as 0.5, halfway between the "
+                "two labels."
             )
         y = np.asarray(y)
         self.classes_ = two_classes(y)
-        self.regressor_ = self.fitted_regressor(X, (y == self.classes_[1]).astype(np.float64), sample_weight)
+        self.regressor_ = self.fitted_regressor(
+            X, (y == self.classes_[1]).astype(np.float64), sample_weight
+        )
         self.n_features_in_ = X.shape[1]
         return self
 
@@ -82,9 +86,12 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
             raise SettingError(f"{type(regressor).__name__} takes no sample_weight; leave it out.")
         return regressor.fit(X, targets, sample_weight=sample_weight)
 
-    def share_of_labels(self, X: Any, people: Any, sample_weight: Any = None) -> NDArray[np.float64]:
-        """For a regressor that is linear in its targets: the weight of each row's label in each person's prediction,
-        `[people × rows]`, from the regressor's own fit with one output per label."""
+    def share_of_labels(
+        self, X: Any, people: Any, sample_weight: Any = None
+    ) -> NDArray[np.float64]:
+        """For a regressor that is linear in its targets: the weight of each row's label in each
+        person's prediction, `[people × rows]`, from the regressor's own fit with one output per
+        label."""
         rows, shares = X.shape[0], []
         block = max(1, TARGETS // rows)
         for first in range(0, rows, block):
@@ -95,15 +102,18 @@ class ThresholdedRegressor(ClassifierMixin, BaseEstimator):
 
 
 class PartitionEnsemble(ClassifierMixin, BaseEstimator):
-    """A majority vote of copies of a classifier, each trained on one part of the rows; provably robust to wrong labels.
+    """A majority vote of copies of a classifier, each trained on one part of the rows; provably
+    robust to wrong labels.
 
-    Preprocessing inside `estimator` is fitted on its part alone, an encoder before the ensemble on all rows.
+    Preprocessing inside `estimator` is fitted on its part alone, an encoder before the ensemble on
+    all rows.
 
     Parameters
     ----------
     estimator : estimator or None, default=None
-        The classifier to copy. None is a ridge classifier, whose copies have exact proofs. Copies that learn from few
-        rows may all vote for the larger class, which proves nothing; `certify` warns if all decisions are the same.
+        The classifier to copy. None is a ridge classifier, whose copies have exact proofs. Copies
+        that learn from few rows may all vote for the larger class, which proves nothing; `certify`
+        warns if all decisions are the same.
     parts : int, default=11
         The number of parts. An odd number avoids ties, which go to the first class.
 
@@ -126,13 +136,20 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         self.classes_ = two_classes(y)
         self.parts_, self.part_of_ = self.parts, part_of(X, self.parts)
         if len(np.unique(self.part_of_)) < self.parts_:
-            raise TableError(f"{len(y)} rows are too few for {self.parts} parts: some have no row. Use fewer parts.")
+            raise TableError(
+                f"{len(y)} rows are too few for {self.parts} parts: some have no row. Use fewer "
+                "parts."
+            )
         coded = (y == self.classes_[1]).astype(np.int64)
         self.copies_ = []
         for part in range(self.parts_):
             inside = np.flatnonzero(self.part_of_ == part)
             copy = self.new_copy() if len(np.unique(coded[inside])) > 1 else DummyClassifier()
-            self.copies_.append(copy.fit(X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], coded[inside]))
+            self.copies_.append(
+                copy.fit(
+                    X.iloc[inside] if isinstance(X, pd.DataFrame) else X[inside], coded[inside]
+                )
+            )
         self.n_features_in_ = X.shape[1]
         return self
 
@@ -158,8 +175,10 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         decided = (votes.sum(axis=1) > self.parts_ / 2).astype(np.int64)
         if len(decided) >= LEAST_ASKED and len(np.unique(decided)) == 1:
             warnings.warn(
-                f"The vote of {self.parts_} copies decides '{self.classes_[decided[0]]}' for all {len(decided)} people."
-                " If the copies learned nothing, the certificates mean nothing: check the balanced accuracy, and "
+                f"The vote of {self.parts_} copies decides '{self.classes_[decided[0]]}' for all "
+                f"{len(decided)} people."
+                " If the copies learned nothing, the certificates mean nothing: check the "
+                "balanced accuracy, and "
                 "use fewer parts, or copies that learn from few rows.",
                 stacklevel=2,
             )
@@ -172,9 +191,12 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
 
 
 def part_of(X: Any, parts: int) -> NDArray[np.int64]:
-    """The part of each row, by a hash of its inputs: equal rows share a part, and labels play no role."""
+    """The part of each row, by a hash of its inputs: equal rows share a part, and labels play no
+    role."""
     if isinstance(X, pd.DataFrame):
-        return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(np.int64)
+        return (pd.util.hash_pandas_object(X, index=False).to_numpy() % np.uint64(parts)).astype(
+            np.int64
+        )
     dense = np.ascontiguousarray(X.toarray() if hasattr(X, "toarray") else X)
     return np.array([zlib.crc32(row.tobytes()) % parts for row in dense], dtype=np.int64)
 
@@ -184,7 +206,8 @@ def two_classes(y: NDArray[Any]) -> NDArray[Any]:
     values = label_values(y)
     if len(values) > 2:
         raise TableError(
-            f"Only binary classification is supported: the labels have {len(values)} values ({listed(values)}). Group "
+            f"Only binary classification is supported: the labels have {len(values)} values "
+            f"({listed(values)}). Group "
             "them into two."
         )
     return values

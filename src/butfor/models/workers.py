@@ -1,13 +1,16 @@
-"""Trainings here or on workers: processes of this machine, those that joblib's configuration sets, or Dask's.
+"""Trainings here or on workers: processes of this machine, those that joblib's configuration sets,
+or Dask's.
 
-Little work stays in this process; how much that is follows from the number of trainings and the kind of learner, so
-that the same audit does the same everywhere. More goes to processes of this machine, to the workers that
-`joblib.parallel_config(...)` sets, or to those of a Dask scheduler. The answers do not depend on the workers, even if
-some come, go or die: their chunks of work go to others. The user's own code travels by value, since workers may be
-unable to import it. A worker with other package versions would train other models, so it refuses.
+Little work stays in this process; how much that is follows from the number of trainings and the
+kind of learner, so that the same audit does the same everywhere. More goes to processes of this
+machine, to the workers that `joblib.parallel_config(...)` sets, or to those of a Dask scheduler.
+The answers do not depend on the workers, even if some come, go or die: their chunks of work go to
+others. The user's own code travels by value, since workers may be unable to import it. A worker
+with other package versions would train other models, so it refuses.
 
-Joblib's own backend for Dask (1.6) waits for ever once a task has killed several workers, and loses data with the
-worker that held it. Here shared data is the result of a task, which Dask computes again, and so are chunks of work.
+Joblib's own backend for Dask (1.6) waits for ever once a task has killed several workers, and loses
+data with the worker that held it. Here shared data is the result of a task, which Dask computes
+again, and so are chunks of work.
 """
 
 from __future__ import annotations
@@ -45,9 +48,11 @@ from butfor.machine import end_with, single_threaded
 from butfor.models.learner import PIECE, Advance, Bound, Learner, Table, Training
 
 MUCH = 12e6
-"""Microseconds of work from which on processes do it: twice what two new processes take to load everything."""
+"""Microseconds of work from which on processes do it: twice what two new processes take to load
+everything."""
 CHUNK = 0.5e6
-"""Microseconds of work in a chunk: enough to pay for sending it, little enough for Ctrl-C and a worker's death."""
+"""Microseconds of work in a chunk: enough to pay for sending it, little enough for Ctrl-C and a
+worker's death."""
 ALIGNED = 64
 """Arrays are sent at multiples of as many bytes, as libraries like them."""
 MOST_DEATHS = 10
@@ -61,18 +66,19 @@ POLL = 0.5
 SAME = ("butfor", "torch", "numpy", "scikit-learn")
 """Packages whose versions must be the same on all workers."""
 LOST = (
-    "A chunk of trainings took several workers down; they may have too little memory. What was trained before is in "
+    "A chunk of trainings took several workers down; they may have too little memory. What was "
+    "trained before is in "
     "the ledger, if one was given."
 )
 
 Prepare = Callable[[Any, Any], tuple[Callable[[Sequence[Any]], list[Any]], int]]
-"""From shared code and data: what does a chunk of items, and how many items it prefers at a time: one on a core,
-hundreds on a GPU."""
+"""From shared code and data: what does a chunk of items, and how many items it prefers at a time:
+one on a core, hundreds on a GPU."""
 
 
 class OnWorkers(Bound):
-    """Items that are done here or, if they are much work, by an engine's workers: `prepare(code, data)` makes what does
-    them. `each`: roughly the microseconds of one item."""
+    """Items that are done here or, if they are much work, by an engine's workers: `prepare(code,
+    data)` makes what does them. `each`: roughly the microseconds of one item."""
 
     def __init__(self, engine: Any, prepare: Prepare, code: Any, data: Any, each: float) -> None:
         from joblib.parallel import get_active_backend
@@ -96,8 +102,9 @@ class OnWorkers(Bound):
     def pieces(
         self, trainings: Sequence[Any], advance: Advance | None = None, size: int = PIECE
     ) -> Iterator[tuple[range, Any]]:
-        """On workers a chunk is about half a second's items, or as many as a worker prefers; chunks shrink, so that all
-        workers end together. If a worker dies, what was under way goes to others."""
+        """On workers a chunk is about half a second's items, or as many as a worker prefers; chunks
+        shrink, so that all workers end together. If a worker dies, what was under way goes to
+        others."""
         self.asked += len(trainings)
         workers, pays = self.workers, self.asked * self.each >= MUCH and len(trainings) > 1
         if not (workers.always or (pays and workers.count > 1)):
@@ -106,7 +113,10 @@ class OnWorkers(Bound):
             for start in range(0, len(trainings), size):
                 chunk, results = range(start, min(start + size, len(trainings))), []
                 for k in chunk:
-                    with single_threaded(), warnings.catch_warnings(action="ignore"):  # given in the first fit
+                    with (
+                        single_threaded(),
+                        warnings.catch_warnings(action="ignore"),
+                    ):  # given in the first fit
                         results += self._here([trainings[k]])
                     if advance:
                         advance(1)
@@ -121,7 +131,9 @@ class OnWorkers(Bound):
             while any(waiting):
                 if rest := waiting.pop():
                     fair = math.ceil((len(rest) + sum(map(len, waiting))) / count)
-                    chunk = under_way[rest.start] = rest[: min(fair, max(width, min(usual, math.ceil(fair / 4))))]
+                    chunk = under_way[rest.start] = rest[
+                        : min(fair, max(width, min(usual, math.ceil(fair / 4))))
+                    ]
                     waiting.append(rest[len(chunk) :])
                     # Items as bytes: otherwise Dask looks for its futures among them.
                     yield self._sent, chunk.start, pickle.dumps([trainings[k] for k in chunk])
@@ -142,8 +154,8 @@ class OnWorkers(Bound):
 
 
 def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
-    """Trains with the learner's own `fit`. Gives answers about the people, NaN if the training diverged or failed; if
-    nobody is asked about, the model itself, packed for the journey."""
+    """Trains with the learner's own `fit`. Gives answers about the people, NaN if the training
+    diverged or failed; if nobody is asked about, the model itself, packed for the journey."""
     table, people = data
     people = own(people)
     asked = Asked() if people is None else Asked(people)
@@ -151,13 +163,19 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
     def answer(training: Training) -> Any:
         flips, seed = training
         try:
-            model = (learner if seed is None else learner.reseeded(seed)).fit(table, table.labels(flips))
+            model = (learner if seed is None else learner.reseeded(seed)).fit(
+                table, table.labels(flips)
+            )
             if people is None:
                 return learner.pack(model)
             with asked.unchanged():
                 return np.asarray(table.answers(model, people), np.float32)
-        except Exception as error:  # such as one class alone; a learner of one's own may raise anything
-            passes = isinstance(error, (ButforError, MemoryError)) and not isinstance(error, (LearnerError, TableError))
+        except (
+            Exception
+        ) as error:  # such as one class alone; a learner of one's own may raise anything
+            passes = isinstance(error, (ButforError, MemoryError)) and not isinstance(
+                error, (LearnerError, TableError)
+            )
             if people is None or passes:
                 raise
             return np.full(len(people) * table.outputs, np.nan, np.float32)
@@ -165,11 +183,12 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
     return lambda trainings: [answer(training) for training in trainings], 1
 
 
-# --- workers --------------------------------------------------------------------------------------------
+# --- workers --------------------------------------------------------------------------------------
 
 
 class Workers:
-    """`jobs` processes of this machine, or the workers of joblib's configuration. `always`: also for little work."""
+    """`jobs` processes of this machine, or the workers of joblib's configuration. `always`: also
+    for little work."""
 
     def __init__(self, jobs: int, always: bool = False) -> None:
         self.jobs, self.always = jobs, always
@@ -181,11 +200,14 @@ class Workers:
         return int(backend.effective_n_jobs(jobs))
 
     def _backend(self) -> tuple[Any, int]:
-        """joblib's backend and its number of jobs: all workers of backends that are not joblib's own."""
+        """joblib's backend and its number of jobs: all workers of backends that are not joblib's
+        own."""
         from joblib.parallel import get_active_backend
 
         backend, jobs = get_active_backend()
-        return backend, jobs or (self.jobs if type(backend).__module__ == "joblib._parallel_backends" else -1)
+        return backend, jobs or (
+            self.jobs if type(backend).__module__ == "joblib._parallel_backends" else -1
+        )
 
     def share(self, sent: Sent) -> Any:
         """What stands for it among the arguments of `run_chunk`."""
@@ -198,12 +220,16 @@ class Workers:
         backend, jobs = self._backend()
         ways = {"return_as": "generator_unordered"} if backend.supports_return_generator else {}
         coming = iter(
-            Parallel(jobs, backend=backend, batch_size=1, **ways)(delayed(run_chunk)(*each) for each in chunks)
+            Parallel(jobs, backend=backend, batch_size=1, **ways)(
+                delayed(run_chunk)(*each) for each in chunks
+            )
         )
         try:
             while True:
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", UserWarning)  # joblib's, about workers that were replaced
+                    warnings.simplefilter(
+                        "ignore", UserWarning
+                    )  # joblib's, about workers that were replaced
                     reply = next(coming, None)
                 if reply is None:
                     return
@@ -235,8 +261,10 @@ class DaskWorkers(Workers):
                     return threads
             if time.monotonic() > deadline:
                 raise EngineError(
-                    f"The scheduler at {self.address} has had no worker for {PATIENCE:.0f} seconds; start some "
-                    f"(dask worker {self.address}) and try again, with the same ledger if one was given."
+                    f"The scheduler at {self.address} has had no worker for {PATIENCE:.0f} "
+                    "seconds; start some "
+                    f"(dask worker {self.address}) and try again, with the same ledger if one was "
+                    "given."
                 )
             stopping.check()
             time.sleep(POLL)
@@ -273,7 +301,9 @@ class DaskWorkers(Workers):
         """The future of a call on a worker."""
         with self._in_words(), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Sending large graph")
-            return self.client.submit(function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False)
+            return self.client.submit(
+                function, *given, key=f"butfor-{uuid.uuid4().hex}", pure=False
+            )
 
     @contextmanager
     def _in_words(self) -> Iterator[None]:
@@ -290,7 +320,8 @@ class DaskWorkers(Workers):
         except Exception as error:
             if isinstance(error, CommClosedError) or self.client.status != "running":
                 raise EngineError(
-                    f"The scheduler at {self.address} is gone. What was trained is in the ledger, if one was given: "
+                    f"The scheduler at {self.address} is gone. What was trained is in the ledger, "
+                    "if one was given: "
                     "start the cluster again and repeat the command with the same ledger."
                 ) from error
             raise EngineError(
@@ -299,13 +330,14 @@ class DaskWorkers(Workers):
             ) from error
 
 
-# --- what is sent, and what a worker does with it ------------------------------------------------------
+# --- what is sent, and what a worker does with it -------------------------------------------------
 
 
 @dataclass(frozen=True)
 class Sent:
-    """What workers unpickle once, known by its key: one array of bytes and where its parts are. Joblib maps it from a
-    file, and arrays of the data stay there: workers of one machine share them."""
+    """What workers unpickle once, known by its key: one array of bytes and where its parts are.
+    Joblib maps it from a file, and arrays of the data stay there: workers of one machine share
+    them."""
 
     key: str
     caller: int
@@ -317,8 +349,12 @@ class Sent:
     def of(cls, prepare: Prepare, code: Any, data: Any) -> Sent:
         arrays: list[pickle.PickleBuffer] = []
         pickled = cloudpickle.dumps(data, protocol=5, buffer_callback=arrays.append)
-        given = [np.frombuffer(each, np.uint8) for each in (by_value((prepare, code)), pickled, *arrays)]
-        starts = np.cumsum([0, *(math.ceil(len(each) / ALIGNED) * ALIGNED for each in given)]).tolist()
+        given = [
+            np.frombuffer(each, np.uint8) for each in (by_value((prepare, code)), pickled, *arrays)
+        ]
+        starts = np.cumsum(
+            [0, *(math.ceil(len(each) / ALIGNED) * ALIGNED for each in given)]
+        ).tolist()
         whole, parts = np.zeros(starts.pop(), np.uint8), list[slice]()
         for start, each in zip(starts, given, strict=True):
             parts.append(slice(start, start + len(each)))
@@ -327,13 +363,18 @@ class Sent:
 
 
 def by_value(code: Any) -> bytes:
-    """Pickled together with what it uses of modules that are neither installed nor ours, such as the user's own beside
-    a script: a worker may have been started elsewhere, or know another module of that name."""
+    """Pickled together with what it uses of modules that are neither installed nor ours, such as
+    the user's own beside a script: a worker may have been started elsewhere, or know another module
+    of that name."""
     installed = {"butfor", *sys.stdlib_module_names, *_distributed_packages()}
     with ExitStack() as registered:
         for name, module in list(sys.modules.items()):
             own = name.partition(".")[0] not in installed and getattr(module, "__file__", None)
-            if own and module.__name__ in set(sys.modules) - cloudpickle.list_registry_pickle_by_value():
+            if (
+                own
+                and module.__name__
+                in set(sys.modules) - cloudpickle.list_registry_pickle_by_value()
+            ):
                 cloudpickle.register_pickle_by_value(module)
                 registered.callback(cloudpickle.unregister_pickle_by_value, module)
         with suppress(Exception):  # a module may hold what cannot be sent, such as a lock
@@ -341,7 +382,9 @@ def by_value(code: Any) -> bytes:
     try:
         return bytes(cloudpickle.dumps(code))
     except Exception as error:  # the user's own objects may raise anything
-        raise EngineError(f"The model cannot be sent to workers: {type(error).__name__}: {error}") from error
+        raise EngineError(
+            f"The model cannot be sent to workers: {type(error).__name__}: {error}"
+        ) from error
 
 
 _distributed_packages = lru_cache(maxsize=1)(packages_distributions)
@@ -349,12 +392,14 @@ _lock = threading.RLock()
 
 
 def run_chunk(sent: Sent, start: int, items: bytes) -> tuple[int, bytes, int]:
-    """The start of the chunk, the results of its items as bytes, and how many items this worker prefers at a time."""
+    """The start of the chunk, the results of its items as bytes, and how many items this worker
+    prefers at a time."""
     end_with(sent.caller)
     with _lock:
         do, width = _opened(sent)
     if os.getpid() != sent.caller:
-        single_threaded()  # for good: threads that train side by side must not restore the libraries' threads
+        # for good: threads that train side by side must not restore the libraries' threads
+        single_threaded()
     with warnings.catch_warnings(action="ignore"):  # the model gave its warnings in the first fit
         return start, cloudpickle.dumps(do(pickle.loads(items))), width
 
@@ -363,12 +408,16 @@ def run_chunk(sent: Sent, start: int, items: bytes) -> tuple[int, bytes, int]:
 def _opened(sent: Sent) -> tuple[Callable[[Sequence[Any]], list[Any]], int]:
     """What does chunks; an error if this worker would train other models."""
     ours = versions_here()
-    if other := [package for package, wanted in sent.versions.items() if ours.get(package) != wanted]:
+    if other := [
+        package for package, wanted in sent.versions.items() if ours.get(package) != wanted
+    ]:
         has, asks = (
-            " and ".join(f"{name} {each.get(name, '(none)')}" for name in other) for each in (ours, sent.versions)
+            " and ".join(f"{name} {each.get(name, '(none)')}" for name in other)
+            for each in (ours, sent.versions)
         )
         raise EngineError(
-            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the audit has {asks}, so it "
+            f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the "
+            f"audit has {asks}, so it "
             f"would train other models. Install {asks} there, or stop that worker."
         )
     whole = sent.whole.data.toreadonly()

@@ -1,16 +1,19 @@
-"""Thousands of small networks that differ in a few training labels: trained, asked and differentiated.
+"""Thousands of small networks that differ in a few training labels: trained, asked and
+differentiated.
 
-Arrays in, arrays out. `Recipe` has the settings of a training, `Rows` the training and validation rows with their
-labels. A *flip set* names training rows by their positions; a network is trained on the rows with these labels
-flipped, under a seed of its own, and asked about *people*: rows `[people × d]` encoded alike.
+Arrays in, arrays out. `Recipe` has the settings of a training, `Rows` the training and validation
+rows with their labels. A *flip set* names training rows by their positions; a network is trained on
+the rows with these labels flipped, under a seed of its own, and asked about *people*: rows `[people
+× d]` encoded alike.
 
     train_one(recipe, rows, flips)                             one Network, by the definition
     train_many(recipe, rows, flip_sets, seeds, people)         logits [networks × people]
-    label_gradient(recipe, rows, sweeps, people)               derivatives of people's logits by the training labels
+    label_gradient(recipe, rows, sweeps, people)               derivatives of logits by the labels
 
-`train_many` and `label_gradient` train what the definition trains, up to the order of floating-point sums, on the CPU
-or a GPU. `check()` is called from the calling thread between pieces of work; it may raise anything, which ends the
-threads and comes through. Errors are ValueError and RuntimeError.
+`train_many` and `label_gradient` train what the definition trains, up to the order of
+floating-point sums, on the CPU or a GPU. `check()` is called from the calling thread between pieces
+of work; it may raise anything, which ends the threads and comes through. Errors are ValueError and
+RuntimeError.
 """
 
 from __future__ import annotations
@@ -27,7 +30,16 @@ from .recipe import Advance, Check, Fits, FlipSet, Floats, Job, Network, Recipe,
 if TYPE_CHECKING:
     from .sweeps import LabelGradient, Sweep
 
-__all__ = ["Fits", "Network", "Recipe", "Rows", "fit_many", "label_gradient", "train_many", "train_one"]
+__all__ = [
+    "Fits",
+    "Network",
+    "Recipe",
+    "Rows",
+    "fit_many",
+    "label_gradient",
+    "train_many",
+    "train_one",
+]
 
 
 def train_one(recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
@@ -38,10 +50,16 @@ def train_one(recipe: Recipe, rows: Rows, flips: Sequence[int] = ()) -> Network:
 
 
 def train_many(
-    recipe: Recipe, rows: Rows, flip_sets: Sequence[FlipSet], seeds: Sequence[int], people: Floats, **how: Any
+    recipe: Recipe,
+    rows: Rows,
+    flip_sets: Sequence[FlipSet],
+    seeds: Sequence[int],
+    people: Floats,
+    **how: Any,
 ) -> Floats:
-    """The logits of one network per flip set and seed, `[networks × people]`; with more than two classes scores,
-    `[networks × people · classes]`. NaN if a training diverged. `how`: as in `fit_many`."""
+    """The logits of one network per flip set and seed, `[networks × people]`; with more than two
+    classes scores, `[networks × people · classes]`. NaN if a training diverged. `how`: as in
+    `fit_many`."""
     return fit_many(recipe, rows, flip_sets, seeds, people, **how).answers
 
 
@@ -58,9 +76,10 @@ def fit_many(
     advance: Advance = lambda finished: None,
     stacked: bool = False,
 ) -> Fits:
-    """The same with the course of each training. On the CPU compiled code trains `threads` networks at a time, by
-    default one per core; on CUDA one kernel launch trains them all. Others (more than two classes; on CUDA those that
-    do not fit), and all with `stacked`, are stacked tensors. `advance` is told of finished trainings."""
+    """The same with the course of each training. On the CPU compiled code trains `threads` networks
+    at a time, by default one per core; on CUDA one kernel launch trains them all. Others (more than
+    two classes; on CUDA those that do not fit), and all with `stacked`, are stacked tensors.
+    `advance` is told of finished trainings."""
     people = np.ascontiguousarray(people, dtype=np.float32)
     rows.check(flip_sets, people)
     job = Job(recipe, rows, flip_sets, seeds, people, check, advance)
@@ -92,9 +111,9 @@ def label_gradient(
     threads: int | None = None,
     check: Check = lambda: None,
 ) -> Iterator[LabelGradient]:
-    """For each sweep (a network by its seed and flips, and some of the people by their positions) the derivative of
-    these people's logits, and of the `epochs` lowest validation losses, by every training label. On the CPU, `threads`
-    sweeps at a time."""
+    """For each sweep (a network by its seed and flips, and some of the people by their positions)
+    the derivative of these people's logits, and of the `epochs` lowest validation losses, by every
+    training label. On the CPU, `threads` sweeps at a time."""
     import torch
 
     from .sweeps import sweep_many
@@ -106,7 +125,9 @@ def label_gradient(
     rows.check([sweep.flips for sweep in sweeps], people)
     where = torch.device(device)
     count = 1 if where.type == "cuda" else min(threads or os.cpu_count() or 1, len(sweeps))
-    compiled = recipe.hidden and recipe.activation == "relu" and rows.outputs == 1 and find_spec("numba")
+    compiled = (
+        recipe.hidden and recipe.activation == "relu" and rows.outputs == 1 and find_spec("numba")
+    )
     if where.type == "cpu" and compiled:
         from .walks import Training
 
@@ -124,8 +145,8 @@ def label_gradient(
 
 
 def keeps_compiled() -> bool:
-    """Whether numba has a place for compiled code: beside this package, or in the user's cache. Where all of that is
-    read-only, every process compiles for itself."""
+    """Whether numba has a place for compiled code: beside this package, or in the user's cache.
+    Where all of that is read-only, every process compiles for itself."""
     from numba import njit
 
     try:

@@ -1,17 +1,21 @@
-"""Everything that is compiled for the CPU: whole trainings in machine code, without the GIL, and the same backwards.
+"""Everything that is compiled for the CPU: whole trainings in machine code, without the GIL, and
+the same backwards.
 
-It is one file because numba's cache looks for changes in a function's own file alone, and compiled functions contain
-those that they call. So nothing compiled may come from another file of ours (a test holds that).
+It is one file because numba's cache looks for changes in a function's own file alone, and compiled
+functions contain those that they call. So nothing compiled may come from another file of ours (a
+test holds that).
 
-The networks are so small that their matrices fit a core's nearest caches, so time should go into multiply-adds. One
-register-blocked kernel in LLVM's portable vectors does all matrix products of a training: it becomes AVX-512, AVX2 or
-NEON code on the user's machine, without a compiler installed there. Nothing is compiled per shape.
+The networks are so small that their matrices fit a core's nearest caches, so time should go into
+multiply-adds. One register-blocked kernel in LLVM's portable vectors does all matrix products of a
+training: it becomes AVX-512, AVX2 or NEON code on the user's machine, without a compiler installed
+there. Nothing is compiled per shape.
 
-Layout: rows (samples) one after the other, a row's numbers side by side. Every row has a 1 in front, and every hidden
-layer's weights `[inputs × outputs]` have their bias in front: the bias is the weight of that 1, so its gradient is one
-more row of the same product. Outputs are padded with zero weights to whole vectors; rows and inputs need no padding.
-If most inputs are 0 (one-hot columns), the first layer works through the others alone. Addresses and distances that
-vector code takes are in bytes.
+Layout: rows (samples) one after the other, a row's numbers side by side. Every row has a 1 in
+front, and every hidden layer's weights `[inputs × outputs]` have their bias in front: the bias is
+the weight of that 1, so its gradient is one more row of the same product. Outputs are padded with
+zero weights to whole vectors; rows and inputs need no padding. If most inputs are 0 (one-hot
+columns), the first layer works through the others alone. Addresses and distances that vector code
+takes are in bytes.
 """
 
 from __future__ import annotations
@@ -58,7 +62,8 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 CONTRACT = {"contract"}
 SUMS = {"contract", "reassoc", "nsz"}
-"""Reassociation lets sums vectorise. NaN and infinity keep their meaning: a training that diverges must show it."""
+"""Reassociation lets sums vectorise. NaN and infinity keep their meaning: a training that diverges
+must show it."""
 
 
 def compiled(*, entry: bool = False, fastmath: Any = False) -> Callable[[Callable[..., Any]], Any]:
@@ -82,7 +87,8 @@ class Plan(NamedTuple):
     activation: int
     into: Ints
     vectors: Ints  # per row of a hidden layer's outputs; for the last layer, per row of its inputs
-    weights: Ints  # a hidden layer's bias, followed by its weights; the last layer's weights, followed by its bias
+    # a hidden layer's bias, followed by its weights; the last layer's weights, followed by its bias
+    weights: Ints
     transposed: Ints  # the copy `[outputs × inputs]` for the backward pass
     tiles: Ints  # the outputs of a tile's first row
     strides: Ints  # from one row of outputs to the next
@@ -113,14 +119,17 @@ class Room(NamedTuple):
 
 
 class Walk(NamedTuple):
-    """Derivatives of D outcomes of one training with ReLU, by the state after a step and by all labels.
+    """Derivatives of D outcomes of one training with ReLU, by the state after a step and by all
+    labels.
 
-    `by_gradient` are the directions of the Hessian products of the present step. `begun` are the outcomes that the walk
-    has reached. `factors` lead, in the present step, from the derivative by weights to those by mean and by square, and
-    from that by square to that by gradient. `transposed` is as in `Room`, for a direction. Tiles as in `Room` have
-    ∂loss/∂outputs of each layer (`deltas`), and along a direction the changes of the outputs (`tangents`) and of these
-    (`errors`). `rows` has per row of a tile the first and second derivative of the loss by the logit; along a direction
-    the changes of the logit, of its part through the hidden outputs, and of the first derivative."""
+    `by_gradient` are the directions of the Hessian products of the present step. `begun` are the
+    outcomes that the walk has reached. `factors` lead, in the present step, from the derivative by
+    weights to those by mean and by square, and from that by square to that by gradient.
+    `transposed` is as in `Room`, for a direction. Tiles as in `Room` have ∂loss/∂outputs of each
+    layer (`deltas`), and along a direction the changes of the outputs (`tangents`) and of these
+    (`errors`). `rows` has per row of a tile the first and second derivative of the loss by the
+    logit; along a direction the changes of the logit, of its part through the hidden outputs, and
+    of the first derivative."""
 
     by_weights: Floats  # [D × parameters], like the next three
     by_mean: Floats
@@ -168,7 +177,9 @@ def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]],
     return wrap
 
 
-def pointer(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0) -> ir.Value:
+def pointer(
+    builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0
+) -> ir.Value:
     at = builder.add(address, builder.add(offset, INT(4 * LANES * vector)))
     return builder.inttoptr(at, VECTOR.as_pointer())
 
@@ -192,8 +203,9 @@ def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Valu
 
 
 def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callable[..., None]], Any]:
-    """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to `most`, so that sums
-    stay in registers. `names`: its arguments, whole numbers, among them the sizes."""
+    """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to
+    `most`, so that sums stay in registers. `names`: its arguments, whole numbers, among them the
+    sizes."""
 
     def wrap(emit: Callable[..., None]) -> Any:
         def call(builder: ir.IRBuilder, *values: ir.Value) -> None:
@@ -214,7 +226,11 @@ def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callabl
                     emit(builder, given, *sizes)
                 else:
                     name, limit = list(most.items())[len(sizes)]
-                    switch(builder, given[name], {size: partial(choose, *sizes, size) for size in range(1, limit + 1)})
+                    switch(
+                        builder,
+                        given[name],
+                        {size: partial(choose, *sizes, size) for size in range(1, limit + 1)},
+                    )
 
             choose()
             builder.ret_void()
@@ -238,7 +254,8 @@ def switch(builder: ir.IRBuilder, value: ir.Value, cases: dict[int, Callable[[],
 
 @by_size("butfor_block", PRODUCT, height=HEIGHT, wide=WIDE)
 def _block(builder: ir.IRBuilder, given: Given, height: int, wide: int) -> None:
-    """One block of `product`: Σ_k a[r, k] · b[k, :] for all its rows and vectors, then the finish."""
+    """One block of `product`: Σ_k a[r, k] · b[k, :] for all its rows and vectors, then the
+    finish."""
     sums = [[cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)] for _ in range(height)]
     with cgutils.for_range(builder, given["steps"], intp=INT) as loop:
         a, b = (builder.add(given[x], builder.mul(given[f"{x}_step"], loop.index)) for x in "ab")
@@ -256,7 +273,9 @@ def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
 
     def store(finish: int) -> None:
         for r, row in enumerate(sums):
-            c_row, start_row = (builder.mul(given[name], INT(r)) if r else INT(0) for name in ("c_row", "start_row"))
+            c_row, start_row = (
+                builder.mul(given[name], INT(r)) if r else INT(0) for name in ("c_row", "start_row")
+            )
             for v, total in enumerate(row):
                 c = pointer(builder, given["c"], c_row, v)
                 if finish >= SLOPE:
@@ -272,7 +291,9 @@ def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
     switch(builder, given["finish"], {finish: partial(store, finish) for finish in finishes})
 
 
-def _times_slope(builder: ir.IRBuilder, activation: int, error: ir.Value, output: ir.Value) -> ir.Value:
+def _times_slope(
+    builder: ir.IRBuilder, activation: int, error: ir.Value, output: ir.Value
+) -> ir.Value:
     """An error times the activation's slope, computed from its output."""
     if activation == RELU:
         return builder.select(builder.fcmp_ordered("<=", output, ZERO), ZERO, error)
@@ -282,7 +303,9 @@ def _times_slope(builder: ir.IRBuilder, activation: int, error: ir.Value, output
 
 
 @vector_code(types.void, *[types.int64] * 5, types.float32)
-def dots(builder: ir.IRBuilder, results: Any, a: Any, a_row: Any, b: Any, vectors: Any, plus: Any) -> None:
+def dots(
+    builder: ir.IRBuilder, results: Any, a: Any, a_row: Any, b: Any, vectors: Any, plus: Any
+) -> None:
     """results[r] = plus + Σ_j a[r, j] · b[j] for LANES rows r."""
     rows = [cgutils.alloca_once_value(builder, ZERO) for _ in range(LANES)]
     with cgutils.for_range(builder, vectors, intp=INT) as loop:
@@ -299,18 +322,25 @@ def dots(builder: ir.IRBuilder, results: Any, a: Any, a_row: Any, b: Any, vector
             builder.fadd(shuffle(builder, x, y, even), shuffle(builder, x, y, odd))
             for x, y in zip(sums[0::2], sums[1::2], strict=True)
         ]
-    builder.store(builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4)
+    builder.store(
+        builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4
+    )
 
 
 def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
-    """The offset of the row of weights of the index-th input that is not 0, and its value in every lane."""
+    """The offset of the row of weights of the index-th input that is not 0, and its value in every
+    lane."""
     offset = builder.mul(index, INT(4))
     place = builder.load(builder.inttoptr(builder.add(given["places"], offset), INDEX.as_pointer()))
     value = builder.load(builder.inttoptr(builder.add(given["values"], offset), FLOAT.as_pointer()))
     return builder.mul(builder.sext(place, INT), given["row"]), spread(builder, value)
 
 
-@by_size("butfor_sum_entries", ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"), wide=FEW)
+@by_size(
+    "butfor_sum_entries",
+    ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"),
+    wide=FEW,
+)
 def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
     """c = start + Σ value · b[place] over the entries of a row."""
     sums = [cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)]
@@ -322,7 +352,11 @@ def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
     _store_block(builder, given, [[builder.load(total) for total in sums]])
 
 
-@by_size("butfor_add_entries", ("gradient", "errors", "places", "values", "count", "row", "wide"), wide=FEW)
+@by_size(
+    "butfor_add_entries",
+    ("gradient", "errors", "places", "values", "count", "row", "wide"),
+    wide=FEW,
+)
 def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
     """gradient[place] += value · errors for every entry of a row."""
     errors = [load(builder, given["errors"], INT(0), v) for v in range(wide)]
@@ -330,7 +364,11 @@ def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
         offset, value = _entry(builder, given, loop.index)
         for v in range(wide):
             there = pointer(builder, given["gradient"], offset, v)
-            builder.store(plus_product(builder, builder.load(there, align=4), value, errors[v]), there, align=4)
+            builder.store(
+                plus_product(builder, builder.load(there, align=4), value, errors[v]),
+                there,
+                align=4,
+            )
 
 
 @vector_code(types.float32, types.int32)
@@ -338,14 +376,16 @@ def float_of_bits(builder: ir.IRBuilder, bits: Any) -> Any:
     return builder.bitcast(bits, FLOAT)
 
 
-# Called through its address (`call`): numba optimises a called function again with every caller, and this is by far
-# the largest part of the code.
+# Called through its address (`call`): numba optimises a called function again with every caller,
+# and this is by far the largest part of the code.
 @cfunc(types.void(*[types.int64] * len(PRODUCT)), cache=OPTIONS["cache"], error_model="numpy")
 def product(c, c_row, start, start_row, a, a_row, a_step, b, b_step, rows, steps, vectors, finish):  # type: ignore[no-untyped-def]
-    """c[r, :] = start[r, :] + Σ_k a[r, k] · b[k, :] for `rows` rows r, `steps` steps k and `vectors`.
+    """c[r, :] = start[r, :] + Σ_k a[r, k] · b[k, :] for `rows` rows r, `steps` steps k and
+    `vectors`.
 
-    `finish` ADD stores that, ADD_RELU its positive part. SLOPE + activation stores the sum alone, times the
-    activation's slope at the output that c has now. Every number is summed over k in order, in any block."""
+    `finish` ADD stores that, ADD_RELU its positive part. SLOPE + activation stores the sum alone,
+    times the activation's slope at the output that c has now. Every number is summed over k in
+    order, in any block."""
     blocks = -(-rows // HEIGHT)
     height, taller = rows // blocks, rows % blocks
     for first in range(0, vectors, WIDE):
@@ -353,8 +393,26 @@ def product(c, c_row, start, start_row, a, a_row, a_step, b, b_step, rows, steps
         row = 0
         for index in range(blocks):
             tall = height + (index < taller)
-            c_at, start_at, a_at = c + row * c_row + beside, start + row * start_row + beside, a + row * a_row
-            _block(c_at, c_row, start_at, start_row, a_at, a_row, a_step, b + beside, b_step, steps, tall, wide, finish)
+            c_at, start_at, a_at = (
+                c + row * c_row + beside,
+                start + row * start_row + beside,
+                a + row * a_row,
+            )
+            _block(
+                c_at,
+                c_row,
+                start_at,
+                start_row,
+                a_at,
+                a_row,
+                a_step,
+                b + beside,
+                b_step,
+                steps,
+                tall,
+                wide,
+                finish,
+            )
             row += tall
 
 
@@ -366,13 +424,15 @@ def call(builder: ir.IRBuilder, address: ir.Value, *values: ir.Value) -> None:
 
 @compiled()
 def address_of(array: Floats, index: int) -> np.int64:
-    """The address of array[index] as a signed number: numba makes a float of unsigned plus signed."""
+    """The address of array[index] as a signed number: numba makes a float of unsigned plus
+    signed."""
     return np.int64(array.ctypes.data) + 4 * index
 
 
 @compiled(fastmath=CONTRACT)
 def _exp(x: f32) -> f32:
-    """e^x within 2 ulp, x clipped to ±87, NaN kept: 2^n · e^r with |r| ≤ ln 2 / 2 (after Cephes)."""
+    """e^x within 2 ulp, x clipped to ±87, NaN kept: 2^n · e^r with |r| ≤ ln 2 / 2 (after
+    Cephes)."""
     x = f32(87) if x > f32(87) else x
     x = f32(-87) if x < f32(-87) else x
     n = np.floor(x * f32(1.44269504) + f32(0.5))
@@ -427,14 +487,24 @@ def _activate(outputs: Floats, activation: int) -> None:
 
 
 @compiled()
-def sparse_layer(plan: Plan, numbers: Floats, tile: Floats, ids: Ints, sparse: Entries, rows: int, finish: int) -> None:
+def sparse_layer(
+    plan: Plan, numbers: Floats, tile: Floats, ids: Ints, sparse: Entries, rows: int, finish: int
+) -> None:
     """The first layer's outputs for the rows `ids`; or, with GRADIENT, add to its gradient."""
     vectors = plan.vectors[0]
-    row, first_row, bias = 4 * LANES * vectors, address_of(tile, plan.tiles[0]), address_of(numbers, plan.weights[0])
+    row, first_row, bias = (
+        4 * LANES * vectors,
+        address_of(tile, plan.tiles[0]),
+        address_of(numbers, plan.weights[0]),
+    )
     all_places, all_values = np.int64(sparse.places.ctypes.data), address_of(sparse.values, 0)
     for r in range(rows):
         at = sparse.starts[ids[r]]
-        count, places, values = sparse.starts[ids[r] + 1] - at, all_places + 4 * at, all_values + 4 * at
+        count, places, values = (
+            sparse.starts[ids[r] + 1] - at,
+            all_places + 4 * at,
+            all_values + 4 * at,
+        )
         for first in range(0, vectors, FEW):
             beside, wide = 4 * LANES * first, min(FEW, vectors - first)
             outputs, start = first_row + r * 4 * plan.strides[0] + beside, bias + beside
@@ -445,18 +515,51 @@ def sparse_layer(plan: Plan, numbers: Floats, tile: Floats, ids: Ints, sparse: E
 
 
 @compiled()
-def forward(plan: Plan, weights: Floats, room: Room, sparse: Entries, source: int, source_row: int, rows: int) -> None:
-    """The logits of the rows at `source`, or of the sparse rows `room.ids`; hidden outputs stay in the tile."""
+def forward(
+    plan: Plan,
+    weights: Floats,
+    room: Room,
+    sparse: Entries,
+    source: int,
+    source_row: int,
+    rows: int,
+) -> None:
+    """The logits of the rows at `source`, or of the sparse rows `room.ids`; hidden outputs stay in
+    the tile."""
     last, at = len(plan.into) - 1, plan.product
     relu = plan.activation == RELU
     finish = ADD_RELU if relu else ADD
     for layer in range(last):
-        t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
-        outputs, bias, row = address_of(room.tile, t), address_of(weights, plan.weights[layer]), 4 * LANES * vectors
+        t, stride, into, vectors = (
+            plan.tiles[layer],
+            plan.strides[layer],
+            plan.into[layer],
+            plan.vectors[layer],
+        )
+        outputs, bias, row = (
+            address_of(room.tile, t),
+            address_of(weights, plan.weights[layer]),
+            4 * LANES * vectors,
+        )
         if layer == 0 and len(sparse.starts) > 1:
             sparse_layer(plan, weights, room.tile, room.ids, sparse, rows, finish)
         else:
-            call(at, outputs, 4 * stride, bias, 0, source, source_row, 4, bias + row, row, rows, into, vectors, finish)
+            call(
+                at,
+                outputs,
+                4 * stride,
+                bias,
+                0,
+                source,
+                source_row,
+                4,
+                bias + row,
+                row,
+                rows,
+                into,
+                vectors,
+                finish,
+            )
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
@@ -469,7 +572,9 @@ def forward(plan: Plan, weights: Floats, room: Room, sparse: Entries, source: in
 
 
 @compiled()
-def backward(plan: Plan, room: Room, sparse: Entries, source: int, source_row: int, rows: int) -> None:
+def backward(
+    plan: Plan, room: Room, sparse: Entries, source: int, source_row: int, rows: int
+) -> None:
     """Add the gradient of the rows of the last `forward`; `room.logits` now has their errors.
 
     Once the gradient above has used a layer's outputs, its errors replace them.
@@ -479,7 +584,10 @@ def backward(plan: Plan, room: Room, sparse: Entries, source: int, source_row: i
     for layer in range(last, -1, -1):
         into, vectors, w = plan.into[layer], plan.vectors[layer], plan.weights[layer]
         if layer:
-            below, below_row = address_of(room.tile, plan.tiles[layer - 1]), 4 * plan.strides[layer - 1]
+            below, below_row = (
+                address_of(room.tile, plan.tiles[layer - 1]),
+                4 * plan.strides[layer - 1],
+            )
         else:
             below, below_row = source, source_row
         sums, row = address_of(room.gradient, w), 4 * LANES * vectors
@@ -490,14 +598,59 @@ def backward(plan: Plan, room: Room, sparse: Entries, source: int, source_row: i
             back = address_of(room.weights, w)
         elif layer == 0 and len(sparse.starts) > 1:
             # The bias has an entry in every row: the 4 bytes before each row of outputs hold a 1.
-            call(at, sums, 0, sums, 0, errors - 4, 0, errors_row, errors, errors_row, 1, rows, vectors, ADD)
+            call(
+                at,
+                sums,
+                0,
+                sums,
+                0,
+                errors - 4,
+                0,
+                errors_row,
+                errors,
+                errors_row,
+                1,
+                rows,
+                vectors,
+                ADD,
+            )
             sparse_layer(plan, room.gradient, room.tile, room.ids, sparse, rows, GRADIENT)
         else:
-            call(at, sums, row, sums, row, below - 4, 4, below_row, errors, errors_row, into + 1, rows, vectors, ADD)
+            call(
+                at,
+                sums,
+                row,
+                sums,
+                row,
+                below - 4,
+                4,
+                below_row,
+                errors,
+                errors_row,
+                into + 1,
+                rows,
+                vectors,
+                ADD,
+            )
         if layer:
             vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
             row = 4 * LANES * vectors
-            call(at, below, below_row, 0, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, slope)
+            call(
+                at,
+                below,
+                below_row,
+                0,
+                0,
+                errors,
+                errors_row,
+                4,
+                back,
+                row,
+                rows,
+                outputs,
+                vectors,
+                slope,
+            )
         errors, errors_row, outputs = below, below_row, into
 
 
@@ -547,8 +700,9 @@ def transpose(plan: Plan, weights: Floats, transposed: Floats) -> None:
 
 @compiled()
 def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> np.int64:
-    """Set the tile's rows to order[first : first + rows], without an order to rows from `first` on; copy their labels
-    and, if they are dense and in an order, the rows. Returns the address of the rows."""
+    """Set the tile's rows to order[first : first + rows], without an order to rows from `first` on;
+    copy their labels and, if they are dense and in an order, the rows. Returns the address of the
+    rows."""
     X = table.X
     for r in range(rows):
         row = order[first + r] if len(order) else first + r
@@ -564,7 +718,8 @@ def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> n
 
 @compiled()
 def add_gradient(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int) -> None:
-    """Add the gradient of the mean loss of one batch, order[first : first + size], or of all rows without an order."""
+    """Add the gradient of the mean loss of one batch, order[first : first + size], or of all rows
+    without an order."""
     row, scale, logits = 4 * table.X.shape[1], f32(1) / f32(size), room.logits
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
@@ -609,7 +764,19 @@ def mean_loss(plan: Plan, room: Room, table: Table) -> f32:
 
 
 @compiled(entry=True)
-def run_epochs(plan, room, training, validation, orders, epochs, batch, learning_rate, patience, history, best_loss):  # type: ignore[no-untyped-def]
+def run_epochs(
+    plan,
+    room,
+    training,
+    validation,
+    orders,
+    epochs,
+    batch,
+    learning_rate,
+    patience,
+    history,
+    best_loss,
+):  # type: ignore[no-untyped-def]
     """Train on for at most `epochs` epochs; True once patience has run out.
 
     `history` counts the epochs done, the kept one, and the steps done.
@@ -644,12 +811,15 @@ def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
 
 
 @compiled(entry=True)
-def walk_epoch(do, plan, room, walk, table, order, batch, rate, steps_before, first, stop, every, states):  # type: ignore[no-untyped-def]
-    """All that a walk needs in one function: each of several would be compiled with everything it calls.
+def walk_epoch(
+    do, plan, room, walk, table, order, batch, rate, steps_before, first, stop, every, states
+):  # type: ignore[no-untyped-def]
+    """All that a walk needs in one function: each of several would be compiled with everything it
+    calls.
 
-    LOSS: the mean loss. LOSS_GRADIENT: its derivative by the weights, in `room`. TRAIN: the steps `first` to `stop` of
-    an epoch; `states [… × 3 × parameters]` gets the state before every `every`-th. BACK: the same steps backwards, from
-    the states before each."""
+    LOSS: the mean loss. LOSS_GRADIENT: its derivative by the weights, in `room`. TRAIN: the steps
+    `first` to `stop` of an epoch; `states [… × 3 × parameters]` gets the state before every
+    `every`-th. BACK: the same steps backwards, from the states before each."""
     transpose(plan, room.weights, room.transposed)
     if do == LOSS:
         return mean_loss(plan, room, table)
@@ -663,7 +833,11 @@ def walk_epoch(do, plan, room, walk, table, order, batch, rate, steps_before, fi
             if index % every == 0:
                 kept = states[index // every]
                 for i in range(len(room.weights)):
-                    kept[0, i], kept[1, i], kept[2, i] = room.weights[i], room.mean[i], room.square[i]
+                    kept[0, i], kept[1, i], kept[2, i] = (
+                        room.weights[i],
+                        room.mean[i],
+                        room.square[i],
+                    )
             train_step(plan, room, table, order, k * batch, size, steps_before + k + 1, rate)
             continue
         state = states[k - first]
@@ -706,7 +880,8 @@ def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> No
 
 @compiled(fastmath=CONTRACT)
 def _by_moments(walk: Walk, d: int) -> None:
-    """Outcome d: from the derivatives after Adam's step to those by the moments before it and by the gradient."""
+    """Outcome d: from the derivatives after Adam's step to those by the moments before it and by
+    the gradient."""
     w, m, v, g = walk.by_weights[d], walk.by_mean[d], walk.by_square[d], walk.by_gradient[d]
     to_mean, to_square, to_gradient = walk.factors[0], walk.factors[1], walk.factors[2]
     for i in range(len(w)):
@@ -716,7 +891,9 @@ def _by_moments(walk: Walk, d: int) -> None:
 
 
 @compiled()
-def _stop_at_kinks(tile: Floats, outputs: Floats, at: int, stride: int, width: int, rows: int) -> None:
+def _stop_at_kinks(
+    tile: Floats, outputs: Floats, at: int, stride: int, width: int, rows: int
+) -> None:
     """Set to 0 where the ReLU's output is 0."""
     for r in range(rows):
         for j in range(at + r * stride, at + r * stride + width):
@@ -729,7 +906,10 @@ def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
     last, at, zeros = len(plan.into) - 1, plan.product, address_of(walk.zeros, 0)
     for r in range(rows):
         p = sigmoid(room.logits[r])
-        walk.rows[0, r], walk.rows[1, r] = (p - room.labels[r]) / f32(size), p * (f32(1) - p) / f32(size)
+        walk.rows[0, r], walk.rows[1, r] = (
+            (p - room.labels[r]) / f32(size),
+            p * (f32(1) - p) / f32(size),
+        )
     errors, errors_row, outputs = address_of(walk.rows, 0), 4, 1
     for layer in range(last - 1, -1, -1):
         t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
@@ -738,36 +918,86 @@ def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
         else:
             back = address_of(room.transposed, plan.transposed[layer + 1])
         to, row = address_of(walk.deltas, t), 4 * LANES * vectors
-        call(at, to, 4 * stride, zeros, 0, errors, errors_row, 4, back, row, rows, outputs, vectors, ADD)
+        call(
+            at,
+            to,
+            4 * stride,
+            zeros,
+            0,
+            errors,
+            errors_row,
+            4,
+            back,
+            row,
+            rows,
+            outputs,
+            vectors,
+            ADD,
+        )
         _stop_at_kinks(walk.deltas, room.tile, t, stride, LANES * vectors, rows)
         errors, errors_row, outputs = to, 4 * stride, plan.into[layer + 1]
 
 
 @compiled()
 def _curve(
-    plan: Plan, room: Room, walk: Walk, d: int, sparse: Entries, source: int, source_row: int, rows: int
+    plan: Plan,
+    room: Room,
+    walk: Walk,
+    d: int,
+    sparse: Entries,
+    source: int,
+    source_row: int,
+    rows: int,
 ) -> None:
-    """Outcome d: add the Hessian times its direction to the derivative by weights. Pearlmutter's R-operator: the change
-    of outputs along the direction forwards, the change of errors backwards."""
+    """Outcome d: add the Hessian times its direction to the derivative by weights. Pearlmutter's
+    R-operator: the change of outputs along the direction forwards, the change of errors
+    backwards."""
     last, at, by_entries = len(plan.into) - 1, plan.product, len(sparse.starts) > 1
     direction, sums, zeros = walk.by_gradient[d], walk.by_weights[d], address_of(walk.zeros, 0)
     below, below_row, moved, moved_row = source, source_row, 0, 0
     for layer in range(last):
-        t, stride, into, vectors = plan.tiles[layer], plan.strides[layer], plan.into[layer], plan.vectors[layer]
+        t, stride, into, vectors = (
+            plan.tiles[layer],
+            plan.strides[layer],
+            plan.into[layer],
+            plan.vectors[layer],
+        )
         to, to_row, row = address_of(walk.tangents, t), 4 * stride, 4 * LANES * vectors
-        w, u = address_of(room.weights, plan.weights[layer]), address_of(direction, plan.weights[layer])
+        w, u = (
+            address_of(room.weights, plan.weights[layer]),
+            address_of(direction, plan.weights[layer]),
+        )
         if layer == 0 and by_entries:
             sparse_layer(plan, direction, walk.tangents, room.ids, sparse, rows, ADD)
         else:
             call(at, to, to_row, u, 0, below, below_row, 4, u + row, row, rows, into, vectors, ADD)
         if layer:
-            call(at, to, to_row, to, to_row, moved, moved_row, 4, w + row, row, rows, into, vectors, ADD)
+            call(
+                at,
+                to,
+                to_row,
+                to,
+                to_row,
+                moved,
+                moved_row,
+                4,
+                w + row,
+                row,
+                rows,
+                into,
+                vectors,
+                ADD,
+            )
         _stop_at_kinks(walk.tangents, room.tile, t, stride, LANES * vectors, rows)
         below, below_row, moved, moved_row = address_of(room.tile, t), to_row, to, to_row
     w, vectors, into = plan.weights[last], plan.vectors[last], plan.into[last]
     bias = w + LANES * vectors
     for r in range(0, rows, LANES):
-        there, logits, parts = r * below_row, address_of(walk.rows, 2 * TILE + r), address_of(walk.rows, 3 * TILE + r)
+        there, logits, parts = (
+            r * below_row,
+            address_of(walk.rows, 2 * TILE + r),
+            address_of(walk.rows, 3 * TILE + r),
+        )
         dots(logits, below + there, below_row, address_of(direction, w), vectors, direction[bias])
         dots(parts, moved + there, moved_row, address_of(room.weights, w), vectors, f32(0))
     total = f32(0)
@@ -776,7 +1006,11 @@ def _curve(
         walk.rows[4, r] = walk.rows[2, r] * walk.rows[1, r]
         total += walk.rows[4, r]
     sums[bias] += total
-    delta, error, here = address_of(walk.rows, 0), address_of(walk.rows, 4 * TILE), address_of(sums, w)
+    delta, error, here = (
+        address_of(walk.rows, 0),
+        address_of(walk.rows, 4 * TILE),
+        address_of(sums, w),
+    )
     call(at, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
     call(at, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
     delta_row, error_row, outputs = 4, 4, 1
@@ -789,19 +1023,89 @@ def _curve(
         else:
             w = plan.transposed[layer + 1]
             back, back_along = address_of(room.transposed, w), address_of(walk.transposed, w)
-        call(at, to, to_row, zeros, 0, delta, delta_row, 4, back_along, row, rows, outputs, vectors, ADD)
-        call(at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD)
+        call(
+            at,
+            to,
+            to_row,
+            zeros,
+            0,
+            delta,
+            delta_row,
+            4,
+            back_along,
+            row,
+            rows,
+            outputs,
+            vectors,
+            ADD,
+        )
+        call(
+            at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD
+        )
         _stop_at_kinks(walk.errors, room.tile, t, stride, LANES * vectors, rows)
         delta, delta_row, error, error_row = address_of(walk.deltas, t), to_row, to, to_row
-        here, into, outputs = address_of(sums, plan.weights[layer]), plan.into[layer], plan.into[layer + 1]
+        here, into, outputs = (
+            address_of(sums, plan.weights[layer]),
+            plan.into[layer],
+            plan.into[layer + 1],
+        )
         if layer:
             t, stride = plan.tiles[layer - 1], plan.strides[layer - 1]
-            below, moved, below_row = address_of(room.tile, t), address_of(walk.tangents, t), 4 * stride
-            call(at, here, row, here, row, below - 4, 4, below_row, error, error_row, into + 1, rows, vectors, ADD)
-            call(at, here + row, row, here + row, row, moved, 4, below_row, delta, delta_row, into, rows, vectors, ADD)
+            below, moved, below_row = (
+                address_of(room.tile, t),
+                address_of(walk.tangents, t),
+                4 * stride,
+            )
+            call(
+                at,
+                here,
+                row,
+                here,
+                row,
+                below - 4,
+                4,
+                below_row,
+                error,
+                error_row,
+                into + 1,
+                rows,
+                vectors,
+                ADD,
+            )
+            call(
+                at,
+                here + row,
+                row,
+                here + row,
+                row,
+                moved,
+                4,
+                below_row,
+                delta,
+                delta_row,
+                into,
+                rows,
+                vectors,
+                ADD,
+            )
         elif by_entries:
             ones = address_of(room.tile, t) - 4
             call(at, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
             sparse_layer(plan, sums, walk.errors, room.ids, sparse, rows, GRADIENT)
         else:
-            call(at, here, row, here, row, source - 4, 4, source_row, error, error_row, into + 1, rows, vectors, ADD)
+            call(
+                at,
+                here,
+                row,
+                here,
+                row,
+                source - 4,
+                4,
+                source_row,
+                error,
+                error_row,
+                into + 1,
+                rows,
+                vectors,
+                ADD,
+            )

@@ -1,10 +1,11 @@
 """The definition of a training: one network in plain PyTorch, float32 on one CPU thread.
 
-The other engines start from its initial weights and follow its batch orders; they differ from it in the order of
-floating-point sums, nothing else. A small network's training spends most of its time between operations, on autograd's
-records and the optimiser's bookkeeping. So PyTorch's operations are called directly, in the order in which a training
-with autograd and `torch.optim.Adam` calls them, with the derivative written out and Adam on all parameters as one
-vector: the same bits in a quarter to a half of the time.
+The other engines start from its initial weights and follow its batch orders; they differ from it in
+the order of floating-point sums, nothing else. A small network's training spends most of its time
+between operations, on autograd's records and the optimiser's bookkeeping. So PyTorch's operations
+are called directly, in the order in which a training with autograd and `torch.optim.Adam` calls
+them, with the derivative written out and Adam on all parameters as one vector: the same bits in a
+quarter to a half of the time.
 """
 
 from __future__ import annotations
@@ -25,24 +26,35 @@ BACKWARD: dict[str, Callable[[Tensor, Tensor], Tensor]] = {
     "tanh": torch.ops.aten.tanh_backward,
     "sigmoid": torch.ops.aten.sigmoid_backward,
 }
-"""Gradient by an activation's output, and the output → gradient by its input: autograd's own operations."""
+"""Gradient by an activation's output, and the output → gradient by its input: autograd's own
+operations."""
 
 
 def train_one(
-    recipe: Recipe, rows: Rows, flips: Sequence[int] = (), steps: Callable[[Recipe, tuple[int, ...]], Any] | None = None
+    recipe: Recipe,
+    rows: Rows,
+    flips: Sequence[int] = (),
+    steps: Callable[[Recipe, tuple[int, ...]], Any] | None = None,
 ) -> Network:
-    """Train on the rows with the labels at `flips` flipped: after each epoch the mean loss on the validation rows; the
-    weights of the strictly lowest one are kept; after `patience` epochs without a new lowest it ends. `steps`: what
-    takes the steps, by default `Direct`."""
+    """Train on the rows with the labels at `flips` flipped: after each epoch the mean loss on the
+    validation rows; the weights of the strictly lowest one are kept; after `patience` epochs
+    without a new lowest it ends. `steps`: what takes the steps, by default `Direct`."""
     with one_thread(), torch.no_grad():
-        X, y, X_val, y_val = map(torch.from_numpy, (rows.X, rows.labels(flips), rows.X_val, rows.y_val))
+        X, y, X_val, y_val = map(
+            torch.from_numpy, (rows.X, rows.labels(flips), rows.X_val, rows.y_val)
+        )
         f, size = (steps or Direct)(recipe, rows.widths(recipe)), recipe.batch_size or rows.n
         best_loss, best_epoch, best, epoch = float("inf"), 0, f.packed(), 0
         for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
-            if recipe.batch_size is None:  # the data itself: gathering it in order would only copy it
+            if (
+                recipe.batch_size is None
+            ):  # the data itself: gathering it in order would only copy it
                 f.step(X, y)
             else:
-                gathered = X.index_select(0, order).split(size), y.index_select(0, order).split(size)
+                gathered = (
+                    X.index_select(0, order).split(size),
+                    y.index_select(0, order).split(size),
+                )
                 for inputs, labels in zip(*gathered, strict=True):
                     f.step(inputs, labels)
             loss = mean_loss(f.outputs(X_val)[-1], y_val).item()
@@ -69,11 +81,14 @@ def batch_orders(recipe: Recipe, n: int) -> Iterator[Tensor]:
     """One order of the training rows per epoch, without end."""
     generator = torch.Generator().manual_seed(recipe.seed)
     while True:
-        yield torch.arange(n) if recipe.batch_size is None else torch.randperm(n, generator=generator)
+        yield (
+            torch.arange(n) if recipe.batch_size is None else torch.randperm(n, generator=generator)
+        )
 
 
 def mean_loss(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Mean binary cross-entropy of logits; with more than two classes, mean cross-entropy of the softmax."""
+    """Mean binary cross-entropy of logits; with more than two classes, mean cross-entropy of the
+    softmax."""
     if outputs.shape[1] == 1:
         return binary_cross_entropy_with_logits(outputs[:, 0], labels)
     return cross_entropy(outputs, labels.long())
@@ -84,9 +99,14 @@ class Direct:
 
     def __init__(self, recipe: Recipe, widths: tuple[int, ...]) -> None:
         self.values = packed_start(widths, recipe.seed)
-        self.gradient, self.first, self.second, self.scale = (torch.zeros_like(self.values) for _ in range(4))
+        self.gradient, self.first, self.second, self.scale = (
+            torch.zeros_like(self.values) for _ in range(4)
+        )
         self.steps, self.learning_rate = 0, recipe.learning_rate
-        self.activation, self.derivative = getattr(torch, recipe.activation), BACKWARD[recipe.activation]
+        self.activation, self.derivative = (
+            getattr(torch, recipe.activation),
+            BACKWARD[recipe.activation],
+        )
         self.weights, self.biases = unpack(self.values, widths)
         self.transposed = [W.t() for W in self.weights]
         self.by_weights, self.by_biases = unpack(self.gradient, widths)
@@ -104,7 +124,9 @@ class Direct:
             gradient = logits[:, 0].sigmoid().sub_(labels).div_(len(labels)).unsqueeze(1)
         else:
             likelihoods = logits.log_softmax(1)
-            wanted = torch.zeros_like(logits).scatter_(1, labels.long().unsqueeze(1), -1 / len(labels))
+            wanted = torch.zeros_like(logits).scatter_(
+                1, labels.long().unsqueeze(1), -1 / len(labels)
+            )
             gradient = torch._log_softmax_backward_data(wanted, likelihoods, 1, logits.dtype)
         for layer in range(len(layers) - 1, -1, -1):
             torch.sum(gradient, 0, out=self.by_biases[layer])
@@ -116,7 +138,9 @@ class Direct:
         self.second.mul_(BETA2).addcmul_(self.gradient, self.gradient, value=1 - BETA2)
         torch.sqrt(self.second, out=self.scale)
         self.scale.div_((1 - BETA2**self.steps) ** 0.5).add_(EPSILON)
-        self.values.addcdiv_(self.first, self.scale, value=-(self.learning_rate / (1 - BETA1**self.steps)))
+        self.values.addcdiv_(
+            self.first, self.scale, value=-(self.learning_rate / (1 - BETA1**self.steps))
+        )
 
     def packed(self) -> Tensor:
         return self.values.clone()

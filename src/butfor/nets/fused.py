@@ -1,8 +1,9 @@
 """Many networks on the CPU's cores: whole trainings in compiled code, one network per thread.
 
-It starts from the definition's initial tensors and follows its batch orders, drawn once for all networks. A network's
-result depends only on its flip set, not on other networks or the number of threads. A thread holds one network's
-weights, labels and one tile of rows. The first use on a machine compiles for some seconds; the code is kept on disk.
+It starts from the definition's initial tensors and follows its batch orders, drawn once for all
+networks. A network's result depends only on its flip set, not on other networks or the number of
+threads. A thread holds one network's weights, labels and one tile of rows. The first use on a
+machine compiles for some seconds; the code is kept on disk.
 """
 
 from __future__ import annotations
@@ -24,8 +25,8 @@ from .recipe import ACTIVATIONS, Check, Fits, Floats, Job, Recipe, Rows
 from .threads import in_threads
 
 SHARED_ORDERS = 2**28
-"""Bytes of batch orders kept for the networks of a call and for the next call with the same seeds; a longer training
-draws its own."""
+"""Bytes of batch orders kept for the networks of a call and for the next call with the same seeds;
+a longer training draws its own."""
 ZEROS_PER_ENTRY = 3
 """Rows with at least this many inputs per input that is not 0 are faster by their entries."""
 NO_ENTRIES = Entries(np.zeros(1, np.int64), np.zeros(0, np.int32), np.zeros(0, np.float32))
@@ -53,7 +54,11 @@ def train(job: Job, threads: int) -> Fits:
     """Train the job's networks, which have a single logit, so many at a time."""
     prepare()
     fits = Fits.empty(job)
-    list(in_threads(Trainings(job, fits).run, range(len(job.flip_sets)), threads, job.check, job.advance))
+    list(
+        in_threads(
+            Trainings(job, fits).run, range(len(job.flip_sets)), threads, job.check, job.advance
+        )
+    )
     return fits
 
 
@@ -67,12 +72,22 @@ class Trainings:
         self._starts = starts(recipe, rows.n, rows.widths(recipe), seeds)
         self._training, self._validation = tables(rows, rows.y, bool(recipe.hidden))
         by_entries = len(self._training.sparse.starts) > 1
-        self._people = table(people, np.zeros(len(people), np.float32), entries_of(people) if by_entries else None)
+        self._people = table(
+            people, np.zeros(len(people), np.float32), entries_of(people) if by_entries else None
+        )
 
     def run(self, k: int, check: Check) -> None:
         """Train the k-th network; `check` ends it between blocks of epochs."""
-        recipe, rows, plan, start = self.job.recipe, self.job.rows, self._layout.plan, self._starts[self.job.seeds[k]]
-        room, training = self._layout.room(start.weights), self._training._replace(y=rows.labels(self.job.flip_sets[k]))
+        recipe, rows, plan, start = (
+            self.job.recipe,
+            self.job.rows,
+            self._layout.plan,
+            self._starts[self.job.seeds[k]],
+        )
+        room, training = (
+            self._layout.room(start.weights),
+            self._training._replace(y=rows.labels(self.job.flip_sets[k])),
+        )
         history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
         pace = recipe.batch_size or rows.n, recipe.learning_rate, recipe.patience
         for orders in start.blocks():
@@ -82,12 +97,15 @@ class Trainings:
             if compiled.run_epochs(plan, room, *state) or history[0] >= recipe.max_epochs:
                 break
         compiled.predict(plan, room, self._people, self.fits.logits[k])
-        self.fits.epochs[k], self.fits.best_epoch[k], self.fits.validation_loss[k] = *history[:2], best_loss[0]
+        self.fits.epochs[k], self.fits.best_epoch[k], self.fits.validation_loss[k] = (
+            *history[:2],
+            best_loss[0],
+        )
 
 
 class Start:
-    """What follows from a seed: the initial weights, and the batch orders, drawn when a training needs them. Up to
-    `room` bytes of orders are kept for the next training."""
+    """What follows from a seed: the initial weights, and the batch orders, drawn when a training
+    needs them. Up to `room` bytes of orders are kept for the next training."""
 
     def __init__(self, recipe: Recipe, n: int, widths: tuple[int, ...], room: int) -> None:
         self.weights: Floats = packed_start(widths, recipe.seed).numpy()
@@ -115,14 +133,17 @@ class Start:
 
 
 @lru_cache(maxsize=1)
-def starts(recipe: Recipe, n: int, widths: tuple[int, ...], seeds: frozenset[int]) -> dict[int, Start]:
+def starts(
+    recipe: Recipe, n: int, widths: tuple[int, ...], seeds: frozenset[int]
+) -> dict[int, Start]:
     """By seed. Kept for the next call, which usually has the same members or fresh seeds."""
     room = SHARED_ORDERS // max(1, len(seeds))
     return {seed: Start(replace(recipe, seed=seed), n, widths, room) for seed in sorted(seeds)}
 
 
 class Layout:
-    """The places of a network's parts in the arrays of the compiled code; `compiled` explains the layout."""
+    """The places of a network's parts in the arrays of the compiled code; `compiled` explains the
+    layout."""
 
     def __init__(self, recipe: Recipe, rows: Rows) -> None:
         layers, places = [], []
@@ -141,7 +162,10 @@ class Layout:
                 self.parameters += row * (into + 1)
                 self.transposed += padded(out) * padded(into)
                 self.tile += TILE * (LANES + row)
-        address, activation = cast(int, compiled.product.address), ACTIVATIONS.index(recipe.activation)
+        address, activation = (
+            cast(int, compiled.product.address),
+            ACTIVATIONS.index(recipe.activation),
+        )
         self.plan = Plan(address, activation, *np.array(layers, np.int64).T.copy())
         self.places = np.concatenate(places)
         """The place among the parameters of each number of the network, in PyTorch's order."""
@@ -150,9 +174,13 @@ class Layout:
         """What one training writes to, with the initial weights in place."""
         weights, gradient, mean, square, kept = (aligned(self.parameters) for _ in range(5))
         gathered = prepend_ones(np.zeros((TILE, self._inputs), np.float32))
-        transposed, tile, logits, labels = (aligned(n) for n in (self.transposed, self.tile, TILE, TILE))
+        transposed, tile, logits, labels = (
+            aligned(n) for n in (self.transposed, self.tile, TILE, TILE)
+        )
         ids = np.zeros(TILE, np.int32)
-        room = Room(weights, gradient, mean, square, kept, transposed, gathered, tile, logits, labels, ids)
+        room = Room(
+            weights, gradient, mean, square, kept, transposed, gathered, tile, logits, labels, ids
+        )
         room.weights[self.places] = room.kept[self.places] = initial
         for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
             room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
@@ -173,7 +201,8 @@ def aligned(*shape: int) -> Floats:
 
 
 def prepend_ones(X: Floats) -> Floats:
-    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors, and LANES empty rows: `dots` reads that many."""
+    """Rows `[1, x₁, …, x_d, 0, …]` in whole vectors, and LANES empty rows: `dots` reads that
+    many."""
     rows = aligned(len(X) + LANES, padded(X.shape[1] + 1))
     rows[: len(X), 0] = 1
     rows[: len(X), 1 : X.shape[1] + 1] = X
@@ -194,7 +223,8 @@ def tables(rows: Rows, y: Floats, hidden: bool = True) -> tuple[Table, Table]:
 
 @lru_cache(maxsize=1)
 def entries(rows: Rows) -> tuple[Entries, Entries] | None:
-    """Training and validation rows by their entries, if that is faster than whole rows: one-hot columns."""
+    """Training and validation rows by their entries, if that is faster than whole rows: one-hot
+    columns."""
     if np.count_nonzero(rows.X) * ZEROS_PER_ENTRY > rows.X.size:
         return None
     return entries_of(rows.X), entries_of(rows.X_val)
@@ -204,4 +234,6 @@ def entries_of(X: Floats) -> Entries:
     from scipy.sparse import csr_array
 
     rows = csr_array(X)
-    return Entries(rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32))
+    return Entries(
+        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32)
+    )

@@ -1,27 +1,32 @@
 """One kernel launch trains thousands of networks on a CUDA GPU.
 
-A block of threads takes a network, trains it from the first epoch to the last (forward, backward, Adam, validation,
-early stopping, and the logits of the people at the end), then takes the next. Nothing returns to the host in between,
-and blocks share only the queue: a network's result is bit for bit the same beside any other networks. All arithmetic is
-float32. The host polls for progress, and can tell the kernel to stop after the epoch.
+A block of threads takes a network, trains it from the first epoch to the last (forward, backward,
+Adam, validation, early stopping, and the logits of the people at the end), then takes the next.
+Nothing returns to the host in between, and blocks share only the queue: a network's result is bit
+for bit the same beside any other networks. All arithmetic is float32. The host polls for progress,
+and can tell the kernel to stop after the epoch.
 
-The network stays in the block's shared memory; the rows stream from L2, where all blocks find the same X. Each warp
-takes a tile of 64 rows through the whole network on its own, without waiting for the other warps:
+The network stays in the block's shared memory; the rows stream from L2, where all blocks find the
+same X. Each warp takes a tile of 64 rows through the whole network on its own, without waiting for
+the other warps:
 
     tile of X ──W₁──▸ H₁ ──W₂──▸ H₂ ──w──▸ logits ──▸ derivatives D₂ ──W₂ᵀ──▸ D₁
                                               gradients: D₂·H₁ᵀ, D₁·Xᵀ
 
-A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons × 8 rows of a layer
-from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it keeps in registers over all tiles of a
-batch. Then the warps' gradients are added in the warps' order, and every thread does Adam's step for its share of the
-weights. Adam's moments and the labels, one bit each, lie in global memory, one set per block. Layers wider than 32
-neurons are worked on 32 at a time; their gradients lie in memory of the thread's own.
+A tile's layers lie in shared memory feature by feature, `[width × 64]`. A lane computes 8 neurons ×
+8 rows of a layer from 16 numbers per step of the sum; and 4 × 8 entries of a gradient, which it
+keeps in registers over all tiles of a batch. Then the warps' gradients are added in the warps'
+order, and every thread does Adam's step for its share of the weights. Adam's moments and the
+labels, one bit each, lie in global memory, one set per block. Layers wider than 32 neurons are
+worked on 32 at a time; their gradients lie in memory of the thread's own.
 
-Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor cores, which take 16-bit
-numbers: 0 and 1 are such numbers, and W₁ and D₁ are exact sums of three of them, so that no product is rounded. For
-their gradient the warps wait for each other after every tile, and each adds all tiles' D₁ for its own inputs.
+Wide tables are mostly one-hot. Inputs of 0 and 1 are kept as bits and multiplied by the tensor
+cores, which take 16-bit numbers: 0 and 1 are such numbers, and W₁ and D₁ are exact sums of three of
+them, so that no product is rounded. For their gradient the warps wait for each other after every
+tile, and each adds all tiles' D₁ for its own inputs.
 
-`can_train` says which networks fit. The NVRTC library that comes with PyTorch compiles the CUDA C++ at its first use.
+`can_train` says which networks fit. The NVRTC library that comes with PyTorch compiles the CUDA C++
+at its first use.
 """
 
 from __future__ import annotations
@@ -51,13 +56,13 @@ DEEPEST = 3
 LEAST_WARPS = 2
 """With fewer warps on a multiprocessor, stacked tensors are as good."""
 LEAST_BITS, MOST_BITS = 32, 896
-"""The fewest inputs of 0 and 1 for which tensor cores are faster than single products, and the most for which a tile's
-bits fit in the memory of its derivatives."""
+"""The fewest inputs of 0 and 1 for which tensor cores are faster than single products, and the most
+for which a tile's bits fit in the memory of its derivatives."""
 TENSOR_CORES = 8
 """The first generation of GPUs (compute capability) whose tensor cores multiply bfloat16."""
 MOST_ORDER_BYTES, KEPT_ORDERS = 2**31, 64
-"""The most bytes of batch orders on the device (longer trainings go to stacked tensors), and the seeds whose orders are
-kept for the next launch."""
+"""The most bytes of batch orders on the device (longer trainings go to stacked tensors), and the
+seeds whose orders are kept for the next launch."""
 
 
 def can_train(job: Job, device: torch.device) -> bool:
@@ -76,7 +81,8 @@ def can_train(job: Job, device: torch.device) -> bool:
 
 
 def train(job: Job, device: torch.device) -> Fits:
-    """Train the job's networks, usually by one launch: all whose batch orders fit on the device together."""
+    """Train the job's networks, usually by one launch: all whose batch orders fit on the device
+    together."""
     fits, held, starts = Fits.empty(job), set[int](), [0]
     most = MOST_ORDER_BYTES // max(1, _order_bytes(job.recipe, job.rows.n))
     for k, seed in enumerate(job.seeds):
@@ -105,7 +111,9 @@ def launch(job: Job, device: torch.device) -> tuple[np.ndarray, ...]:
         torch.cuda.synchronize()  # all inputs are in place before another stream reads `control`
         kernel.launch(work, min(plan.slots, len(job.flip_sets)))
         _watch(tensors["control"], job)
-    return tuple(tensors[name].cpu().numpy() for name in ("logits", "best_epochs", "epochs", "losses"))
+    return tuple(
+        tensors[name].cpu().numpy() for name in ("logits", "best_epochs", "epochs", "losses")
+    )
 
 
 @dataclass(frozen=True, eq=False)
@@ -119,19 +127,23 @@ class Inputs:
     def of(cls, *tables: Floats) -> Inputs:
         """Inputs that are 0 or 1 in every row become bits if there are many inputs."""
         every = np.arange(tables[0].shape[1])
-        binary = np.logical_and.reduce([((table == 0) | (table == 1)).all(axis=0) for table in tables])
+        binary = np.logical_and.reduce(
+            [((table == 0) | (table == 1)).all(axis=0) for table in tables]
+        )
         if len(every) <= NARROW or binary.sum() < LEAST_BITS:
             binary[:] = False
         return cls(every[~binary], every[binary])
 
     def bits(self, X: Floats) -> Tensor:
-        """The hot inputs, 32 to a word, the first lowest; rows are padded to multiples of four words."""
+        """The hot inputs, 32 to a word, the first lowest; rows are padded to multiples of four
+        words."""
         padded = np.pad(X[:, self.hot] > 0, ((0, 0), (0, -len(self.hot) % 128)))
         packed = np.ascontiguousarray(np.packbits(padded, axis=1, bitorder="little"))
         return torch.from_numpy(packed.view("<i4"))
 
     def kernel_order(self, packed: Tensor, width: int) -> Tensor:
-        """Packed networks with a first layer of `width` neurons, its inputs in the kernel's order."""
+        """Packed networks with a first layer of `width` neurons, its inputs in the kernel's
+        order."""
         order = np.concatenate([self.dense, self.hot])
         size = width * len(order)
         first = packed[:, :size].unflatten(1, (width, len(order)))[:, :, torch.from_numpy(order)]
@@ -139,8 +151,8 @@ class Inputs:
 
 
 def inputs_of(rows: Rows, people: Floats) -> Inputs:
-    """The inputs that are bits in a table and for people. Those of the table are cached, and mostly hold for people
-    too."""
+    """The inputs that are bits in a table and for people. Those of the table are cached, and mostly
+    hold for people too."""
     usual = _inputs_of(rows)
     hot = people[:, usual.hot]
     return usual if ((hot == 0) | (hot == 1)).all() else Inputs.of(rows.X, rows.X_val, people)
@@ -153,8 +165,8 @@ def _inputs_of(rows: Rows) -> Inputs:
 
 @dataclass(frozen=True)
 class Plan:
-    """The constants of a compiled kernel, and the number of blocks that run at once. `widths`: all inputs, the hidden
-    layers, the logit; `hot` of the inputs are bits."""
+    """The constants of a compiled kernel, and the number of blocks that run at once. `widths`: all
+    inputs, the hidden layers, the logit; `hot` of the inputs are bits."""
 
     widths: tuple[int, ...]
     hot: int
@@ -166,25 +178,37 @@ class Plan:
 
     @classmethod
     def of(cls, recipe: Recipe, rows: Rows, inputs: Inputs, device: torch.device) -> Plan | None:
-        """As many warps as shared memory and registers allow, each with rows to work on; None if too few tiles fit."""
+        """As many warps as shared memory and registers allow, each with rows to work on; None if
+        too few tiles fit."""
         chip: Any = torch.cuda.get_device_properties(device)
         most = getattr(chip, "shared_memory_per_block_optin", 0)
         if len(inputs.hot) > (MOST_BITS if chip.major >= TENSOR_CORES else 0):
             return None
         tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
         plans = {}
-        shape = rows.widths(recipe), len(inputs.hot), recipe.activation, recipe.batch_size is not None
+        shape = (
+            rows.widths(recipe),
+            len(inputs.hot),
+            recipe.activation,
+            recipe.batch_size is not None,
+        )
         for warps in range(1, 9):
             plan = cls(*shape, warps, blocks=0, slots=0)
             if plan.shared_bytes > most:
                 break
             # A block also takes 1 KiB for the system; 8 warps of 255 registers fill the registers.
-            blocks = min(chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024), 8 // warps)
+            blocks = min(
+                chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024), 8 // warps
+            )
             busy = tiles / (-(-tiles // warps) * warps)
             slots = blocks * chip.multi_processor_count
             plans[blocks * warps * busy, -warps] = replace(plan, blocks=blocks, slots=slots)
         best = plans[max(plans)] if plans else None
-        return best if best and (best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS) else None
+        return (
+            best
+            if best and (best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS)
+            else None
+        )
 
     @property
     def hot_numbers(self) -> int:
@@ -245,14 +269,20 @@ class Work(ctypes.Structure):
     ]
 
 
-def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple[Work, dict[str, Tensor]]:
+def prepare(
+    job: Job, plan: Plan, inputs: Inputs, device: torch.device
+) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
     recipe, rows, people = job.recipe, job.rows, job.people
     K, blocks, numbers = len(job.flip_sets), min(plan.slots, len(job.flip_sets)), count(plan.widths)
     flips = [i for one in job.flip_sets for i in one]
     each, seed_of = np.unique(job.seeds, return_inverse=True)
     recipes = [replace(recipe, seed=int(seed)) for seed in each]
-    orders = [drawn_orders(one, rows.n) for one in recipes] if recipe.batch_size else [torch.zeros(1).int()]
+    orders = (
+        [drawn_orders(one, rows.n) for one in recipes]
+        if recipe.batch_size
+        else [torch.zeros(1).int()]
+    )
     starts = torch.stack([packed_start(plan.widths, one.seed) for one in recipes])
     given = {
         "people": _feature_major(people[:, inputs.dense]),
@@ -270,25 +300,42 @@ def prepare(job: Job, plan: Plan, inputs: Inputs, device: torch.device) -> tuple
         "moments": (blocks, 2, numbers),
         "hot": (blocks, 3, plan.hot_numbers),
     }
-    counts = {"best_epochs": (K,), "epochs": (K,), "labels": (blocks, -(-rows.n // 32)), "control": (3,)}
+    counts = {
+        "best_epochs": (K,),
+        "epochs": (K,),
+        "labels": (blocks, -(-rows.n // 32)),
+        "control": (3,),
+    }
     try:
         tensors = placed(rows, inputs, plan.gather, device)
         tensors = tensors | {name: tensor.contiguous().to(device) for name, tensor in given.items()}
         tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
-        tensors |= {name: torch.zeros(shape, dtype=torch.int32, device=device) for name, shape in counts.items()}
+        tensors |= {
+            name: torch.zeros(shape, dtype=torch.int32, device=device)
+            for name, shape in counts.items()
+        }
     except torch.cuda.OutOfMemoryError:
         raise RuntimeError(
-            f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer flip sets in one call."
+            f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer "
+            "flip sets in one call."
         ) from None
-    sizes = K, rows.n, len(rows.X_val), len(people), recipe.batch_size or rows.n, recipe.patience, recipe.max_epochs
+    sizes = (
+        K,
+        rows.n,
+        len(rows.X_val),
+        len(people),
+        recipe.batch_size or rows.n,
+        recipe.patience,
+        recipe.max_epochs,
+    )
     pointers = (tensors[name].data_ptr() for name in POINTERS.split())
     return Work(*pointers, recipe.learning_rate, *sizes), tensors
 
 
 @lru_cache(maxsize=2)
 def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> dict[str, Tensor]:
-    """A table on the device in the kernel's layout; `gather`: rows are read in any order. Cached, since packing takes
-    longer than many launches."""
+    """A table on the device in the kernel's layout; `gather`: rows are read in any order. Cached,
+    since packing takes longer than many launches."""
     X = rows.X[:, inputs.dense]
     tensors = {
         "X": _row_major(X) if gather else _feature_major(X),
@@ -303,8 +350,11 @@ def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> di
 
 @lru_cache(maxsize=KEPT_ORDERS)
 def drawn_orders(recipe: Recipe, n: int) -> Tensor:
-    """A seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many launches."""
-    return torch.stack([order.int() for order in islice(batch_orders(recipe, n), recipe.max_epochs)])
+    """A seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many
+    launches."""
+    return torch.stack(
+        [order.int() for order in islice(batch_orders(recipe, n), recipe.max_epochs)]
+    )
 
 
 def _feature_major(X: Floats) -> Tensor:
@@ -365,14 +415,25 @@ class Kernel:
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(work))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
         grid, block = (blocks, 1, 1), (32 * self.plan.warps, 1, 1)
-        self._call("cuLaunchKernel", self.function, *grid, *block, self.plan.shared_bytes, stream, arguments, None)
+        self._call(
+            "cuLaunchKernel",
+            self.function,
+            *grid,
+            *block,
+            self.plan.shared_bytes,
+            stream,
+            arguments,
+            None,
+        )
 
     def _call(self, name: str, *arguments: Any) -> None:
         status = getattr(self.driver, name)(*arguments)
         if status != 0:
             message = ctypes.c_char_p()
             self.driver.cuGetErrorString(status, ctypes.byref(message))
-            raise RuntimeError(f"The CUDA driver refused {name}: {(message.value or b'?').decode()}.")
+            raise RuntimeError(
+                f"The CUDA driver refused {name}: {(message.value or b'?').decode()}."
+            )
 
 
 @cache
@@ -383,8 +444,12 @@ def compiled(plan: Plan, device: int) -> Kernel:
     major, minor = torch.cuda.get_device_capability(device)
     options = [f"--gpu-architecture=sm_{major}{minor}".encode(), b"--std=c++17"]
     program = ctypes.c_void_p()
-    library.nvrtcCreateProgram(ctypes.byref(program), plan.source().encode(), b"onelaunch.cu", 0, None, None)
-    status = library.nvrtcCompileProgram(program, len(options), (ctypes.c_char_p * len(options))(*options))
+    library.nvrtcCreateProgram(
+        ctypes.byref(program), plan.source().encode(), b"onelaunch.cu", 0, None, None
+    )
+    status = library.nvrtcCompileProgram(
+        program, len(options), (ctypes.c_char_p * len(options))(*options)
+    )
     if status != 0:
         log = _nvrtc_text(library, "ProgramLog", program).decode(errors="replace")
         raise RuntimeError(f"NVRTC could not compile the training kernel: {log}")
@@ -403,9 +468,14 @@ def _nvrtc_text(library: ctypes.CDLL, what: str, program: ctypes.c_void_p) -> by
 
 @cache
 def nvrtc() -> ctypes.CDLL | None:
-    """NVIDIA's run-time compiler, from PyTorch's own packages or the system; None if neither has it."""
+    """NVIDIA's run-time compiler, from PyTorch's own packages or the system; None if neither has
+    it."""
     major = (torch.version.cuda or "0").split(".")[0]
-    names = [f"nvrtc64_{major}0_0.dll"] if sys.platform == "win32" else [f"libnvrtc.so.{major}", "libnvrtc.so"]
+    names = (
+        [f"nvrtc64_{major}0_0.dll"]
+        if sys.platform == "win32"
+        else [f"libnvrtc.so.{major}", "libnvrtc.so"]
+    )
     packages = Path(torch.__file__).parent.parent
     found = [*packages.glob(f"nvidia/*/lib/{names[0]}"), *packages.glob(f"torch/lib/{names[0]}")]
     for name in (*names, *map(str, found)):

@@ -1,4 +1,5 @@
-"""What a training takes and gives: the settings, the rows with their labels, and a trained network."""
+"""What a training takes and gives: the settings, the rows with their labels, and a trained
+network."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ Floats = NDArray[np.float32]
 FlipSet = tuple[int, ...]
 """Positions of training rows whose labels are flipped, ascending, each once."""
 Check = Callable[[], object]
-"""Called between pieces of work, by the thread that asked for it; it may raise anything, which ends the work."""
+"""Called between pieces of work, by the thread that asked for it; it may raise anything, which ends
+the work."""
 Advance = Callable[[int], object]
 """Called with the number of trainings that just finished."""
 
@@ -29,8 +31,8 @@ BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
 
 @dataclass(frozen=True)
 class Recipe:
-    """The settings of a training. `batch_size=None` means one batch, in the data's order. `seed` is that of a training
-    for which no other is named."""
+    """The settings of a training. `batch_size=None` means one batch, in the data's order. `seed` is
+    that of a training for which no other is named."""
 
     hidden: tuple[int, ...] = (32, 32)
     activation: str = "relu"
@@ -41,13 +43,19 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        shown = ",".join(map(str, self.hidden[:5])) + f", … ({len(self.hidden)} layers)" * (len(self.hidden) > 5)
+        shown = ",".join(map(str, self.hidden[:5])) + f", … ({len(self.hidden)} layers)" * (
+            len(self.hidden) > 5
+        )
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={shown}: every layer needs at least one neuron.")
         if len(self.hidden) > MOST_LAYERS or any(width > MOST_NEURONS for width in self.hidden):
-            raise ValueError(f"hidden={shown}: at most {MOST_LAYERS} layers of at most {MOST_NEURONS} neurons.")
+            raise ValueError(
+                f"hidden={shown}: at most {MOST_LAYERS} layers of at most {MOST_NEURONS} neurons."
+            )
         if self.activation not in ACTIVATIONS:
-            raise ValueError(f"activation='{self.activation}' is not one of {', '.join(ACTIVATIONS)}.")
+            raise ValueError(
+                f"activation='{self.activation}' is not one of {', '.join(ACTIVATIONS)}."
+            )
         if not self.learning_rate > 0:
             raise ValueError(f"learning_rate={self.learning_rate} must be above 0.")
         for name in ("max_epochs", "patience"):
@@ -56,17 +64,22 @@ class Recipe:
         if self.max_epochs > MOST_EPOCHS:
             raise ValueError(f"max_epochs={self.max_epochs} must be at most {MOST_EPOCHS}.")
         if (size := self.batch_size) is not None and not 1 <= size < 2**31:
-            raise ValueError(f"batch_size={size} must be at least 1 and at most {2**31 - 1}, or None for full batch.")
+            raise ValueError(
+                f"batch_size={size} must be at least 1 and at most {2**31 - 1}, or None for full "
+                "batch."
+            )
         if not 0 <= self.seed < LAST_SEED:
             raise ValueError(f"seed={self.seed} must be a whole number from 0 to {LAST_SEED - 1}.")
 
 
 @dataclass(frozen=True, eq=False)
 class Rows:
-    """Training rows `X [n × d]` with labels `y [n]` by number, and validation rows, of so many `classes`.
+    """Training rows `X [n × d]` with labels `y [n]` by number, and validation rows, of so many
+    `classes`.
 
-    `flipped [n]` is each label after a flip, by default 1 − y. With more than two classes `towards [classes]` says
-    which count as the other decision: a person's logit is the best of their scores less the best of the others."""
+    `flipped [n]` is each label after a flip, by default 1 − y. With more than two classes `towards
+    [classes]` says which count as the other decision: a person's logit is the best of their scores
+    less the best of the others."""
 
     X: Floats
     y: Floats
@@ -78,7 +91,9 @@ class Rows:
 
     def __post_init__(self) -> None:
         for name in ("X", "y", "X_val", "y_val"):
-            object.__setattr__(self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float32))
+            object.__setattr__(
+                self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float32)
+            )
 
     @property
     def n(self) -> int:
@@ -90,7 +105,8 @@ class Rows:
 
     @property
     def outputs(self) -> int:
-        """Numbers that a network gives per person: a logit or, with more than two classes, a score for each."""
+        """Numbers that a network gives per person: a logit or, with more than two classes, a score
+        for each."""
         return 1 if self.classes == 2 else self.classes
 
     def widths(self, recipe: Recipe) -> tuple[int, ...]:
@@ -107,14 +123,19 @@ class Rows:
         """Refuse what does not fit together: compiled code does not check its bounds."""
         for k, flips in enumerate(flip_sets):
             if bad := [position for position in flips if not 0 <= position < self.n]:
-                raise ValueError(f"Flip set {k} names training row {bad[0]}; the rows are numbered 0 to {self.n - 1}.")
+                raise ValueError(
+                    f"Flip set {k} names training row {bad[0]}; the rows are numbered 0 to "
+                    f"{self.n - 1}."
+                )
         if not self.d == self.X_val.shape[1] == people.shape[1]:
             raise ValueError(
                 f"Training rows have {self.d} columns, validation rows {self.X_val.shape[1]} and "
                 f"people {people.shape[1]}; encode all three alike."
             )
         if len(self.y) != self.n or len(self.y_val) != len(self.X_val):
-            raise ValueError("There must be one label for every training row and every validation row.")
+            raise ValueError(
+                "There must be one label for every training row and every validation row."
+            )
 
 
 @dataclass(frozen=True, eq=False)
@@ -131,8 +152,8 @@ class Job:
 
 
 class Fits(NamedTuple):
-    """K trained networks: `logits [K × people]` (with more than two classes `[K × people · classes]`), the epochs kept
-    and run, and the lowest validation losses, `[K]` each."""
+    """K trained networks: `logits [K × people]` (with more than two classes `[K × people ·
+    classes]`), the epochs kept and run, and the lowest validation losses, `[K]` each."""
 
     logits: Floats
     best_epoch: NDArray[np.int64]
@@ -143,7 +164,12 @@ class Fits(NamedTuple):
     def empty(cls, job: Job) -> Fits:
         """Arrays to fill in."""
         K, (kept, ran) = len(job.flip_sets), np.zeros((2, len(job.flip_sets)), np.int64)
-        return cls(np.empty((K, len(job.people) * job.rows.outputs), np.float32), kept, ran, np.empty(K, np.float32))
+        return cls(
+            np.empty((K, len(job.people) * job.rows.outputs), np.float32),
+            kept,
+            ran,
+            np.empty(K, np.float32),
+        )
 
     def put(self, part: slice, found: Sequence[NDArray[Any]]) -> None:
         for name, values in zip(self._fields, found, strict=True):
@@ -157,7 +183,8 @@ class Fits(NamedTuple):
 
 @dataclass(frozen=True, eq=False)
 class Network:
-    """One trained network: `weights[l] [out × in]`, `biases[l] [out]`, and the course of its training."""
+    """One trained network: `weights[l] [out × in]`, `biases[l] [out]`, and the course of its
+    training."""
 
     weights: tuple[Floats, ...]
     biases: tuple[Floats, ...]
@@ -171,8 +198,8 @@ class Network:
         return self.recipe.activation
 
     def logits(self, X: Floats) -> Floats:
-        """Before the sigmoid, `[rows]`, above 0 for class 1. With more than two classes before the softmax, `[rows ×
-        classes]`, highest for the decision."""
+        """Before the sigmoid, `[rows]`, above 0 for class 1. With more than two classes before the
+        softmax, `[rows × classes]`, highest for the decision."""
         outputs = self.layers(X)[-1]
         return outputs[:, 0] if outputs.shape[1] == 1 else outputs
 
@@ -198,8 +225,9 @@ class Network:
 
 @contextmanager
 def one_thread() -> Iterator[None]:
-    """One intra-op thread, without oneDNN. On several threads small networks train 20 to 50 times slower, and not
-    bitwise alike. Where torch passes every product to oneDNN (ARM), the call takes longer than the product."""
+    """One intra-op thread, without oneDNN. On several threads small networks train 20 to 50 times
+    slower, and not bitwise alike. Where torch passes every product to oneDNN (ARM), the call takes
+    longer than the product."""
     import torch
 
     threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
@@ -218,8 +246,8 @@ def count(widths: Sequence[int]) -> int:
 
 
 def unpack(packed: Any, widths: Sequence[int]) -> tuple[list[Any], list[Any]]:
-    """Weight matrices `[… × out × in]` and bias vectors `[… × out]` inside numbers `[… × count]`, packed in PyTorch's
-    order: W₁ row by row, b₁, W₂, …"""
+    """Weight matrices `[… × out × in]` and bias vectors `[… × out]` inside numbers `[… × count]`,
+    packed in PyTorch's order: W₁ row by row, b₁, W₂, …"""
     weights, biases, at = [], [], 0
     for into, out in pairwise(widths):
         weights.append(packed[..., at : at + out * into].reshape(*packed.shape[:-1], out, into))

@@ -1,12 +1,13 @@
 """Many small networks side by side as stacked tensors, on any torch device.
 
-S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a few batched matrix
-products. A network leaves the stack at the end of its last epoch. Every product is one matrix product per network, so
-the other networks of a stack take no part in a network's sums; but a library may choose another kernel for another
-stack size, which changes the last bits, and training amplifies that.
+S networks share rows and recipe and differ in seed and labels, so that one step of all of them is a
+few batched matrix products. A network leaves the stack at the end of its last epoch. Every product
+is one matrix product per network, so the other networks of a stack take no part in a network's
+sums; but a library may choose another kernel for another stack size, which changes the last bits,
+and training amplifies that.
 
-Shapes: S networks, B rows of a batch, K outputs (1 with two classes, else one per class), P directions, p weights of a
-network, packed in PyTorch's order. The first axis is always the network.
+Shapes: S networks, B rows of a batch, K outputs (1 with two classes, else one per class), P
+directions, p weights of a network, packed in PyTorch's order. The first axis is always the network.
 """
 
 from __future__ import annotations
@@ -24,15 +25,28 @@ from torch import Tensor
 from torch.nn.functional import binary_cross_entropy_with_logits, cross_entropy, one_hot
 
 from .definition import BACKWARD, batch_orders, packed_start
-from .recipe import BETA1, BETA2, EPSILON, Check, Fits, Floats, Job, Recipe, Rows, count, one_thread, unpack
+from .recipe import (
+    BETA1,
+    BETA2,
+    EPSILON,
+    Check,
+    Fits,
+    Floats,
+    Job,
+    Recipe,
+    Rows,
+    count,
+    one_thread,
+    unpack,
+)
 
 LARGEST_STACK = {"cpu": 64, "cuda": 1024}
 """The most networks in a stack; more gain nothing and leave the caches."""
 CPU_MEMORY = 2**32
 """Bytes that a stack on the CPU may take."""
 TILE = {"cpu": 2**17, "cuda": 2**26}
-"""Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in the cache, on CUDA it
-must fit in memory."""
+"""Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in
+the cache, on CUDA it must fit in memory."""
 
 Layers = list[tuple[Tensor, Tensor]]
 """Weights `[… × out × in]` and biases `[… × out]`, layer by layer."""
@@ -55,7 +69,9 @@ def train(job: Job, device: torch.device) -> Fits:
                 left = len(going)
             job.advance(left)
             people = data.people.expand(len(labels), -1, -1)
-            logits = forward(stack.layers(stack.weights), job.recipe.activation, people)[1].flatten(1)
+            logits = forward(stack.layers(stack.weights), job.recipe.activation, people)[1].flatten(
+                1
+            )
             losses = stack.losses[np.arange(len(labels)), stack.kept]
             fits.put(part, (logits.cpu().numpy(), stack.kept, stack.ran, losses))
     return fits
@@ -84,7 +100,8 @@ def stack_size(job: Job, device: torch.device) -> int:
     """The number of networks that train at once, in half of the memory."""
     recipe, rows = job.recipe, job.rows
     batch = min(recipe.batch_size or rows.n, rows.n)
-    # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the present operation.
+    # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the
+    # present operation.
     training = batch * (rows.d + 3 * sum(recipe.hidden) + max(recipe.hidden, default=1) + 8)
     asking = max(len(rows.X_val), len(job.people)) * (2 * max(recipe.hidden, default=1) + 4)
     # Weights, gradient, two moments, the best so far, the results, and what Adam computes with.
@@ -92,7 +109,8 @@ def stack_size(job: Job, device: torch.device) -> int:
     fitting = (free_memory(device) // 2 - 4 * rows.X.size) // bytes_each
     if fitting < 1 and device.type == "cuda":
         raise RuntimeError(
-            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, more than "
+            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, "
+            "more than "
             f"{device.type} has free. Use a smaller batch_size, or device='cpu'."
         )
     return max(1, min(fitting, LARGEST_STACK[device.type]))
@@ -127,8 +145,11 @@ class Data(NamedTuple):
     people: Tensor
 
     @classmethod
-    def of(cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype = torch.float32) -> Data:
-        """Arrays are copied only if they are read-only, of which torch warns, or need another type or device."""
+    def of(
+        cls, rows: Rows, people: Floats, device: torch.device, dtype: torch.dtype = torch.float32
+    ) -> Data:
+        """Arrays are copied only if they are read-only, of which torch warns, or need another type
+        or device."""
         arrays = map(np.asarray, (rows.X, rows.X_val, rows.y_val, people))
         own = (array if array.flags.writeable else array.copy() for array in arrays)
         return cls(*(torch.from_numpy(array).to(device, dtype) for array in own))
@@ -137,11 +158,17 @@ class Data(NamedTuple):
 class Stack:
     """Networks trained side by side on `labels [S × n]`, any real numbers.
 
-    `kept [S]` and `ran [S]` are the epochs kept and run, `weights [S × p]` those kept (at first the initial ones),
-    `losses [S × epochs + 1]` the validation losses."""
+    `kept [S]` and `ran [S]` are the epochs kept and run, `weights [S × p]` those kept (at first the
+    initial ones), `losses [S × epochs + 1]` the validation losses."""
 
     def __init__(
-        self, recipe: Recipe, rows: Rows, data: Data, labels: NDArray[Any], seeds: Sequence[int], check: Check
+        self,
+        recipe: Recipe,
+        rows: Rows,
+        data: Data,
+        labels: NDArray[Any],
+        seeds: Sequence[int],
+        check: Check,
     ) -> None:
         self.recipe, self.data, self.check = recipe, data, check
         self.n, self.widths = rows.n, rows.widths(recipe)
@@ -160,7 +187,9 @@ class Stack:
     def train(self, keep_orders: bool = False) -> Iterator[tuple[Positions, State]]:
         """Yields after each epoch the networks that took part in it and their state."""
         draws = [batch_orders(one, self.n) for one in self.recipes]
-        state = State(self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights))
+        state = State(
+            self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights)
+        )
         going, networks = np.arange(len(self.kept)), self.networks
         for epoch in range(1, self.recipe.max_epochs + 1):
             if self.recipe.batch_size is not None:
@@ -171,7 +200,11 @@ class Stack:
             # The only transfer from the device in an epoch.
             losses = self._validation_losses(state.w).cpu().numpy()
             better = losses < self.losses[going, self.kept[going]]
-            self.losses[going, epoch], self.ran[going], self.kept[going[better]] = losses, epoch, epoch
+            self.losses[going, epoch], self.ran[going], self.kept[going[better]] = (
+                losses,
+                epoch,
+                epoch,
+            )
             self.weights[self.index(going[better])] = state.w[self.index(better.nonzero()[0])]
             yield going, state
             on = epoch - self.kept[going] < self.recipe.patience
@@ -189,14 +222,19 @@ class Stack:
         m, v, rate, scale = self.adam(epoch, batch, state, g)
         return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
 
-    def adam(self, epoch: int, batch: int, state: State, g: Tensor) -> tuple[Tensor, Tensor, float, float]:
+    def adam(
+        self, epoch: int, batch: int, state: State, g: Tensor
+    ) -> tuple[Tensor, Tensor, float, float]:
         """The moments after the step, and Adam's α and s in it."""
         step = (epoch - 1) * self.batches + batch + 1
         m, v = state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
         return m, v, self.recipe.learning_rate / (1 - BETA1**step), (1 - BETA2**step) ** 0.5
 
-    def batch(self, epoch: int, batch: int, networks: Networks) -> tuple[Tensor, Tensor, Tensor | None]:
-        """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all rows."""
+    def batch(
+        self, epoch: int, batch: int, networks: Networks
+    ) -> tuple[Tensor, Tensor, Tensor | None]:
+        """The step's rows `[S × B × d]`, their labels and their positions `[S × B]`; None: all
+        rows."""
         S = len(networks.y)
         if self.recipe.batch_size is None:
             return self.data.X.expand(S, -1, -1), networks.y, None
@@ -226,7 +264,8 @@ class Stack:
 
 
 def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], Tensor]:
-    """The inputs of each layer, `[S × rows × in]`, and the outputs, `[S × rows × K]`, for rows `X [S × rows × d]`."""
+    """The inputs of each layer, `[S × rows × in]`, and the outputs, `[S × rows × K]`, for rows `X
+    [S × rows × d]`."""
     inputs = [X]
     for W, b in layers[:-1]:
         inputs.append(getattr(torch, activation)(torch.baddbmm(b[:, None], inputs[-1], W.mT)))
@@ -234,9 +273,11 @@ def forward(layers: Layers, activation: str, X: Tensor) -> tuple[list[Tensor], T
     return inputs, torch.baddbmm(b[:, None], inputs[-1], W.mT)
 
 
-def logit_gradients(layers: Layers, activation: str, X: Tensor, contrast: Tensor | None = None) -> Tensor:
-    """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`; with several outputs, of their sum weighted by
-    `contrast [S × rows × K]`."""
+def logit_gradients(
+    layers: Layers, activation: str, X: Tensor, contrast: Tensor | None = None
+) -> Tensor:
+    """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`; with several outputs, of their
+    sum weighted by `contrast [S × rows × K]`."""
     inputs, outputs = forward(layers, activation, X)
     delta, parts = torch.ones_like(outputs) if contrast is None else contrast, []
     for (W, _), h in zip(reversed(layers), reversed(inputs), strict=True):
@@ -264,10 +305,11 @@ def bend_ratio(activation: str, h: Tensor) -> Tensor:
 
 
 class Curvature:
-    """Each network's mean loss on its batch at one point: the parts of Hessian products that do not depend on the
-    direction.
+    """Each network's mean loss on its batch at one point: the parts of Hessian products that do not
+    depend on the direction.
 
-    `inputs[l] [S × B × in]` goes into layer l; `deltas[l] [S × B × out]` is ∂loss/∂(output of layer l)."""
+    `inputs[l] [S × B × in]` goes into layer l; `deltas[l] [S × B × out]` is ∂loss/∂(output of layer
+    l)."""
 
     def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
         self.layers, self.activation = layers, activation
@@ -290,8 +332,8 @@ class Curvature:
         return torch.cat(parts, dim=1)
 
     def products(self, directions: Layers, moves: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network shape. With several
-        outputs J is that of their sum weighted by `moves [S × B × K]`."""
+        """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network
+        shape. With several outputs J is that of their sum weighted by `moves [S × B × K]`."""
         S, P = directions[0][1].shape[:2]
         B, widest = self.probability.shape[1], max(b.shape[1] for _, b in self.layers)
         rows = max(16, TILE[self.probability.device.type] // (S * P * widest))
@@ -299,13 +341,15 @@ class Curvature:
         for first in range(0, B, rows):
             tile = slice(first, first + rows)
             outputs, product = self._tile(tile, directions)
-            tangents.append(outputs[..., 0] if moves is None else (outputs * moves[:, tile, None]).sum(-1))
+            tangents.append(
+                outputs[..., 0] if moves is None else (outputs * moves[:, tile, None]).sum(-1)
+            )
             total = total.add_(product) if first else product
         return torch.cat(tangents, dim=1), total
 
     def _tile(self, tile: slice, directions: Layers) -> tuple[Tensor, Tensor]:
-        """Pearlmutter's R-operator on some rows: their J·direction `[S × rows × P × K]` and their part of H·direction.
-        Changes along the directions lie as `[S × rows × P × width]`."""
+        """Pearlmutter's R-operator on some rows: their J·direction `[S × rows × P × K]` and their
+        part of H·direction. Changes along the directions lie as `[S × rows × P × width]`."""
         inputs = [h[:, tile] for h in self.inputs]
         slopes = [slope(self.activation, h) for h in inputs[1:]]
         changes: list[Tensor] = []
@@ -322,7 +366,10 @@ class Curvature:
             by_delta = changes[-1] * (probability * (1 - probability) / self.probability.shape[1])
         parts: list[Tensor] = []
         for layer in reversed(range(len(self.layers))):
-            product, delta = torch.einsum("srpo,sri->spoi", by_delta, inputs[layer]), self.deltas[layer][:, tile]
+            product, delta = (
+                torch.einsum("srpo,sri->spoi", by_delta, inputs[layer]),
+                self.deltas[layer][:, tile],
+            )
             bias = by_delta.sum(1)
             if layer:
                 product += torch.einsum("sro,srpi->spoi", delta, changes[layer - 1])
@@ -330,7 +377,9 @@ class Curvature:
                 by_h += torch.einsum("srpo,soi->srpi", by_delta, self.layers[layer][0])
                 by_delta = by_h.mul_(slopes[layer - 1][:, :, None])
                 if self.activation != "relu":
-                    pull = self.pulls[layer - 1][:, tile] * bend_ratio(self.activation, inputs[layer])
+                    pull = self.pulls[layer - 1][:, tile] * bend_ratio(
+                        self.activation, inputs[layer]
+                    )
                     by_delta.addcmul_(changes[layer - 1], pull[:, :, None])
             parts = [product.flatten(2), bias, *parts]
         return changes[-1], torch.cat(parts, dim=2)

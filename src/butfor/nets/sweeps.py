@@ -1,26 +1,30 @@
-"""The exact training gradient: trainings kept so that they can be walked backwards, many networks side by side.
+"""The exact training gradient: trainings kept so that they can be walked backwards, many networks
+side by side.
 
-Training is a program; this file differentiates it. One step of Adam, with g the gradient of the batch's mean loss at w,
-and w, m, v, g ∈ ℝᵖ:
+Training is a program; this file differentiates it. One step of Adam, with g the gradient of the
+batch's mean loss at w, and w, m, v, g ∈ ℝᵖ:
 
     m' = β₁m + (1−β₁)g      v' = β₂v + (1−β₂)g²      w' = w − α·m'/D,   D = √v'/s + ε
 
-with α and s from Adam's bias corrections. Backwards, with λ the derivative of an outcome (a person's logit after the
-kept epoch, or the validation loss after some epoch) by the state after the step:
+with α and s from Adam's bias corrections. Backwards, with λ the derivative of an outcome (a
+person's logit after the kept epoch, or the validation loss after some epoch) by the state after the
+step:
 
     λ_m' ← λ_m' − (α/D)·λ_w'          λ_v' ← λ_v' + α·m'/(2D²·s·√v')·λ_w'
     λ_g  = (1−β₁)λ_m' + 2(1−β₂)g·λ_v'
     λ_w  = λ_w' + H(w)λ_g             λ_m = β₁λ_m'        λ_v = β₂λ_v'
     ∂/∂y_i ← ∂/∂y_i − (1/B)·J_i(w)·λ_g            for the rows i of the batch, J_i = ∂logit_i/∂w
 
-The product J_i·λ_g is the forward half of the Hessian product, so the derivative by labels is free. With more than two
-classes y_i goes from 0 to 1 on the way from one label to another, and J_i is that of the difference of their scores; a
-person's logit is the difference of the best scores of the two sides. Which epoch is kept is constant between the label
-values where it jumps: that is not differentiated, and neither is a ReLU at its kink.
+The product J_i·λ_g is the forward half of the Hessian product, so the derivative by labels is free.
+With more than two classes y_i goes from 0 to 1 on the way from one label to another, and J_i is
+that of the difference of their scores; a person's logit is the difference of the best scores of the
+two sides. Which epoch is kept is constant between the label values where it jumps: that is not
+differentiated, and neither is a ReLU at its kink.
 
-The state after every epoch is kept, and an epoch's steps are trained again on the way back. A network joins the walk at
-its latest epoch with an outcome. The networks are sorted by it, so that those at work come first. Shapes as in
-`stacks`; each network has D directions, one per person and one per validation loss.
+The state after every epoch is kept, and an epoch's steps are trained again on the way back. A
+network joins the walk at its latest epoch with an outcome. The networks are sorted by it, so that
+those at work come first. Shapes as in `stacks`; each network has D directions, one per person and
+one per validation loss.
 """
 
 from __future__ import annotations
@@ -65,9 +69,10 @@ MOST_DIRECTIONS = {"cpu": 32, "cuda": 4096}
 class LabelGradient:
     """One training and its derivatives by the labels.
 
-    The network kept has `logits [people]` and `gradient [people × n]` = ∂logit/∂y_i; a flip moves y_i by `moves [n]`.
-    `epochs [E]` have the lowest validation losses, the kept one first: `epoch_logits [E × people]` are the logits after
-    each, `validation_losses [E]` its loss, and `validation_gradients [E × n]` = ∂loss/∂y_i."""
+    The network kept has `logits [people]` and `gradient [people × n]` = ∂logit/∂y_i; a flip moves
+    y_i by `moves [n]`. `epochs [E]` have the lowest validation losses, the kept one first:
+    `epoch_logits [E × people]` are the logits after each, `validation_losses [E]` its loss, and
+    `validation_gradients [E × n]` = ∂loss/∂y_i."""
 
     moves: Floats
     logits: Numbers
@@ -79,7 +84,8 @@ class LabelGradient:
 
 
 class Sweep(NamedTuple):
-    """One network, by its seed and flips, and the people whose logits are differentiated, by their positions."""
+    """One network, by its seed and flips, and the people whose logits are differentiated, by their
+    positions."""
 
     seed: int
     flips: FlipSet
@@ -96,8 +102,8 @@ def sweep_many(
     check: Check = lambda: None,
     dtype: torch.dtype = torch.float32,
 ) -> list[LabelGradient]:
-    """Train each sweep's network and differentiate its people's logits, and its `epochs` lowest validation losses, by
-    every label."""
+    """Train each sweep's network and differentiate its people's logits, and its `epochs` lowest
+    validation losses, by every label."""
     results: dict[int, LabelGradient] = {}
     with stacking():
         data = Data.of(rows, people, device, dtype)
@@ -111,20 +117,26 @@ def sweep_many(
 
 
 def block_size(recipe: Recipe, rows: Rows, data: Data, directions: int) -> int:
-    """The number of networks in a block. Memory is for the states after every epoch and before every step of one, the
-    adjoints, and the hidden layers of a batch."""
+    """The number of networks in a block. Memory is for the states after every epoch and before
+    every step of one, the adjoints, and the hidden layers of a batch."""
     n, p, batch = rows.n, count(rows.widths(recipe)), min(recipe.batch_size or rows.n, rows.n)
     layers = max(batch, len(data.X_val)) * (rows.d + 6 * sum(recipe.hidden) + 8)
     states = 3 * p * (recipe.max_epochs + math.ceil(n / batch))
-    kind, each = data.X.device.type, data.X.element_size() * (layers + directions * (10 * p + 2 * n) + states)
+    kind, each = (
+        data.X.device.type,
+        data.X.element_size() * (layers + directions * (10 * p + 2 * n) + states),
+    )
     # With many directions a single network already fills the CPU's caches.
-    most = min(MOST_NETWORKS[kind], MOST_DIRECTIONS[kind] // directions if kind == "cpu" else MOST_NETWORKS[kind])
+    most = min(
+        MOST_NETWORKS[kind],
+        MOST_DIRECTIONS[kind] // directions if kind == "cpu" else MOST_NETWORKS[kind],
+    )
     return max(1, min(MEMORY[kind] // each, most))
 
 
 class Adjoint(NamedTuple):
-    """Derivatives of D outcomes of each network by its state, `w, m, v [S × D × p]`, and by its labels so far,
-    `y [S × n × D]`."""
+    """Derivatives of D outcomes of each network by its state, `w, m, v [S × D × p]`, and by its
+    labels so far, `y [S × n × D]`."""
 
     w: Tensor
     m: Tensor
@@ -133,15 +145,24 @@ class Adjoint(NamedTuple):
 
 
 class Block(Stack):
-    """Networks trained side by side and ready to be walked back. `states[e]` are those after epoch e of the networks
-    `members[e]`, who took part in it."""
+    """Networks trained side by side and ready to be walked back. `states[e]` are those after epoch
+    e of the networks `members[e]`, who took part in it."""
 
-    def __init__(self, recipe: Recipe, rows: Rows, data: Data, sweeps: Sequence[Sweep], check: Check) -> None:
-        self.rows, self.sweeps, self.labels = rows, sweeps, np.array([rows.labels(sweep.flips) for sweep in sweeps])
+    def __init__(
+        self, recipe: Recipe, rows: Rows, data: Data, sweeps: Sequence[Sweep], check: Check
+    ) -> None:
+        self.rows, self.sweeps, self.labels = (
+            rows,
+            sweeps,
+            np.array([rows.labels(sweep.flips) for sweep in sweeps]),
+        )
         super().__init__(recipe, rows, data, self.labels, [sweep.seed for sweep in sweeps], check)
         self.new = None if rows.flipped is None else self.index(rows.flipped)
         start = self.weights.clone()
-        self.states, self.members = [State(start, *torch.zeros(2, *start.shape).to(start))], [np.arange(len(sweeps))]
+        self.states, self.members = (
+            [State(start, *torch.zeros(2, *start.shape).to(start))],
+            [np.arange(len(sweeps))],
+        )
         for members, after in self.train(keep_orders=True):
             self.states.append(after)
             self.members.append(members)
@@ -156,16 +177,25 @@ class Block(Stack):
         self.place = np.argsort(self.order)
         people = self.data.people[self.index(np.array([sweep.people for sweep in self.sweeps]))]
         contrast = self._contrast(people)
-        outcomes = logit_gradients(self.layers(self.weights), self.recipe.activation, people, contrast)
+        outcomes = logit_gradients(
+            self.layers(self.weights), self.recipe.activation, people, contrast
+        )
         logits = self._epoch_logits(people, contrast)
         gradients, width = self._walk(outcomes).cpu().numpy(), outcomes.shape[1]
         for s, each in enumerate(considered):
             moves = 1 - 2 * self.labels[s] if self.new is None else np.ones_like(self.labels[s])
-            after, losses, by_loss = logits[s, : len(each)], self.losses[s, each], gradients[s, width:][: len(each)]
-            yield LabelGradient(moves, after[0], gradients[s, :width], tuple(each), after, losses, by_loss)
+            after, losses, by_loss = (
+                logits[s, : len(each)],
+                self.losses[s, each],
+                gradients[s, width:][: len(each)],
+            )
+            yield LabelGradient(
+                moves, after[0], gradients[s, :width], tuple(each), after, losses, by_loss
+            )
 
     def _contrast(self, people: Tensor) -> Tensor | None:
-        """With more than two classes: the weight of each score in a person's logit, `[S × P × K]`."""
+        """With more than two classes: the weight of each score in a person's logit, `[S × P ×
+        K]`."""
         if self.rows.towards is None:
             return None
         scores = forward(self.layers(self.weights), self.recipe.activation, people)[1]
@@ -179,7 +209,9 @@ class Block(Stack):
 
     def _epoch_logits(self, people: Tensor, contrast: Tensor | None) -> Numbers:
         """The people's logits after each epoch with an outcome, `[S × E × P]`."""
-        logits: Numbers = np.zeros((*self.asked.shape, people.shape[1]), people.new_zeros(0).cpu().numpy().dtype)
+        logits: Numbers = np.zeros(
+            (*self.asked.shape, people.shape[1]), people.new_zeros(0).cpu().numpy().dtype
+        )
         for epoch in np.unique(self.asked[self.asked >= 0]):
             networks, number = np.nonzero(self.asked == epoch)
             layers, at = self.layers(self._state(epoch, networks).w), self.index(networks)
@@ -189,20 +221,28 @@ class Block(Stack):
         return logits
 
     def _walk(self, outcomes: Tensor) -> Tensor:
-        """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept weights are `outcomes
-        [S × P × p]`, then of the validation losses."""
+        """Derivatives by the labels `[S × D × n]`: of the logits, whose derivatives by the kept
+        weights are `outcomes [S × P × p]`, then of the validation losses."""
         S, width = outcomes.shape[:2]
         D = width + self.asked.shape[1]
         w, m, v = (outcomes.new_zeros(S, D, outcomes.shape[2]) for _ in range(3))
-        adjoint, stack = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)), of(self.networks, self.index(self.order))
+        adjoint, stack = (
+            Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)),
+            of(self.networks, self.index(self.order)),
+        )
         for epoch in range(int(self.last.max()), 0, -1):
             # The outcomes that depend on the weights after this epoch.
-            keeping, (asking, number) = np.flatnonzero(self.kept == epoch), np.nonzero(self.asked == epoch)
+            keeping, (asking, number) = (
+                np.flatnonzero(self.kept == epoch),
+                np.nonzero(self.asked == epoch),
+            )
             if len(keeping):
                 w[self.index(self.place[keeping]), :width] = outcomes[self.index(keeping)]
             if len(asking):
                 layers = self.layers(self._state(epoch, asking).w)
-                by_loss = Curvature(layers, self.recipe.activation, *self.validation(len(asking))).gradient()
+                by_loss = Curvature(
+                    layers, self.recipe.activation, *self.validation(len(asking))
+                ).gradient()
                 w[self.index(self.place[asking]), self.index(width + number)] = by_loss
             working = slice(int((self.last >= epoch).sum()))
             networks, back = of(stack, working), of(adjoint, working)
@@ -213,7 +253,9 @@ class Block(Stack):
                 self._step_back(epoch, batch, states[batch], networks, back)
         return adjoint.y.mT[self.index(self.place)]
 
-    def _step_back(self, epoch: int, batch: int, state: State, stack: Networks, adjoint: Adjoint) -> None:
+    def _step_back(
+        self, epoch: int, batch: int, state: State, stack: Networks, adjoint: Adjoint
+    ) -> None:
         """From the adjoint of the state after a step to that of the state before it."""
         X, y, at = self.batch(epoch, batch, stack)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
@@ -221,7 +263,8 @@ class Block(Stack):
         m, v, rate, scale = self.adam(epoch, batch, state, g)
         root = v.sqrt()
         denominator = root / scale + EPSILON
-        # If v' is 0, the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is infinite.
+        # If v' is 0, the weight never had a gradient (a dead ReLU): nothing flows, though 1/√v' is
+        # infinite.
         by_v = torch.where(root > 0, rate * m / (2 * denominator**2 * scale * root), 0)
         adjoint.m.addcmul_(adjoint.w, (-rate / denominator)[:, None])
         adjoint.v.addcmul_(adjoint.w, by_v[:, None])
@@ -248,6 +291,7 @@ class Block(Stack):
 
 
 def lowest(losses: Numbers, epochs: int) -> list[int]:
-    """The epochs with the lowest validation losses, ties by the earliest; [0] if training diverged."""
+    """The epochs with the lowest validation losses, ties by the earliest; [0] if training
+    diverged."""
     by_loss = np.argsort(losses, kind="stable")[:epochs]
     return [int(epoch) for epoch in by_loss if np.isfinite(losses[epoch])] or [0]

@@ -20,11 +20,15 @@ class Cancelled(RuntimeError):
 
 
 def in_threads(
-    function: Callable[[S, Check], T], items: Iterable[S], threads: int, check: Check, advance: Advance | None = None
+    function: Callable[[S, Check], T],
+    items: Iterable[S],
+    threads: int,
+    check: Check,
+    advance: Advance | None = None,
 ) -> Generator[T, None, None]:
-    """`function(item, check)` for each item, `threads` at a time, in order. The caller's thread calls `check`; if it
-    raises, or the generator is closed, items that have not started are dropped, and the others end when they call the
-    check that they were given."""
+    """`function(item, check)` for each item, `threads` at a time, in order. The caller's thread
+    calls `check`; if it raises, or the generator is closed, items that have not started are
+    dropped, and the others end when they call the check that they were given."""
     ended = threading.Event()
 
     def cancel() -> None:

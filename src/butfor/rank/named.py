@@ -1,5 +1,6 @@
-"""Rankings by name: those of section 2 of the paper (surrogate, activation similarity, their mean, and the two
-baselines), influence functions of linear models, leaves of trees, and the exact gradient of a network's training."""
+"""Rankings by name: those of section 2 of the paper (surrogate, activation similarity, their mean,
+and the two baselines), influence functions of linear models, leaves of trees, and the exact
+gradient of a network's training."""
 
 from __future__ import annotations
 
@@ -13,19 +14,37 @@ from numpy.typing import NDArray
 from butfor import stopping
 from butfor.errors import SettingError, nearest
 from butfor.machine import available_cores, check_whole, single_threaded
-from butfor.models.learner import Engine, FlipSet, Floats, Model, Numbers, Table, flip_direction, person_keys
+from butfor.models.learner import (
+    Engine,
+    FlipSet,
+    Floats,
+    Model,
+    Numbers,
+    Table,
+    flip_direction,
+    person_keys,
+)
 from butfor.nets import Recipe, Rows, label_gradient
-from butfor.rank.ranking import Ranking, Scores, check_above_zero, checked_scores, numbers_of, percentile
+from butfor.rank.ranking import (
+    Ranking,
+    Scores,
+    check_above_zero,
+    checked_scores,
+    numbers_of,
+    percentile,
+)
 
 if TYPE_CHECKING:
     from butfor.nets.sweeps import LabelGradient, Sweep
 
 
 class Surrogate(Ranking):
-    """The weight of each label in a ridge regression's prediction for the person, Σ zᵢyᵢ with z = xᵀ(XᵀX + λI)⁻¹Xᵀ:
-    |zᵢ| as published. `signed=True` scores the change of the prediction, away from the person's present class, if label
-    i is flipped (unit: probability). For ridge regression itself the signed order is optimal; |zᵢ| also ranks rows of
-    the wrong sign high."""
+    """The weight of each label in a ridge regression's prediction for a person: |zᵢ| as published,
+    where the prediction is Σ zᵢyᵢ and z = xᵀ(XᵀX + λI)⁻¹Xᵀ.
+
+    `signed=True` scores the change of the prediction, away from the person's present class, if
+    label i is flipped (unit: probability). For ridge regression itself the signed order is optimal;
+    |zᵢ| also ranks rows of the wrong sign high."""
 
     def __init__(self, ridge: float = 1.0, signed: bool = False) -> None:
         check_above_zero(ridge=ridge)
@@ -51,9 +70,10 @@ class Surrogate(Ranking):
 
 
 class Activation(Ranking):
-    """The weighted share of hidden neurons, from 0 to 1, that are in the same on/off state for the person and a
-    training row. Neurons of the last hidden layer have weight 1, those of each layer before it `decay` times the next.
-    A neuron is on if its output is above 0, of a sigmoid above one half."""
+    """The weighted share of hidden neurons, from 0 to 1, that are in the same on/off state for the
+    person and a training row. Neurons of the last hidden layer have weight 1, those of each layer
+    before it `decay` times the next. A neuron is on if its output is above 0, of a sigmoid above
+    one half."""
 
     name = "activation"
     needs, asks = "a butfor.MLP with hidden layers", "as_network"
@@ -73,11 +93,15 @@ class Activation(Ranking):
         def signs(X: Floats) -> Floats:
             """±√weight per neuron, all layers side by side."""
             hidden = list(reversed(network.layers(X)[:-1]))
-            signed = [np.sqrt(self.decay**k) * (2 * (layer > limit) - 1.0) for k, layer in enumerate(hidden)]
+            signed = [
+                np.sqrt(self.decay**k) * (2 * (layer > limit) - 1.0)
+                for k, layer in enumerate(hidden)
+            ]
             return np.hstack(signed[::-1]).astype(np.float32)
 
         ours, theirs = signs(subject.encoded(people)), signs(subject.rows.X)
-        # With states as ±√w the dot product is (weight of equal neurons) − (weight of different ones).
+        # With states as ±√w the dot product is (weight of equal neurons) − (weight of different
+        # ones).
         similarity: NDArray[np.float32] = ours @ theirs.T
         similarity /= np.float32((ours[0] ** 2).sum())
         similarity += 1
@@ -86,7 +110,8 @@ class Activation(Ranking):
 
 
 class Combined(Ranking):
-    """The mean of the scores of several rankings, min–max normalised per person; by default of the two above."""
+    """The mean of the scores of several rankings, min–max normalised per person; by default of the
+    two above."""
 
     name = "combined"
 
@@ -109,7 +134,8 @@ class Combined(Ranking):
 
 
 class Distance(Ranking):
-    """Minus the Euclidean distance between the person and each training row, as the model sees them."""
+    """Minus the Euclidean distance between the person and each training row, as the model sees
+    them."""
 
     name = "distance"
 
@@ -130,15 +156,20 @@ class Chance(Ranking):
         self.seed = check_whole("seed", seed, 0)
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
-        draws = [np.random.default_rng([self.seed, key]).random(table.n) for key in person_keys(model, people)]
+        draws = [
+            np.random.default_rng([self.seed, key]).random(table.n)
+            for key in person_keys(model, people)
+        ]
         return np.array(draws).reshape(len(people), table.n)
 
 
 class Influence(Ranking):
-    """The predicted change of the logit, away from the person's present class, if label i is flipped.
+    """The predicted change of the logit, away from the person's present class, if label i is
+    flipped.
 
-    Logistic regression and ridge classifiers stop at the minimum of their loss, so the first-order answer is exact for
-    ridge and a Newton step for logistic regression. A network stops long before one; use `gradient` there."""
+    Logistic regression and ridge classifiers stop at the minimum of their loss, so the first-order
+    answer is exact for ridge and a Newton step for logistic regression. A network stops long before
+    one; use `gradient` there."""
 
     name = "influence"
     needs, asks = "logistic regression or ridge", "flip_effects"
@@ -151,8 +182,8 @@ class Influence(Ranking):
 
 
 class Leaves(Ranking):
-    """The share of trees, from 0 to 1, in which person and row fall into the same leaf; the labels of a leaf's rows
-    make its value."""
+    """The share of trees, from 0 to 1, in which person and row fall into the same leaf; the labels
+    of a leaf's rows make its value."""
 
     name = "leaves"
     needs, asks = "a tree, a forest or boosted trees", "leaves"
@@ -165,29 +196,33 @@ class Leaves(Ranking):
         return shared / ours.shape[1]
 
 
-# --- the exact training gradient ------------------------------------------------------------------------
+# --- the exact training gradient ------------------------------------------------------------------
 
 CPU_MEMBERS = 4
 """Members whose gradients are averaged on the CPU; beside the published score more add little."""
 TRIM = 8
 """One in this many members, and at least one, is left out at each end of a mean."""
 LARGE = 10_000
-"""Above this many training rows, sweeps at a person's own flips use that few members on every device."""
+"""Above this many training rows, sweeps at a person's own flips use that few members on every
+device."""
 EFFECTS = 2**27
 """Predicted effects held at a time."""
 
 
 class Gradient(Ranking):
-    """The change of the person's logit, away from the present class, if label i is flipped: predicted to first order
-    through the whole training (unit: logit). Of an ensemble the trimmed mean over its members, on the CPU the first
-    four, since a single network's prediction may be far off.
+    """The change of the person's logit, away from the present class, if label i is flipped:
+    predicted to first order through the whole training (unit: logit). Of an ensemble the trimmed
+    mean over its members, on the CPU the first four, since a single network's prediction may be far
+    off.
 
-    `butfor.nets.sweeps` differentiates training as a program, with Adam and batches. Two things remain first-order. A
-    flip moves its label by a whole 1. And early stopping picks an epoch: the pick is constant until it jumps, so the
-    derivative misses the jump, which is often the largest effect of a flip. So validation losses are differentiated
-    too: each of the `epochs` that came closest to being kept gets the probability of being kept after the flip, and the
-    mean of their logits with these weights is added. `epochs=1` is the derivative alone. `tolerance`: differences of
-    validation losses below it mean little. `RankingMix` measures how far to trust the predictions."""
+    `butfor.nets.sweeps` differentiates training as a program, with Adam and batches. Two things
+    remain first-order. A flip moves its label by a whole 1. And early stopping picks an epoch: the
+    pick is constant until it jumps, so the derivative misses the jump, which is often the largest
+    effect of a flip. So validation losses are differentiated too: each of the `epochs` that came
+    closest to being kept gets the probability of being kept after the flip, and the mean of their
+    logits with these weights is added. `epochs=1` is the derivative alone. `tolerance`: differences
+    of validation losses below it mean little. `RankingMix` measures how far to trust the
+    predictions."""
 
     name = "gradient"
     needs = "a butfor.MLP"
@@ -211,8 +246,14 @@ class Gradient(Ranking):
 
         from butfor.nets.sweeps import Sweep
 
-        members, direction = model.members[: self.member_limit], flip_direction(model.logits(people))[:, None]
-        sweeps = [Sweep(each.as_network.network.recipe.seed, (), np.arange(len(people))) for each in members]
+        members, direction = (
+            model.members[: self.member_limit],
+            flip_direction(model.logits(people))[:, None],
+        )
+        sweeps = [
+            Sweep(each.as_network.network.recipe.seed, (), np.arange(len(people)))
+            for each in members
+        ]
         held = [effects * direction for effects in self._effects(members[0], sweeps, people)]
         if len(held) == 1:
             return held[0]
@@ -225,29 +266,39 @@ class Gradient(Ranking):
         """The members of an ensemble that `score_at` uses."""
         return model.members[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
 
-    def score_at(self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]) -> Numbers:
-        """Scores after each person's own `flips`: further flips away from what `model` decides now. Percentiles, their
-        mean over the members of an ensemble."""
+    def score_at(
+        self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]
+    ) -> Numbers:
+        """Scores after each person's own `flips`: further flips away from what `model` decides now.
+        Percentiles, their mean over the members of an ensemble."""
         from butfor.nets.sweeps import Sweep
 
         members, out = self.members_at_flips(model, table), flip_direction(model.logits(people))
         seeds = [member.as_network.network.recipe.seed for member in members]
-        sweeps = [Sweep(seed, flips[k], np.array([k])) for k in range(len(people)) for seed in seeds]
+        sweeps = [
+            Sweep(seed, flips[k], np.array([k])) for k in range(len(people)) for seed in seeds
+        ]
         total = np.zeros((len(people), table.n))
         for sweep, effects in zip(sweeps, self._effects(members[0], sweeps, people), strict=True):
             k = int(sweep.people[0])
             total[k] += percentile(effects * out[k])[0]
         return total / len(members)
 
-    def _effects(self, model: Model, sweeps: Sequence[Sweep], people: pd.DataFrame) -> Iterator[Numbers]:
-        """Predicted changes of the logits if label i is flipped, sweep by sweep, on all cores or on a cluster."""
+    def _effects(
+        self, model: Model, sweeps: Sequence[Sweep], people: pd.DataFrame
+    ) -> Iterator[Numbers]:
+        """Predicted changes of the logits if label i is flipped, sweep by sweep, on all cores or on
+        a cluster."""
         subject = model.as_network
         how = {"epochs": self.epochs, "device": self._device}
         walk = (subject.network.recipe, subject.rows, subject.encoded(people), self.tolerance, how)
-        size = max(1, EFFECTS // (subject.rows.n * max(1, *(len(sweep.people) for sweep in sweeps))))
+        size = max(
+            1, EFFECTS // (subject.rows.n * max(1, *(len(sweep.people) for sweep in sweeps)))
+        )
         for first in range(0, len(sweeps), size):
             some = sweeps[first : first + size]
-            # One part per core of this machine, also on a cluster: predictions must not depend on its size.
+            # One part per core of this machine, also on a cluster: predictions must not depend on
+            # its size.
             count = min(available_cores(), len(some))
             if self._spread is None:
                 yield from swept_effects(walk, some, count)
@@ -257,7 +308,9 @@ class Gradient(Ranking):
 
 
 def swept_effects(
-    walk: tuple[Recipe, Rows, Floats, float, dict[str, Any]], sweeps: Sequence[Sweep], threads: int = 1
+    walk: tuple[Recipe, Rows, Floats, float, dict[str, Any]],
+    sweeps: Sequence[Sweep],
+    threads: int = 1,
 ) -> list[Numbers]:
     """For each sweep the predicted change of the logits if label i is flipped, `[people × n]`."""
     from butfor.models.network import find_device, translated
@@ -270,8 +323,9 @@ def swept_effects(
 
 
 def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
-    """The predicted change of the logit if label i is flipped, `[people × n]`. Each epoch's chance to be kept after
-    the flip is a softmax of the predicted validation losses, whose differences mean little below `tolerance`."""
+    """The predicted change of the logit if label i is flipped, `[people × n]`. Each epoch's chance
+    to be kept after the flip is a softmax of the predicted validation losses, whose differences
+    mean little below `tolerance`."""
     effects = swept.moves * swept.gradient
     if len(swept.epochs) == 1:
         return effects
@@ -281,18 +335,25 @@ def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
     return jumps.astype(swept.gradient.dtype) + effects
 
 
-# --- by name -------------------------------------------------------------------------------------------
+# --- by name --------------------------------------------------------------------------------------
 
 NAMED: dict[str, Callable[[], Ranking]] = {
-    "gradient": Gradient, "combined": Combined, "surrogate": Surrogate,
-    "surrogate-signed": lambda: Surrogate(signed=True), "activation": Activation, "distance": Distance,
-    "influence": Influence, "leaves": Leaves, "chance": Chance,
-}  # fmt: skip
+    "gradient": Gradient,
+    "combined": Combined,
+    "surrogate": Surrogate,
+    "surrogate-signed": lambda: Surrogate(signed=True),
+    "activation": Activation,
+    "distance": Distance,
+    "influence": Influence,
+    "leaves": Leaves,
+    "chance": Chance,
+}
 NAMES = tuple(NAMED)
 
 
 def as_ranking(given: Any, seed: int = 0) -> Ranking:
-    """A ranking from its name, an object with `score`, or a plain function; `seed` is for the ranking "chance"."""
+    """A ranking from its name, an object with `score`, or a plain function; `seed` is for the
+    ranking "chance"."""
     if isinstance(given, Ranking):
         return given
     if isinstance(given, str):
@@ -300,9 +361,13 @@ def as_ranking(given: Any, seed: int = 0) -> Ranking:
             raise SettingError(f"There is no ranking '{given}'. {nearest(given, NAMES)}")
         return Chance(seed) if given == "chance" else NAMED[given]()
     if isinstance(given, type):
-        raise SettingError(f"rank={given.__name__} is a class; give an instance, {given.__name__}().")
+        raise SettingError(
+            f"rank={given.__name__} is a class; give an instance, {given.__name__}()."
+        )
     if not (hasattr(given, "score") or callable(given)):
-        raise SettingError(f"rank={given!r} is neither a ranking's name nor an object with a `score` method.")
+        raise SettingError(
+            f"rank={given!r} is neither a ranking's name nor an object with a `score` method."
+        )
     own = Ranking()
     own.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
     own.score = getattr(given, "score", given)  # type: ignore[method-assign]

@@ -1,6 +1,7 @@
 """The charts of the report, as SVG, in pixels.
 
-Colours are names of `THEME`. In a page they are CSS variables, so that charts follow its light or dark theme.
+Colours are names of `THEME`. In a page they are CSS variables, so that charts follow its light or
+dark theme.
 """
 
 from __future__ import annotations
@@ -37,8 +38,8 @@ THEME = {
 }
 """Every colour of the report by name: in the light and in the dark theme."""
 WIDTH, BAR, CELL, SWATCH = 360, 900, 260, 14
-"""Pixels: of a chart, on a phone as large as it is drawn; of a bar that fills the page; of a table's cell; of a mark in
-a legend."""
+"""Pixels: of a chart, on a phone as large as it is drawn; of a bar that fills the page; of a
+table's cell; of a mark in a legend."""
 MOST_LANES, MOST_PARTS, MOST_COLUMNS = 8, 4, 6
 """The most groups with a row of dots, the largest; and the most columns in a bar and in a list."""
 FAR_OUT = 2.0
@@ -67,7 +68,11 @@ class Drawing:
         self.texts: list[str] = []
 
     def line(
-        self, points: Sequence[Point], colour: str = "ink", width: float = 1.0, dash: Sequence[float] = ()
+        self,
+        points: Sequence[Point],
+        colour: str = "ink",
+        width: float = 1.0,
+        dash: Sequence[float] = (),
     ) -> None:
         dashed = f' stroke-dasharray="{" ".join(map(str, dash))}"' if dash else ""
         look = f'fill="none" stroke="var(--bf-{colour})" stroke-width="{width:g}"{dashed}'
@@ -77,11 +82,18 @@ class Drawing:
         look = f'fill="var(--bf-{colour})" fill-opacity="{opacity:g}"'
         self.shapes.append(f'<polygon points="{_places(points)}" {look}/>')
 
-    def marks(self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False) -> None:
-        """Marks of one shape (see `MARKS`), `size` pixels wide; places that are NaN are left out."""
+    def marks(
+        self, points: Iterable[Point], shape: str, size: float, colour: str, fill: bool = False
+    ) -> None:
+        """Marks of one shape (see `MARKS`), `size` pixels wide; places that are NaN are left
+        out."""
         mark = MARKS[shape].format(r=f"{size / 2:g}", d=f"{size:g}")
         path = "".join(f"M{x:.1f} {y:.1f}{mark}" for x, y in points if not math.isnan(x))
-        paint = f'fill="var(--bf-{colour})"' if fill else f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
+        paint = (
+            f'fill="var(--bf-{colour})"'
+            if fill
+            else f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
+        )
         self.shapes.append(f'<path d="{path}" {paint}/>')
 
     def text(
@@ -105,7 +117,9 @@ class Drawing:
 
     def svg(self, more: str = "", ground: str = "") -> Markup:
         """An ``<svg>`` element for a page, with its title for screen readers."""
-        paper = f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" role="img"{more}'
+        paper = (
+            f'viewBox="0 0 {self.width:g} {self.height:g}" width="{self.width:g}" role="img"{more}'
+        )
         shapes = "".join([ground, *self.shapes, *self.texts])
         return Markup(f"<svg {paper}><title>{escape(self.title)}</title>{shapes}</svg>")
 
@@ -129,18 +143,20 @@ def _reach(logits: Sequence[float]) -> float:
     return max(min(float(sizes.max()), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
 
 
-# --- one person, and many ---------------------------------------------------------------------------
+# --- one person, and many -------------------------------------------------------------------------
 
 
 def seed_logits(verdict: Verdict) -> Drawing | None:
-    """The logit of each fresh seed's model without the flips (dots) and with them (squares), with medians. None if
-    there are no logits."""
+    """The logit of each fresh seed's model without the flips (dots) and with them (squares), with
+    medians. None if there are no logits."""
     rows = verdict.fresh.logits if verdict.fresh else None
     known = [[logit for logit in row if logit is not None] for row in rows or ()]
     if not any(known):
         return None
     run, middle, reach = verdict.run, WIDTH / 2, _reach([logit for row in known for logit in row])
-    drawing = Drawing(WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips")
+    drawing = Drawing(
+        WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips"
+    )
     first, second = (short(name, 24) for name in verdict.label_names)
     drawing.text(8, 8, f"← '{first}'")
     drawing.text(WIDTH - 8, 8, f"'{second}' →", side="right")
@@ -150,43 +166,65 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
         if logits:
             median = float(np.median(logits))
             *places, upright = np.interp([*logits, median], (-reach, reach), (14, WIDTH - 14))
-            drawing.marks([(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)], shape, 6, colour, fill=True)
+            drawing.marks(
+                [(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)],
+                shape,
+                6,
+                colour,
+                fill=True,
+            )
             drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
             drawing.text(8, top + 30, f"{name}: median {run.measured(median)}")
     drawing.line([(middle, 20), (middle, 126)], "ink", 1.4)
-    drawing.tick(middle, 134, f"{0 if run.cut_moves or run.measure == 'margin' else run.measured(0.0)}, the cut")
+    drawing.tick(
+        middle,
+        134,
+        f"{0 if run.cut_moves or run.measure == 'margin' else run.measured(0.0)}, the cut",
+    )
     drawing.tick(8, 134, run.measured(-reach), "left")
     drawing.tick(WIDTH - 8, 134, run.measured(reach), "right")
     return drawing
 
 
 def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing | None:
-    """A row of dots per group on the score's axis: everybody examined, with marks for those whose decision hinges on
-    few labels or probably changes under one standard. None with more than two labels."""
+    """A row of dots per group on the score's axis: everybody examined, with marks for those whose
+    decision hinges on few labels or probably changes under one standard. None with more than two
+    labels."""
     examined = [(one, one.verdict) for one in people if one.verdict]
     if not examined or examined[0][1].decision is not None:
         return None
     run, narrow = examined[0][1].run, width < 600
     left, row, top = (12 if narrow else 170), (58 if narrow else 42), 14
-    largest = {group for group, _ in Counter(str(v.group) for _, v in examined).most_common(MOST_LANES)}
+    largest = {
+        group for group, _ in Counter(str(v.group) for _, v in examined).most_common(MOST_LANES)
+    }
     groups = map(str, in_order((v.group for _, v in examined), run.sensitive_bands))
     lanes = [group for group in groups if group in largest]
     high = _reach([scores(v)[0] for _, v in examined]) if run.measure == "margin" else 1.0
     low = -high if run.measure == "margin" else 0.0
     bottom = top + row * len(lanes)
     height = bottom + (100 if narrow else 60)
-    drawing = Drawing(width, height, f"{run.measure.capitalize()} of {len(examined)} people by group")
+    drawing = Drawing(
+        width, height, f"{run.measure.capitalize()} of {len(examined)} people by group"
+    )
 
     def x(value: float) -> float:
         return float(np.interp(value, (low, high), (left, width - 14)))
 
-    looks = {"others": ("muted", "circle", 5, True), "hinges on few labels": ("person", "square", 8, True)}
+    looks = {
+        "others": ("muted", "circle", 5, True),
+        "hinges on few labels": ("person", "square", 8, True),
+    }
     if any(one.in_most for one, _ in examined):
         looks["probably changes under one standard"] = "flip", "diamond", 13, False
     for k, group in enumerate(lanes):
         middle = top + row * (k + 0.5) + (8 if narrow else 0)
         name, longest = names.group(run.sensitive, group), 40 if narrow else 26
-        name = name if len(name) <= longest else without_middle(names.value(run.sensitive, group), longest)
+        name = (
+            name
+            if len(name) <= longest
+            else without_middle(names.value(run.sensitive, group), longest)
+        )
         drawing.text(2, middle - (25 if narrow else 0), name, size=12.5, bold=True)
         drawing.line([(left, middle), (width - 14, middle)], "line")
         places = [list[Point]() for _ in looks]
@@ -203,15 +241,21 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
         drawing.tick(x0 + 18, y0, meaning, "left")
     cut = cut_of(examined[0][1])
     drawing.line([(x(cut), top - 8), (x(cut), bottom + 4)], "ink", 1.6, dash=(5, 3))
-    drawing.text(x(cut), bottom + 14, "cut 0" if low else f"cut {cut:.2f}", 11.5, "center", bold=True)
-    side = "higher is" if run.measure == "score" or run.favourable == run.label_names[1] else "lower is"
+    drawing.text(
+        x(cut), bottom + 14, "cut 0" if low else f"cut {cut:.2f}", 11.5, "center", bold=True
+    )
+    side = (
+        "higher is"
+        if run.measure == "score" or run.favourable == run.label_names[1]
+        else "lower is"
+    )
     drawing.tick(left, bottom + 31, f"{run.measure} ({side} better for the person)", "left")
     for end, anchor in ((low, "left"), (high, "right")):
         drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else signed(end), anchor)
     return drawing
 
 
-# --- groups: marks in the cells of tables, and bars ---------------------------------------------------
+# --- groups: marks in the cells of tables, and bars -----------------------------------------------
 
 
 def swatch(shape: str, colour: str, fill: bool = True, opacity: float = 1.0) -> Markup:
@@ -232,7 +276,8 @@ def rates_scale(comparisons: Sequence[GroupStandard]) -> tuple[float, float]:
 
 
 def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
-    """The recorded share of a group (circle) and that of comparable people (diamond) on one line."""
+    """The recorded share of a group (circle) and that of comparable people (diamond) on one
+    line."""
     drawing, colour = Drawing(CELL, 24), "flip" if c.differs else "person"
     drawing.title = f"{points(c.recorded)} recorded, {points(c.expected)} of comparable people"
     own, other = np.interp((c.recorded, c.expected), scale, (10, CELL - 10))
@@ -243,8 +288,11 @@ def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
     return drawing.svg()
 
 
-def around_zero(value: float, ends: Sequence[float], reach: float, title: str, called: bool = False) -> Markup:
-    """A value and the ends of its interval around 0 in the middle, as a table's cell; `reach` is near its sides."""
+def around_zero(
+    value: float, ends: Sequence[float], reach: float, title: str, called: bool = False
+) -> Markup:
+    """A value and the ends of its interval around 0 in the middle, as a table's cell; `reach` is
+    near its sides."""
     drawing = Drawing(CELL, 24, title)
     place, *line = np.interp([value, *ends], (-reach, reach), (10, CELL - 10))
     drawing.line([(CELL / 2, 0), (CELL / 2, 24)], "muted", dash=(3, 3))
@@ -262,15 +310,19 @@ def gap_mark(c: GroupStandard, reach: float) -> Markup:
 
 def gap_reach(comparisons: Sequence[GroupStandard]) -> float:
     """How far the gaps and their intervals go from 0."""
-    return max(0.005, *(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ()))))
+    return max(
+        0.005, *(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ())))
+    )
 
 
 def column_moves(
     moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str
 ) -> list[tuple[str, Markup, str]]:
-    """Per column that moves a group's gap furthest, its name, and a mark and words for how much larger (right) or
-    smaller the gap is without it, with the 95 % interval."""
-    side = 1 if c.difference >= 0 else -1  # if the difference is below 0, a larger gap is a lower difference
+    """Per column that moves a group's gap furthest, its name, and a mark and words for how much
+    larger (right) or smaller the gap is without it, with the 95 % interval."""
+    side = (
+        1 if c.difference >= 0 else -1
+    )  # if the difference is below 0, a larger gap is a lower difference
     own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group)]
     own, rows = sorted(own, key=lambda m: -abs(m.move))[:MOST_COLUMNS], []
     reach = max((0.005, *(abs(m.move) + 1.96 * m.error for m in own)))
@@ -281,29 +333,40 @@ def column_moves(
     return rows
 
 
-def gap_parts(moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str) -> list[Part]:
-    """The raw gap in parts that add up: what columns explain, the largest first and the others together, and what they
-    do not. A column's part is how far the gap moves without it."""
+def gap_parts(
+    moves: Sequence[ColumnMove], c: GroupStandard, name: Callable[[object], str] = str
+) -> list[Part]:
+    """The raw gap in parts that add up: what columns explain, the largest first and the others
+    together, and what they do not. A column's part is how far the gap moves without it."""
     side = 1 if c.explained >= 0 else -1
-    own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error]
+    own = [
+        m
+        for m in moves
+        if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error
+    ]
     parts, left = list[Part](), c.explained
     for m in sorted(own, key=lambda m: -side * m.move):
         if len(parts) < MOST_PARTS and side * m.move <= side * left:
             parts.append((name(m.column), m.move, "person", 0.95 - 0.2 * len(parts)))
             left -= m.move
     if abs(left) >= NOTHING:
-        parts.append(("other columns together" if parts else "all columns together", left, "person", 0.2))
+        parts.append(
+            ("other columns together" if parts else "all columns together", left, "person", 0.2)
+        )
     return [*parts, ("not explained", c.difference, "flip", 0.9)]
 
 
 def gap_scale(groups: Sequence[Sequence[Part]]) -> tuple[float, float]:
     """How far the bars of several groups reach."""
-    lows, highs = ([sum(sign(0.0, part[1]) for part in parts) for parts in groups] for sign in (min, max))
+    lows, highs = (
+        [sum(sign(0.0, part[1]) for part in parts) for parts in groups] for sign in (min, max)
+    )
     return min(lows), max(highs)
 
 
 def gap_bar(parts: Sequence[Part], scale: tuple[float, float]) -> Markup:
-    """The parts side by side, those above 0 to the right and those below to the left; a line marks their sum."""
+    """The parts side by side, those above 0 to the right and those below to the left; a line marks
+    their sum."""
     drawing = Drawing(BAR, 30, "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts))
     ends = [0.0, 0.0]
     for _, value, colour, opacity in parts:

@@ -1,8 +1,8 @@
-"""Pages and their files: templates take verdicts, groups and runs, and format them with filters. Jinja escapes all text
-from tables.
+"""Pages and their files: templates take verdicts, groups and runs, and format them with filters.
+Jinja escapes all text from tables.
 
-A page loads nothing and sends nothing. Its Content-Security-Policy enforces that: only its own style and script run,
-identified by their hashes, even if a table's text contains others.
+A page loads nothing and sends nothing. Its Content-Security-Policy enforces that: only its own
+style and script run, identified by their hashes, even if a table's text contains others.
 """
 
 from __future__ import annotations
@@ -54,23 +54,36 @@ RESULTS = {
 }
 """What pages show in their own sections."""
 TERMS = {
-    "comparable [a-z]+": "comparable", "second opinion": "second", "robustness value": "robustness", "doubt": "doubt",
-    "worlds?": "world", "one standard": "standard", "solid": "solid", "leaning": "solid", "seed-bound": "solid",
-    "undecided": "solid", "not checked": "solid", "close calls?": "close", "φ": "phi", "ψ": "psi",
-}  # fmt: skip
+    "comparable [a-z]+": "comparable",
+    "second opinion": "second",
+    "robustness value": "robustness",
+    "doubt": "doubt",
+    "worlds?": "world",
+    "one standard": "standard",
+    "solid": "solid",
+    "leaning": "solid",
+    "seed-bound": "solid",
+    "undecided": "solid",
+    "not checked": "solid",
+    "close calls?": "close",
+    "φ": "phi",
+    "ψ": "psi",
+}
 """Technical words, as patterns, and their places in the glossary."""
-# --- pages --------------------------------------------------------------------------------------------
+# --- pages ----------------------------------------------------------------------------------------
 
 
 def person_page(verdict: Verdict, *, others: bool = True) -> str:
-    """The page about one person. `others`: whether it shows values and labels of the flipped rows, which are other
-    people's."""
+    """The page about one person. `others`: whether it shows values and labels of the flipped rows,
+    which are other people's."""
     return render("person.html", v=verdict, run=verdict.run, others=others)
 
 
 def population_page(population: Population) -> str:
     """The page about many people."""
-    return render("population.html", p=population, run=population.run, people=people.listed(population))
+    return render(
+        "population.html", p=population, run=population.run, people=people.listed(population)
+    )
 
 
 def fragment(of: Verdict | Population) -> str:
@@ -95,12 +108,12 @@ def chart(of: Verdict | Population) -> charts.Drawing:
     return drawing
 
 
-# --- templates ----------------------------------------------------------------------------------------
+# --- templates ------------------------------------------------------------------------------------
 
 
 def render(template: str, **context: Any) -> str:
-    """Fill in a template. Without other `names`, they are the run's. No character that steers a terminal, where a page
-    may be read as well, gets into it."""
+    """Fill in a template. Without other `names`, they are the run's. No character that steers a
+    terminal, where a page may be read as well, gets into it."""
     if isinstance(context.get("run"), Run):
         context = {"names": context["run"].names} | context
     return STEERING.sub("", environment().get_template(template).render(**context))
@@ -119,25 +132,52 @@ def environment(*packages: str) -> Environment:
         extensions=["jinja2.ext.do"],
     )
     made.filters.update(
-        unbroken=_unbroken, headline=_headline, short=short, shown=shown, marked=people.marked, command=people.command,
-        terms=terms, initial=lambda text: text[:1].upper() + text[1:],
+        unbroken=_unbroken,
+        headline=_headline,
+        short=short,
+        shown=shown,
+        marked=people.marked,
+        command=people.command,
+        terms=terms,
+        initial=lambda text: text[:1].upper() + text[1:],
         rate=lambda share: "–" if share is None or share != share else f"{100 * share:.1f} %",
         decimals=lambda number, digits: "" if number is None else f"{number:.{digits}f}",
-    )  # fmt: skip
+    )
     made.tests["mentioning"] = lambda text, part: part in text
     # What sentences and tables are made of: modules, whose functions take the objects of a record.
     made.globals.update(
-        charts=charts, said=people, words=words, result=result_words, seeds=fresh, reviews=reviewed,
-        ASSUMPTION=ASSUMPTION, ON_COLUMNS=ON_COLUMNS, WRONG=WRONG, SMALL_GROUP=SMALL_GROUP, names=None, zip=zip,
-        decides_one=decides_one, leader_words=leader_words, plural=plural, impacts=impacts, meanings=meanings,
-        checksum=checksum, settings=settings, **own_parts("people.js", "style.css"), version=__version__,
-    )  # fmt: skip
+        charts=charts,
+        said=people,
+        words=words,
+        result=result_words,
+        seeds=fresh,
+        reviews=reviewed,
+        ASSUMPTION=ASSUMPTION,
+        ON_COLUMNS=ON_COLUMNS,
+        WRONG=WRONG,
+        SMALL_GROUP=SMALL_GROUP,
+        names=None,
+        zip=zip,
+        decides_one=decides_one,
+        leader_words=leader_words,
+        plural=plural,
+        impacts=impacts,
+        meanings=meanings,
+        checksum=checksum,
+        settings=settings,
+        **own_parts("people.js", "style.css"),
+        version=__version__,
+    )
     return made
 
 
 def settings(run: Run) -> str:
     """As in the record, without empty values and results."""
-    known = {name: value for name, value in builtins_of(run).items() if name not in RESULTS and value not in EMPTY}
+    known = {
+        name: value
+        for name, value in builtins_of(run).items()
+        if name not in RESULTS and value not in EMPTY
+    }
     return json.dumps(known, indent=1, ensure_ascii=False)
 
 
@@ -162,15 +202,34 @@ def _unbroken(text: Any) -> Any:
 def _headline(sentence: str) -> Markup:
     """A sentence with its interval and p-value in small print."""
     answer, bracket, rest = _unbroken(sentence).partition(" (95\N{NO-BREAK SPACE}% interval")
-    return Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip()) if rest else escape(answer)
+    return (
+        Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip())
+        if rest
+        else escape(answer)
+    )
 
 
 def own_parts(script: str, *styles: str) -> dict[str, Any]:
-    """A script and styles from the templates, and the policy that allows only these, by their names there."""
+    """A script and styles from the templates, and the policy that allows only these, by their names
+    there."""
     folder = resources.files("butfor.report") / "templates"
-    code, *looks = (folder.joinpath(name).read_text(encoding="utf-8").strip() for name in (script, *styles))
-    colours = ";".join(f"--bf-{name}:light-dark({light},{dark})" for name, (light, dark) in charts.THEME.items())
+    code, *looks = (
+        folder.joinpath(name).read_text(encoding="utf-8").strip() for name in (script, *styles)
+    )
+    colours = ";".join(
+        f"--bf-{name}:light-dark({light},{dark})" for name, (light, dark) in charts.THEME.items()
+    )
     look = "\n".join([f":root{{{colours}}}", *looks])
-    digests = (base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (look, code))
-    allowed = "style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'".format(*digests)
-    return {"STYLE": Markup(look), "SCRIPT": Markup(code), "POLICY": f"default-src 'none'; {allowed}"}
+    digests = (
+        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (look, code)
+    )
+    allowed = (
+        "style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'".format(
+            *digests
+        )
+    )
+    return {
+        "STYLE": Markup(look),
+        "SCRIPT": Markup(code),
+        "POLICY": f"default-src 'none'; {allowed}",
+    }

@@ -1,5 +1,5 @@
-"""The people of a page: who is listed, in which order and under which name, with which score, what is said about them
-in plain words, and what to do next."""
+"""The people of a page: who is listed, in which order and under which name, with which score, what
+is said about them in plain words, and what to do next."""
 
 from __future__ import annotations
 
@@ -30,10 +30,12 @@ Worlds = tuple[tuple[OneStandard, PersonInWorlds], ...]
 
 
 class Listed:
-    """A person of the page: examined (with a `verdict`), or named because one standard changes the decision."""
+    """A person of the page: examined (with a `verdict`), or named because one standard changes the
+    decision."""
 
     weight: tuple[float, float]
-    """The order: changes in most worlds, solid, found, changes in some worlds, audited, not audited."""
+    """The order: changes in most worlds, solid, found, changes in some worlds, audited, not
+    audited."""
     decisions: tuple[str | tuple[str, ...], str | tuple[str, ...]]
     """The decision now, and the other one; of several labels each."""
 
@@ -48,7 +50,10 @@ class Listed:
         most = max((one.moved(person) for one, person in worlds), default=0)
         adverse, favourable = run.adverse or ("adverse",), run.favourable_labels or ("favourable",)
         if isinstance(v, Verdict):
-            self.weight = (0 if self.in_most else 3 if most else 4 if v.eligible else NOT_AUDITED), -most
+            self.weight = (
+                (0 if self.in_most else 3 if most else 4 if v.eligible else NOT_AUDITED),
+                -most,
+            )
             if v.found and not self.in_most:
                 self.weight = 1 if v.solidity == SOLID else 2, v.at_most or 0
             other = adverse if v.prediction in favourable else favourable
@@ -71,30 +76,36 @@ def listed(p: Population) -> list[Listed]:
     people += [Listed(p.run, f"case-{case}", None, found) for case, found in worlds.items()]
     people.sort(key=lambda one: one.weight)
     for place, each in enumerate(people):
-        each.listed, each.detailed = place < MOST_LISTED, place < MOST_DETAILED and each.weight[0] < NOT_AUDITED
+        each.listed, each.detailed = (
+            place < MOST_LISTED,
+            place < MOST_DETAILED and each.weight[0] < NOT_AUDITED,
+        )
     return people
 
 
 def changed_by(people: Sequence[Listed], one: OneStandard) -> list[tuple[Listed, PersonInWorlds]]:
-    """Those whose decision changes in worlds of one group: who gains before who loses, the likeliest first."""
+    """Those whose decision changes in worlds of one group: who gains before who loses, the
+    likeliest first."""
     found = [(each, person) for each in people for world, person in each.worlds if world is one]
     loses = {person.case for person in one.losing}
     return sorted(found, key=lambda pair: (pair[1].case in loses, -one.moved(pair[1])))
 
 
 def under_one_standard(run: Run, one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]:
-    """What this person gets if the decision changes: of a model without a seed the other decision than now, else what
-    most worlds decide."""
+    """What this person gets if the decision changes: of a model without a seed the other decision
+    than now, else what most worlds decide."""
     gains = person.refused if one.control is None else one.accepted(person)
     return (run.favourable_labels or ("favourable",)) if gains else (run.adverse or ("adverse",))
 
 
 def shares_in_words(one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]:
-    """In how many worlds the decision changes; beside controls, also in how many of these it is the same, and whether
-    it is a close call."""
+    """In how many worlds the decision changes; beside controls, also in how many of these it is the
+    same, and whether it is a close call."""
     if one.control is None:
         return (f"{person.worlds} of {len(one.worlds)}",)
-    return *one.in_words(person), f"{CLOSE_CALL.sign} {CLOSE_CALL.title.lower()}" if person.close_call else ""
+    return *one.in_words(
+        person
+    ), f"{CLOSE_CALL.sign} {CLOSE_CALL.title.lower()}" if person.close_call else ""
 
 
 def behind(people: Sequence[Listed]) -> dict[int, list[Listed]]:
@@ -106,7 +117,7 @@ def behind(people: Sequence[Listed]) -> dict[int, list[Listed]]:
     return dict(sorted(found.items(), key=lambda each: -len(each[1])))
 
 
-# --- names --------------------------------------------------------------------------------------------
+# --- names ----------------------------------------------------------------------------------------
 
 
 def row_word(run: Run) -> str:
@@ -115,7 +126,8 @@ def row_word(run: Run) -> str:
 
 
 def row_name(run: Run, row: object, case: int | None = None) -> str:
-    """A row as the table names it, else by the line of the file; a person without a row by the position."""
+    """A row as the table names it, else by the line of the file; a person without a row by the
+    position."""
     if row is None and case is not None:
         return str(case)
     number = run.row_number(row)
@@ -131,14 +143,18 @@ def who(v: Verdict | PersonInWorlds, run: Run) -> str:
     return short(f"{called} {row_name(run, v.row)}", 80)
 
 
-# --- values -------------------------------------------------------------------------------------------
+# --- values ---------------------------------------------------------------------------------------
 
 
 def scores(v: Verdict) -> tuple[float, float | None]:
-    """The score, or the margin of a model without scores, now and with the flips; without a find, the closest."""
+    """The score, or the margin of a model without scores, now and with the flips; without a find,
+    the closest."""
     now, after = v.scores
     if now is None:
-        return v.logit, v.closest_logit if v.counterfactual_logit is None else v.counterfactual_logit
+        return (
+            v.logit,
+            v.closest_logit if v.counterfactual_logit is None else v.counterfactual_logit,
+        )
     if after is None and v.closest_logit is not None and not v.run.cut_moves:
         after = v.run.score_of(v.closest_logit)
     return now, after
@@ -154,25 +170,36 @@ def cut_of(v: Verdict) -> float:
 
 def digits(people: Sequence[Listed]) -> int:
     """How many decimals tell every score in a column from its cut: two to six."""
-    pairs = [(score, cut_of(one.verdict)) for one in people if one.verdict for score in scores(one.verdict)]
+    pairs = [
+        (score, cut_of(one.verdict))
+        for one in people
+        if one.verdict
+        for score in scores(one.verdict)
+    ]
     told = [(score, cut) for score, cut in pairs if score is not None and abs(score - cut) > 1e-6]
-    return next((k for k in range(2, 6) if all(round(score, k) != round(cut, k) for score, cut in told)), 6)
+    return next(
+        (k for k in range(2, 6) if all(round(score, k) != round(cut, k) for score, cut in told)), 6
+    )
 
 
 def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) -> list[str]:
-    """The columns of the person beside the first `flips` flipped rows, in the table's order: at most so many, those
-    that differ first."""
+    """The columns of the person beside the first `flips` flipped rows, in the table's order: at
+    most so many, those that differ first."""
     rows = v.flip_set[:flips]
-    first = sorted(v.values, key=lambda name: all(row.values[name] == v.values[name] for row in rows))[:most]
+    first = sorted(
+        v.values, key=lambda name: all(row.values[name] == v.values[name] for row in rows)
+    )[:most]
     return [name for name in v.values if name in first]
 
 
-# --- sentences ----------------------------------------------------------------------------------------
+# --- sentences ------------------------------------------------------------------------------------
 
 
 def marked(text: str) -> Markup:
     """Words marked as in Markdown (`code`, **bold**) as HTML."""
-    html = re.sub("`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text)))
+    html = re.sub(
+        "`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text))
+    )
     return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html))
 
 
@@ -191,7 +218,10 @@ def plainly(v: Verdict) -> str:
     if v.found:
         change = f"one {learned} was" if count == 1 else f"{count} {learned} were"
         other = label(v.new_label) if v.new_label else "the other way"
-        return f"{decides} If {change} {other}, it would be {label(v.counterfactual_prediction or '')}."
+        return (
+            f"{decides} If {change} {other}, it would be "
+            f"{label(v.counterfactual_prediction or '')}."
+        )
     if v.status == "proven_none":
         to = f" to {label(v.new_label)}" if v.new_label else ""
         return f"{decides} Proven: changing up to {run.budget} {learned}{to} cannot change that."
@@ -202,18 +232,25 @@ def plainly(v: Verdict) -> str:
 
 
 def of_record(what: str, run: Run, options: str = "") -> str:
-    """ "butfor review audit.json --out tasks/", as it runs where a page lies that the command wrote beside the record.
-    A table from standard input has to be named."""
+    """ "butfor review audit.json --out tasks/", as it runs where a page lies that the command wrote
+    beside the record. A table from standard input has to be named."""
     named = "" if run.data.table else " --data TABLE"
     return f"butfor {what} audit.json{named}{options}"
 
 
 def review_command(run: Run) -> str:
-    """What prepares the tasks of a review, of a page that the command wrote or one written in Python."""
-    return of_record("review", run, " --out tasks/") if run.command else "audit.review_tasks(population)"
+    """What prepares the tasks of a review, of a page that the command wrote or one written in
+    Python."""
+    return (
+        of_record("review", run, " --out tasks/")
+        if run.command
+        else "audit.review_tasks(population)"
+    )
 
 
-def steps(run: Run, verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()) -> list[Markup]:
+def steps(
+    run: Run, verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()
+) -> list[Markup]:
     """What to do next about these people and labels, in order; each step once."""
     found = [REVIEW.format(review_command(run))] if worth_a_review(labels) else []
     for solidity, words in SOLIDITY.items():

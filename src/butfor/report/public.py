@@ -1,4 +1,5 @@
-"""The version for the public (--public): counts in tens, nothing under ten, shares in whole per cent, and no person.
+"""The version for the public (--public): counts in tens, nothing under ten, shares in whole per
+cent, and no person.
 
 Replay, review and gate need the full record.
 """
@@ -22,7 +23,17 @@ from butfor.result.record import SCHEMA_VERSION, builtins_of
 
 FEW = 10
 KEPT = {
-    *("butfor", "versions", "label_names", "sensitive", "blind", "learner_name", "seeded", "budget", "rank"),
+    *(
+        "butfor",
+        "versions",
+        "label_names",
+        "sensitive",
+        "blind",
+        "learner_name",
+        "seeded",
+        "budget",
+        "rank",
+    ),
     *("strategy", "phi", "psi", "members", "fresh_seeds", "random_state"),
 }
 
@@ -46,12 +57,14 @@ def sentence(p: Population) -> str:
 
 
 def groups(p: Population) -> list[dict[str, Any]]:
-    """Per group of ten people or more: counts, None under ten, and the share of finds if both of its counts are
-    shown."""
+    """Per group of ten people or more: counts, None under ten, and the share of finds if both of
+    its counts are shown."""
     finds, rows = "solid" if p.checked else "found", []
     for group, row in p.by_group[p.by_group["people"] >= FEW].iterrows():
         counts = {name: tens(row[name]) for name in ("people", "switch_changes", "eligible", finds)}
-        share = round(row[finds] / row["eligible"], 2) if counts["eligible"] and counts[finds] else None
+        share = (
+            round(row[finds] / row["eligible"], 2) if counts["eligible"] and counts[finds] else None
+        )
         rows.append({"group": str(group), **counts, "share": share})
     return rows
 
@@ -61,7 +74,13 @@ def table(p: Population) -> pd.DataFrame:
     rows = []
     for g in groups(p):
         group, *counts, share = g.values()
-        rows.append((group, *(n or f"under {FEW}" for n in counts), "–" if share is None else f"{100 * share:.0f} %"))
+        rows.append(
+            (
+                group,
+                *(n or f"under {FEW}" for n in counts),
+                "–" if share is None else f"{100 * share:.0f} %",
+            )
+        )
     words = ("People", "Changed by a switch", "Audited", "Solid" if p.checked else "Found", "Share")
     return pd.DataFrame(rows, columns=[p.run.sensitive, *words])
 
@@ -74,7 +93,9 @@ def record(p: Population) -> str:
         labelled = row["people"] * (row.get("base_rate") or 0)
         of = {"false_positive_rate": row["people"] - labelled, "false_negative_rate": labelled}
         shares = {name: value for name, value in row.items() if isinstance(value, float)}
-        shown = {name: tens(round(share * of.get(name, row["people"]))) for name, share in shares.items()}
+        shown = {
+            name: tens(round(share * of.get(name, row["people"]))) for name, share in shares.items()
+        }
         rates = {name: round(share, 2) if shown[name] else None for name, share in shares.items()}
         return row | rates | {"people": tens(row["people"])}
 
@@ -100,15 +121,23 @@ def write(p: Population, directory: Path) -> list[str]:
     text = record(p)
     s, yes = json.loads(text), short(ALTERNATIVES.join(p.run.sides[1]), 40)
     save(text, directory / "audit.json")
-    save(render("public.html", s=s, run=s["run"], groups=table(p), few=FEW, yes=yes), directory / "report.html")
+    save(
+        render("public.html", s=s, run=s["run"], groups=table(p), few=FEW, yes=yes),
+        directory / "report.html",
+    )
     return ["audit.json", "report.html"]
 
 
 def refuse_other_files(directory: Path | None) -> None:
     """Refuse a folder that is not empty: it may hold files that are not for the public."""
-    there = sorted(path.name for path in directory.iterdir()) if directory and directory.is_dir() else []
+    there = (
+        sorted(path.name for path in directory.iterdir())
+        if directory and directory.is_dir()
+        else []
+    )
     if there:
         raise SettingError(
-            f"--public --out {directory}: the folder holds '{there[0]}', which may say more; name another folder, or "
+            f"--public --out {directory}: the folder holds '{there[0]}', which may say more; name "
+            "another folder, or "
             "empty it."
         )

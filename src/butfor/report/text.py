@@ -15,7 +15,8 @@ LONGEST = 300
 
 
 def shown(value: Any, longest: int = LONGEST) -> str:
-    """A value as text: numbers rounded, control characters removed, at most `longest` characters."""
+    """A value as text: numbers rounded, control characters removed, at most `longest`
+    characters."""
     if missing(value):
         return MISSING
     if isinstance(value, (bool, np.bool_)):
@@ -26,7 +27,11 @@ def shown(value: Any, longest: int = LONGEST) -> str:
 def without_middle(value: Any, longest: int) -> str:
     """A value in at most `longest` characters: if it is longer, its beginning and end."""
     text, half = shown(value, 10_000), (longest - 1) // 2
-    return text if len(text) <= longest else f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
+    return (
+        text
+        if len(text) <= longest
+        else f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
+    )
 
 
 def short(text: str, longest: int) -> str:
@@ -41,7 +46,8 @@ def missing(value: Any) -> bool:
 
 
 def plain_number(value: Real | float) -> str:
-    """A number in about six digits, but never fewer than two decimals: amounts of money keep theirs."""
+    """A number in about six digits, but never fewer than two decimals: amounts of money keep
+    theirs."""
     number = float(value) or 0.0  # no -0
     text = f"{number:.6g}".replace("inf", "∞")
     if 1 <= abs(number) < 1e15:

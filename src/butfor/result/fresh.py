@@ -1,13 +1,13 @@
 """Fresh seeds: whether a find holds in models that took no part in the search.
 
-One model is trained per fresh seed. `hold` is the share of models that change the decision with the flips, `base` the
-share that do so without them. Five words say what the counts show (`SOLIDITY` in words.py). If the counts leave it
-open, the find is undecided.
+One model is trained per fresh seed. `hold` is the share of models that change the decision with the
+flips, `base` the share that do so without them. Five words say what the counts show (`SOLIDITY` in
+words.py). If the counts leave it open, the find is undecided.
 
-Seeds come in two looks. After `FIRST_LOOK`, a find without a failure is solid, and one that can no longer become solid
-gets its word. The others, and those that are undecided, go on to all seeds. How many failures a solid find may have
-then is chosen so that a find whose flips change 9 in 10 models is called solid with a probability of 5 % at most, both
-looks together.
+Seeds come in two looks. After `FIRST_LOOK`, a find without a failure is solid, and one that can no
+longer become solid gets its word. The others, and those that are undecided, go on to all seeds. How
+many failures a solid find may have then is chosen so that a find whose flips change 9 in 10 models
+is called solid with a probability of 5 % at most, both looks together.
 """
 
 from __future__ import annotations
@@ -23,7 +23,13 @@ from butfor.errors import plural
 from butfor.result.record import within
 from butfor.words import share
 
-SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = "solid", "leaning", "seed-bound", "undecided", "not checked"
+SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = (
+    "solid",
+    "leaning",
+    "seed-bound",
+    "undecided",
+    "not checked",
+)
 WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
 
 SURE = 0.95
@@ -44,7 +50,8 @@ MOST = 10_000
 
 @dataclass(frozen=True)
 class FreshSeeds:
-    """How many fresh seeds change the decision: with the flips, without them, and in only one of the two cases."""
+    """How many fresh seeds change the decision: with the flips, without them, and in only one of
+    the two cases."""
 
     seeds: int
     with_flips: int
@@ -65,12 +72,21 @@ class FreshSeeds:
         logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
     ) -> FreshSeeds:
         """From whether each seed changes the decision, without the flips and with them."""
-        counts = [int(changed.sum()) for changed in (with_, without, with_ & ~without, without & ~with_)]
+        counts = [
+            int(changed.sum()) for changed in (with_, without, with_ & ~without, without & ~with_)
+        ]
         before, after = (
             tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in one)
             for one in logits or ((), ())
         )
-        return cls(len(without), counts[0], counts[1], counts[2], counts[3], (before, after) if logits else None)
+        return cls(
+            len(without),
+            counts[0],
+            counts[1],
+            counts[2],
+            counts[3],
+            (before, after) if logits else None,
+        )
 
     @property
     def hold(self) -> float:
@@ -102,7 +118,8 @@ class FreshSeeds:
 
     @cached_property
     def would_do(self) -> int | None:
-        """How many seeds would settle it if the shares stay the same; None if no reasonable number would."""
+        """How many seeds would settle it if the shares stay the same; None if no reasonable number
+        would."""
         times = 2
         while times * self.seeds <= MOST:
             more = FreshSeeds(*(times * count for count in astuple(self)[:5]))
@@ -113,21 +130,28 @@ class FreshSeeds:
 
     @property
     def sentence(self) -> str:
-        """ "Solid: with these flips 30 of 30 models trained under fresh seeds decide this way; without them, 5 do." """
+        """ "Solid: with these flips 30 of 30 models trained under fresh seeds decide this way;
+        without them, 5 do." """
         without = self.without_flips
         said = (
-            f"{self.word.capitalize()}: with these flips {self.with_flips} of {self.seeds} models trained under fresh "
-            f"seeds decide this way; without them, {plural(without, 'does', 'do') if without else 'none does'}."
+            f"{self.word.capitalize()}: with these flips {self.with_flips} of {self.seeds} models "
+            "trained under fresh "
+            "seeds decide this way; without them, "
+            f"{plural(without, 'does', 'do') if without else 'none does'}."
         )
         if self.word != UNDECIDED:
             return said
         if self.would_do is None:
-            return f"{said} The share is too close to one half for any reasonable number of seeds to tell."
+            return (
+                f"{said} The share is too close to one half for any reasonable number of seeds "
+                "to tell."
+            )
         return f"{said} That is too few to tell; about {self.would_do} seeds would do."
 
 
 def solidity(fresh: FreshSeeds | None, seeded: bool) -> str:
-    """Solid, leaning, seed-bound, undecided or not checked. `seeded`: whether a seed changes the model."""
+    """Solid, leaning, seed-bound, undecided or not checked. `seeded`: whether a seed changes the
+    model."""
     return fresh.word if fresh else NOT_CHECKED if seeded else SOLID
 
 
@@ -145,13 +169,17 @@ class Collateral:
         text = f"These flips change {self.changed} of {self.others} other test decisions"
         if self.accuracy_before is None or self.accuracy_after is None:
             return f"{text}."
-        return f"{text}; test accuracy {share(self.accuracy_before)} → {share(self.accuracy_after)}."
+        return (
+            f"{text}; test accuracy {share(self.accuracy_before)} → {share(self.accuracy_after)}."
+        )
 
 
 @cache
-def interval_of(count: int, n: int, sure: float = SURE, method: str = "exact") -> tuple[float, float]:
-    """The interval of a share: Clopper and Pearson's or, with `method="wilson"`, Wilson's; 0 to 1 if n is 0. Both ends
-    of the 90 % interval are one-sided 95 % bounds."""
+def interval_of(
+    count: int, n: int, sure: float = SURE, method: str = "exact"
+) -> tuple[float, float]:
+    """The interval of a share: Clopper and Pearson's or, with `method="wilson"`, Wilson's; 0 to 1
+    if n is 0. Both ends of the 90 % interval are one-sided 95 % bounds."""
     from scipy.stats import binomtest
 
     low, high = binomtest(count, n).proportion_ci(sure, method) if n else (0, 1)
@@ -160,9 +188,9 @@ def interval_of(count: int, n: int, sure: float = SURE, method: str = "exact") -
 
 @cache
 def may_be_solid(failures: int, seeds: int) -> bool:
-    """Whether a find is solid with so many failures among so many fresh seeds: a find that holds in exactly `HOLDS` of
-    all models passes with a probability of 5 % at most, without a failure in the first look or with at most so many in
-    both."""
+    """Whether a find is solid with so many failures among so many fresh seeds: a find that holds in
+    exactly `HOLDS` of all models passes with a probability of 5 % at most, without a failure in the
+    first look or with at most so many in both."""
     from scipy.special import bdtr
 
     error, later = float(bdtr(failures, seeds, 1 - HOLDS)), seeds - FIRST_LOOK
@@ -174,10 +202,11 @@ def may_be_solid(failures: int, seeds: int) -> bool:
 
 @cache
 def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, float]:
-    """The 95 % interval of the difference of two shares of the same n seeds, from the seeds that differ.
+    """The 95 % interval of the difference of two shares of the same n seeds, from the seeds that
+    differ.
 
-    Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject. Unlike simpler
-    intervals it keeps its level with few seeds, and if no seed differs."""
+    Tango's (Statistics in Medicine 17, 1998): all differences that the score test does not reject.
+    Unlike simpler intervals it keeps its level with few seeds, and if no seed differs."""
     from scipy.optimize import bisect
     from scipy.stats import norm
 

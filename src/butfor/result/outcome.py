@@ -1,4 +1,5 @@
-"""What became of a question of an audit. "Nobody" is an answer; a question not asked, or not finished, has none."""
+"""What became of a question of an audit. "Nobody" is an answer; a question not asked, or not
+finished, has none."""
 
 from __future__ import annotations
 
@@ -62,8 +63,9 @@ class Outcome:
 
 @dataclass(frozen=True)
 class Questions:
-    """What became of the questions beside the search. The comparison of groups counts tables that were drawn; fresh
-    seeds and side effects count finds; one standard counts groups that fall short."""
+    """What became of the questions beside the search. The comparison of groups counts tables that
+    were drawn; fresh seeds and side effects count finds; one standard counts groups that fall
+    short."""
 
     comparison: Outcome
     fresh_seeds: Outcome
@@ -71,21 +73,26 @@ class Questions:
     one_standard: Outcome
 
     def sentences(self) -> list[str]:
-        """What time or the user cut short, a sentence each; one standard says it itself for each group that it knows
-        of."""
+        """What time or the user cut short, a sentence each; one standard says it itself for each
+        group that it knows of."""
         said = []
         if self.comparison.cut_short:
             worlds = ""
             if not self.one_standard.answered:
                 worlds = ", nor whose decisions would change under one standard"
             said.append(
-                f"Whether groups are held to another standard is not known{worlds}: {self.comparison.because}."
+                f"Whether groups are held to another standard is not known{worlds}: "
+                f"{self.comparison.because}."
                 if not self.comparison.done
                 else f"Of the tables drawn by one standard {self.comparison.parts} were made: "
                 f"{self.comparison.because}. Intervals and p-values are rougher than usual."
             )
         if self.fresh_seeds.cut_short:
-            tested = f"{self.fresh_seeds.parts} finds were tested" if self.fresh_seeds.of else "nothing was tested"
+            tested = (
+                f"{self.fresh_seeds.parts} finds were tested"
+                if self.fresh_seeds.of
+                else "nothing was tested"
+            )
             said.append(f"Fresh seeds: {tested}, since {self.fresh_seeds.because}.")
         if self.side_effects.cut_short:
             said.append(

@@ -27,12 +27,40 @@ from butfor.words import percent, share_in_words
 ALL = "everyone"
 PEOPLE_COLUMNS = (
     *("case", "row", "group", "status", "prediction", "switch_changes", "logit", "score", "cut"),
-    *("counterfactual_prediction", "counterfactual_logit", "counterfactual_score", "counterfactual_cut", "flips"),
-    *("at_least", "proof", "flipped_rows", "doubted", "minimal", "solidity", "distance", "hold", "base", "close_call"),
+    *(
+        "counterfactual_prediction",
+        "counterfactual_logit",
+        "counterfactual_score",
+        "counterfactual_cut",
+        "flips",
+    ),
+    *(
+        "at_least",
+        "proof",
+        "flipped_rows",
+        "doubted",
+        "minimal",
+        "solidity",
+        "distance",
+        "hold",
+        "base",
+        "close_call",
+    ),
     *("attempts", "flippable", "closest_logit", "shared", "complete"),
 )
 GROUP_COLUMNS = (
-    *("people", "eligible", "found", "share", "low", "high", "solid", "share_solid", "solid_low", "solid_high"),
+    *(
+        "people",
+        "eligible",
+        "found",
+        "share",
+        "low",
+        "high",
+        "solid",
+        "share_solid",
+        "solid_low",
+        "solid_high",
+    ),
     *("close_calls", "switch_changes", "median_margin"),
 )
 SMALL_GROUP = 10
@@ -44,10 +72,12 @@ RARE = 0.05
 class Population(Sequence[Verdict]):
     """The verdicts about many people, and what they say together.
 
-    A sequence: `population[3]` is the fourth verdict. `population.about(182)` is the verdict about the person at
-    position 182 of the table."""
+    A sequence: `population[3]` is the fourth verdict. `population.about(182)` is the verdict about
+    the person at position 182 of the table."""
 
-    def __init__(self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[TrainingLabel] = ()) -> None:
+    def __init__(
+        self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[TrainingLabel] = ()
+    ) -> None:
         self.verdicts, self.run = tuple(verdicts), run
         self.labels = tuple(labels)
         """The training labels to review, in order."""
@@ -94,22 +124,31 @@ class Population(Sequence[Verdict]):
         return self._of(replace(self.run, **changes))
 
     def _of(self, run: Run) -> Population:
-        return Population([Verdict(v.measured, run, v.fitted) for v in self.verdicts], run, self.labels)
+        return Population(
+            [Verdict(v.measured, run, v.fitted) for v in self.verdicts], run, self.labels
+        )
 
-    # --- in words -----------------------------------------------------------------------------------
+    # --- in words ---------------------------------------------------------------------------------
 
     @property
     def summary(self) -> list[str]:
-        """What the audit says, a sentence each: about the model, the groups' labels, one standard, and few labels."""
+        """What the audit says, a sentence each: about the model, the groups' labels, one standard,
+        and few labels."""
         groups = self.run.standard.summary() if self.run.standard else []
         worlds = [one.sentence for one in self.one_standard]
         left = self.run.questions.sentences() if self.run.questions else []
-        return [*filter(None, (self.advice, self.run.how_accurate)), *groups, *worlds, *left, self.sentence]
+        return [
+            *filter(None, (self.advice, self.run.how_accurate)),
+            *groups,
+            *worlds,
+            *left,
+            self.sentence,
+        ]
 
     @property
     def advice(self) -> str:
-        """That another threshold is needed: nearly everybody gets the favourable decision, so that hardly anybody is
-        audited. Empty if not."""
+        """That another threshold is needed: nearly everybody gets the favourable decision, so that
+        hardly anybody is audited. Empty if not."""
         run, facts, asked = self.run, self.run.decision, len(self.eligible)
         if facts is None or run.cut_moves:
             return ""
@@ -121,11 +160,14 @@ class Population(Sequence[Verdict]):
         unfavourable = next(name for name in run.label_names if name != run.favourable)
         share, now = share_in_words(facts.recorded), facts.favoured / facts.people
         option = f"`--threshold 'top {share}%'`" if run.command else f'`threshold="top {share}%"`'
-        about = f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
+        about = (
+            f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
+        )
         lower = now in (0, 1) or facts.recorded < now
         return (
             f"{only}{'This' if facts.given is None else f'At {facts.given} this'} model decides "
-            f"{run.names.label(run.favourable if facts.favoured else unfavourable)} about {about} people. Of the "
+            f"{run.names.label(run.favourable if facts.favoured else unfavourable)} about {about} "
+            "people. Of the "
             f"training labels, {share} % are {run.names.label(run.favourable)}: "
             f"{f'try {option}.' if lower else 'audit more people, or set a stricter threshold.'}"
         )
@@ -142,13 +184,27 @@ class Population(Sequence[Verdict]):
         if left and not self.found:
             return f"The search for {left} of {people} was stopped before it found anything."
         if left:
-            stopped = f" The search for {plural(left, 'audited person')} was stopped before it found anything."
+            stopped = (
+                f" The search for {plural(left, 'audited person')} was stopped before it "
+                "found anything."
+            )
         turned, n = len(self.solid if self.checked else self.found), run.data.training_rows
         labels = f"{run.budget} of {n} training labels ({percent(run.budget / n)})"
         if not turned:
-            return f"No{' solid' * bool(self.found)} find for {people}, with at most {labels} flipped.{stopped}"
-        sure = f"; {self.unchecked_reason}" if not self.checked else ", under any seed tried" if run.seeded else ""
-        hinge = plural(turned, f"of {asked} audited decisions hinges", f"of {asked} audited decisions hinge")
+            return (
+                f"No{' solid' * bool(self.found)} find for {people}, with at most {labels} "
+                f"flipped.{stopped}"
+            )
+        sure = (
+            f"; {self.unchecked_reason}"
+            if not self.checked
+            else ", under any seed tried"
+            if run.seeded
+            else ""
+        )
+        hinge = plural(
+            turned, f"of {asked} audited decisions hinges", f"of {asked} audited decisions hinge"
+        )
         return f"{hinge} on at most {labels}{sure}.{stopped}"
 
     @property
@@ -160,26 +216,42 @@ class Population(Sequence[Verdict]):
         if left or (self.run.seeded and not seeds):
             return "whether it holds under other seeds was not checked"
         if self.run.seeded and seeds < LEAST:
-            return f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one solid ({LEAST} at least)"
+            return (
+                f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one "
+                f"solid ({LEAST} at least)"
+            )
         return ""
 
     @property
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
-        names, parts = self.run.names, [f"Audited: {len(self.eligible)} of {self.run.names.count(len(self))}"]
+        names, parts = (
+            self.run.names,
+            [f"Audited: {len(self.eligible)} of {self.run.names.count(len(self))}"],
+        )
         reasons = Counter((v.left_out, v.prediction) for v in self if not v.eligible)
-        others = [(n, names.label(decision)) for (why, decision), n in reasons.most_common() if why == "decision"]
+        others = [
+            (n, names.label(decision))
+            for (why, decision), n in reasons.most_common()
+            if why == "decision"
+        ]
         parts += [f"for {n} the decision is {decision}" for n, decision in others]
-        switched, ruled = (sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule"))
+        switched, ruled = (
+            sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule")
+        )
         if switched:
-            parts.append(f"for {switched} it changes when {names.column(self.run.sensitive)} alone is switched")
+            parts.append(
+                f"for {switched} it changes when {names.column(self.run.sensitive)} alone is "
+                "switched"
+            )
         if ruled:
             parts.append(f"the rule φ ({self.run.phi}) leaves {ruled} out")
         return f"{'; '.join(parts)}."
 
     @property
     def direct(self) -> str:
-        """How many decisions depend on the protected attribute itself, in a sentence; empty if unknown."""
+        """How many decisions depend on the protected attribute itself, in a sentence; empty if
+        unknown."""
         run, names = self.run, self.run.names
         name, known = names.column(run.sensitive), [v for v in self if v.switch_changes is not None]
         if run.blind:
@@ -188,20 +260,30 @@ class Population(Sequence[Verdict]):
             return ""
         moves, parts = Counter((v.group, v.prediction) for v in known if v.switch_changes), []
         if not moves:
-            return f"The model sees {name}, but switching it alone changes none of {plural(len(known), 'decision')}."
+            return (
+                f"The model sees {name}, but switching it alone changes none of "
+                f"{plural(len(known), 'decision')}."
+            )
         for (group, label), count in moves.most_common():  # with two labels to the other one
             other = [names.label(each) for each in run.label_names if each != label]
             way = f"to {other[0]}" if len(other) == 1 else f"from {names.label(label)}"
             parts.append(f"{names.group(run.sensitive, group)}: {count} {way}")
         changed = f"{moves.total()} of {len(known)} decisions"
-        return f"The model uses {name} directly: switching it alone changes {changed} ({'; '.join(parts)})."
+        return (
+            f"The model uses {name} directly: switching it alone changes {changed} "
+            f"({'; '.join(parts)})."
+        )
 
     @property
     def proven(self) -> str:
         """What is proven, in a sentence; empty if nothing is, or that one label is the fewest."""
         known = [v for v in self.eligible if v.proof]
         exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
-        said = [plural(exact, "of the sets found is minimal", "of the sets found are minimal")] if exact else []
+        said = (
+            [plural(exact, "of the sets found is minimal", "of the sets found are minimal")]
+            if exact
+            else []
+        )
         said += [f"for {plural(none, 'person')} no set within the budget works"] if none else []
         if not said or all(v.proof == ONE_LABEL for v in known):
             return ""
@@ -210,8 +292,8 @@ class Population(Sequence[Verdict]):
 
     @cached_property
     def to_review(self) -> tuple[TrainingLabel, ...]:
-        """The labels that a review asks about, in order: of the groups under review or, without an adverse label, all
-        of them."""
+        """The labels that a review asks about, in order: of the groups under review or, without an
+        adverse label, all of them."""
         known = self.run.standard
         if known is None or not self.run.adverse:
             return self.labels
@@ -224,16 +306,22 @@ class Population(Sequence[Verdict]):
         groups = self.by_group.index[self.by_group["eligible"] < SMALL_GROUP]
         small = [self.run.names.group(self.run.sensitive, group) for group in groups]
         named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
-        said = f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."
+        said = (
+            f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."
+        )
         return [said] if small else []
 
-    # --- tables -------------------------------------------------------------------------------------
+    # --- tables -----------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per person. `flipped_rows` are separated by spaces; names that hold one are quoted, as in a shell."""
+        """One row per person. `flipped_rows` are separated by spaces; names that hold one are
+        quoted, as in a shell."""
         rows = []
         for v in self.verdicts:
-            known: dict[str, Any] = {"flips": v.at_most, "flipped_rows": shlex.join(str(f.row) for f in v.flip_set)}
+            known: dict[str, Any] = {
+                "flips": v.at_most,
+                "flipped_rows": shlex.join(str(f.row) for f in v.flip_set),
+            }
             known["score"], known["counterfactual_score"] = v.scores
             rows.append([known[c] if c in known else getattr(v, c) for c in PEOPLE_COLUMNS])
         whole = dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
@@ -241,12 +329,13 @@ class Population(Sequence[Verdict]):
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """Per protected group: people, eligible, found, the share found and its 95 % (Wilson) interval, the same for
-        solid finds (missing if finds were not tested under fresh seeds), close calls (likewise), and the median
-        distance of eligible people from the decision boundary.
+        """Per protected group: people, eligible, found, the share found and its 95 % (Wilson)
+        interval, the same for solid finds (missing if finds were not tested under fresh seeds),
+        close calls (likewise), and the median distance of eligible people from the decision
+        boundary.
 
-        People whose search was stopped before it found anything might have been found: intervals reach as far up as if
-        all of them were."""
+        People whose search was stopped before it found anything might have been found: intervals
+        reach as far up as if all of them were."""
         rows = []
         for group in self.groups:
             people = [v for v in self.verdicts if v.group == group]
@@ -258,14 +347,30 @@ class Population(Sequence[Verdict]):
             close = sum(bool(v.close_call) for v in asked) if tested else math.nan
             switched = sum(bool(v.switch_changes) for v in people)
             margin = median(abs(v.logit) for v in asked) if asked else math.nan
-            rows.append((len(people), n, found, *_share(found, n, stopped), solid, *sure, close, switched, margin))
+            rows.append(
+                (
+                    len(people),
+                    n,
+                    found,
+                    *_share(found, n, stopped),
+                    solid,
+                    *sure,
+                    close,
+                    switched,
+                    margin,
+                )
+            )
         index = pd.Index(self.groups, name=self.run.sensitive)
         return pd.DataFrame(rows, index=index, columns=list(GROUP_COLUMNS))
 
     def distance_curve(self) -> pd.DataFrame:
-        """The share of decisions that k labels change, for every k up to the budget: per group and for everyone, with
-        its 95 % (Wilson) interval. It counts solid sets or, if none was tested under fresh seeds, all found sets."""
-        groups, rows = {str(group): [v for v in self.eligible if v.group == group] for group in self.groups}, []
+        """The share of decisions that k labels change, for every k up to the budget: per group and
+        for everyone, with its 95 % (Wilson) interval. It counts solid sets or, if none was tested
+        under fresh seeds, all found sets."""
+        groups, rows = (
+            {str(group): [v for v in self.eligible if v.group == group] for group in self.groups},
+            [],
+        )
         for name, people in {ALL: self.eligible, **groups}.items():
             sizes = [v.distance if self.checked else v.at_most for v in people]
             stopped, n = sum(v.unfinished for v in people), len(people)
@@ -291,8 +396,9 @@ class Population(Sequence[Verdict]):
         return frame.sort_values("people", ascending=False, kind="stable").rename_axis("row")
 
     def metric_frame(self, metrics: Any = None) -> Any:
-        """The people whose label is known as fairlearn's `MetricFrame`, so that its metrics stand beside ours. Labels
-        and decisions are 1 if they are favourable; the protected attributes are its sensitive features.
+        """The people whose label is known as fairlearn's `MetricFrame`, so that its metrics stand
+        beside ours. Labels and decisions are 1 if they are favourable; the protected attributes are
+        its sensitive features.
 
         Parameters
         ----------
@@ -300,25 +406,38 @@ class Population(Sequence[Verdict]):
             As for `MetricFrame`. Without them: count, accuracy, selection rate and error rates.
         """
         try:
-            from fairlearn.metrics import MetricFrame, count, false_negative_rate, false_positive_rate, selection_rate
+            from fairlearn.metrics import (
+                MetricFrame,
+                count,
+                false_negative_rate,
+                false_positive_rate,
+                selection_rate,
+            )
         except ImportError:
             raise SettingError("metric_frame() needs fairlearn: pip install fairlearn") from None
         from sklearn.metrics import accuracy_score
 
         people, run = [v for v in self.verdicts if v.recorded_label is not None], self.run
         if not people or not run.favourable:
-            lacks = "no label of these people: give explain_all(X, y)" if not people else "no label named as adverse"
+            lacks = (
+                "no label of these people: give explain_all(X, y)"
+                if not people
+                else "no label named as adverse"
+            )
             raise SettingError(f"metric_frame(): the audit has {lacks}.")
         known = [count, accuracy_score, selection_rate, false_positive_rate, false_negative_rate]
         features = [run.groups[str(v.group)] if run.groups else (v.group,) for v in people]
         return MetricFrame(
-            metrics=metrics or {function.__name__.removesuffix("_score"): function for function in known},
+            metrics=metrics
+            or {function.__name__.removesuffix("_score"): function for function in known},
             y_true=[int(v.recorded_label in run.favourable_labels) for v in people],
             y_pred=[int(v.prediction in run.favourable_labels) for v in people],
-            sensitive_features=pd.DataFrame(features, columns=list(run.attributes if run.groups else [run.sensitive])),
+            sensitive_features=pd.DataFrame(
+                features, columns=list(run.attributes if run.groups else [run.sensitive])
+            ),
         )
 
-    # --- files and pages ----------------------------------------------------------------------------
+    # --- files and pages --------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
         """The record: the settings, and per person the measurements and the status."""
@@ -332,9 +451,12 @@ class Population(Sequence[Verdict]):
 
     @classmethod
     def from_json(cls, text: str | Path | Mapping[str, Any] | Opened) -> Population:
-        """Read a population from JSON text or from a file. One that was changed since is refused."""
+        """Read a population from JSON text or from a file. One that was changed since is
+        refused."""
         record = Record.of(text if isinstance(text, Opened) else opened(text))
-        return cls([Verdict(person, record.run) for person in record.people], record.run, record.labels)
+        return cls(
+            [Verdict(person, record.run) for person in record.people], record.run, record.labels
+        )
 
     from_dict = from_json
 
@@ -355,6 +477,7 @@ class Population(Sequence[Verdict]):
 
 
 def _share(count: int, n: int, stopped: int) -> tuple[float, float, float]:
-    """A share and its 95 % interval, which reaches as far up as if every stopped search had found something."""
+    """A share and its 95 % interval, which reaches as far up as if every stopped search had found
+    something."""
     low, high = (interval_of(hits, n, method="wilson") for hits in (count, count + stopped))
     return count / (n or math.nan), low[0], high[1]

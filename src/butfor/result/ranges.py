@@ -1,7 +1,8 @@
-"""What a record may say: shares are from 0 to 1, counts from 0, a count is at most what it is a count of.
+"""What a record may say: shares are from 0 to 1, counts from 0, a count is at most what it is a
+count of.
 
-Everything is checked when a record is read, also one whose checksum was made again. Results in memory are not checked:
-they were measured.
+Everything is checked when a record is read, also one whose checksum was made again. Results in
+memory are not checked: they were measured.
 """
 
 from __future__ import annotations
@@ -11,7 +12,8 @@ from dataclasses import fields, is_dataclass
 from typing import Any
 
 SHARE, COUNT, SIGNED, CORRELATION = (0.0, 1.0), (0.0, 2.0**53), (-2.0, 2.0), (-1.0, 1.0)
-"""A share or a probability, a count, a difference of shares less what the method itself is off, and a correlation."""
+"""A share or a probability, a count, a difference of shares less what the method itself is off, and
+a correlation."""
 SLACK = 1e-9
 
 
@@ -21,10 +23,13 @@ def _all(names: str, bounds: tuple[float, float]) -> dict[str, tuple[float, floa
 
 RANGES: dict[str, dict[str, tuple[float, float]]] = {
     "Data": _all("labelled set_aside", COUNT),
-    "DecisionFacts": _all("probability share recorded", SHARE) | _all("pool accepted ties people favoured", COUNT),
+    "DecisionFacts": _all("probability share recorded", SHARE)
+    | _all("pool accepted ties people favoured", COUNT),
     "Agreement": _all("spearman", CORRELATION) | _all("flips people", COUNT),
     "Performance": _all("accuracy majority", SHARE) | _all("people", COUNT),
-    "GroupRates": _all("base_rate selection_rate error_rate false_positive_rate false_negative_rate", SHARE)
+    "GroupRates": _all(
+        "base_rate selection_rate error_rate false_positive_rate false_negative_rate", SHARE
+    )
     | _all("people", COUNT),
     "Person": _all("flippable attempts first_size without_flips at_least", COUNT),
     "Flip": _all("position", COUNT) | _all("doubt", SHARE),
@@ -58,7 +63,10 @@ def check_people(record: Any) -> None:
     rows, seeds = record.run.data.training_rows, record.run.fresh_seeds
     for k, person in enumerate(record.people):
         place = f"people[{k}]"
-        tried = {"fresh.seeds": person.fresh and person.fresh.seeds, "without_flips": person.without_flips}
+        tried = {
+            "fresh.seeds": person.fresh and person.fresh.seeds,
+            "without_flips": person.without_flips,
+        }
         for name, count in tried.items():
             if count is not None and count > seeds:
                 raise ValueError(f"{place}.{name} is {count}, but the run has {seeds} fresh seeds")
@@ -69,7 +77,9 @@ def check_people(record: Any) -> None:
 def _check_positions(positions: Iterable[int], rows: int, place: str) -> None:
     for k, position in enumerate(positions):
         if position >= rows:
-            raise ValueError(f"{place}[{k}].position is {position}, but there are {rows} training rows")
+            raise ValueError(
+                f"{place}[{k}].position is {position}, but there are {rows} training rows"
+            )
 
 
 def _problems(thing: Any, place: str) -> Iterator[str]:
@@ -97,7 +107,10 @@ def _outside(value: Any, low: float, high: float, place: str) -> Iterator[str]:
         for k, one in enumerate(value):
             yield from _outside(one, low, high, f"{place}[{k}]")
     elif isinstance(value, (int, float)) and (value < low - SLACK or value > high + SLACK):
-        yield f"{place} is {value}, but must be {f'from {low:g} to {high:g}' if high < COUNT[1] else 'a count'}"
+        yield (
+            f"{place} is {value}, but must be "
+            f"{f'from {low:g} to {high:g}' if high < COUNT[1] else 'a count'}"
+        )
 
 
 def _unrelated(thing: Any) -> Iterator[str]:
@@ -132,9 +145,15 @@ def _unrelated(thing: Any) -> Iterator[str]:
                     yield f"worlds[{k}].turned is {world.turned}, above the {thing.refused} refused"
             for k, person in enumerate(thing.changed):
                 if person.worlds > len(thing.worlds):
-                    yield f"changed[{k}].worlds is {person.worlds}, above the {len(thing.worlds)} worlds"
+                    yield (
+                        f"changed[{k}].worlds is {person.worlds}, above the {len(thing.worlds)} "
+                        "worlds"
+                    )
         case "Evidence":
-            counts = [("alone", thing.alone), *((f"errors[{k}]", one) for k, one in enumerate(thing.errors))]
+            counts = [
+                ("alone", thing.alone),
+                *((f"errors[{k}]", one) for k, one in enumerate(thing.errors)),
+            ]
             counts += [(f"strata[{k}]", one) for k, pair in enumerate(thing.strata) for one in pair]
             for name, (hit, n) in counts:
                 if not 0 <= hit <= n:

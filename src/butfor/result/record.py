@@ -1,10 +1,13 @@
-"""Records: dataclasses as JSON with a checksum. msgspec writes them, reads them, and names the first fault.
+"""Records: dataclasses as JSON with a checksum. msgspec writes them, reads them, and names the
+first fault.
 
-    {"schema_version": 7, "run": settings, "people": [measurements and status of each], "labels": [labels to review],
+    {"schema_version": 7, "run": settings, "people": [measurements and status of each], "labels":
+    [labels to review],
      "checksum": "sha256:…"}
 
-A file must be JSON of this version, with fields of these types, and with the right checksum. Whether it is
-true is for `replay`, which trains again. Audits do without msgspec until they are written.
+A file must be JSON of this version, with fields of these types, and with the right checksum.
+Whether it is true is for `replay`, which trains again. Audits do without msgspec until they are
+written.
 """
 
 from __future__ import annotations
@@ -35,7 +38,7 @@ SUMMARY = ("status", "solidity", "decision_before", "decision_after")
 NAME_ONE = "Name a JSON file that butfor wrote."
 
 
-# --- written ------------------------------------------------------------------------------------------
+# --- written --------------------------------------------------------------------------------------
 
 
 def plain(value: Any) -> Any:
@@ -63,7 +66,9 @@ def builtins_of(value: Any) -> Any:
 def checksum(record: Mapping[str, Any]) -> str:
     """sha256 of the rest of a record; spaces and order do not matter."""
     rest = {name: value for name, value in record.items() if name != CHECKSUM}
-    text = json.dumps(rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
+    text = json.dumps(
+        rest, sort_keys=True, separators=(",", ":"), ensure_ascii=False, allow_nan=False
+    )
     return f"sha256:{hashlib.sha256(text.encode()).hexdigest()}"
 
 
@@ -77,12 +82,15 @@ def as_json(record: dict[str, Any]) -> str:
     text = json.dumps(rest, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
     for name in LISTS:
         if name in record:
-            lines = (f"  {json.dumps(each, ensure_ascii=False, allow_nan=False)}" for each in record[name])
+            lines = (
+                f"  {json.dumps(each, ensure_ascii=False, allow_nan=False)}"
+                for each in record[name]
+            )
             text += f',\n "{name}": [\n' + ",\n".join(lines) + "\n ]"
     return f"{text}\n}}\n"
 
 
-# --- read ---------------------------------------------------------------------------------------------
+# --- read -----------------------------------------------------------------------------------------
 
 
 def within(thing: Any, **bounds: tuple[int, int]) -> None:
@@ -95,8 +103,8 @@ def within(thing: Any, **bounds: tuple[int, int]) -> None:
 
 @dataclass(frozen=True)
 class Opened:
-    """The content of a file of this version, and where it comes from. `unchanged`: whether its checksum agrees.
-    `folder`: of the file; None for text and dictionaries."""
+    """The content of a file of this version, and where it comes from. `unchanged`: whether its
+    checksum agrees. `folder`: of the file; None for text and dictionaries."""
 
     content: dict[str, Any]
     where: str
@@ -110,7 +118,8 @@ class Opened:
         return f"{self.where} was changed since butfor wrote it: its checksum DISAGREES."
 
     def read(self, kind: type[T], content: dict[str, Any] | None = None) -> T:
-        """The content, or this part of it, as a dataclass; an error names the first field that is wrong or unknown."""
+        """The content, or this part of it, as a dataclass; an error names the first field that is
+        wrong or unknown."""
         import msgspec
 
         content = self.content if content is None else content
@@ -140,20 +149,24 @@ def unread_fields(content: Any, read: Any, place: str = "") -> Iterator[str]:
 
 
 def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = False) -> Opened:
-    """JSON text, a file, or a decoded object. Text that was changed since it was written is refused, unless
-    `allow_changes`: for a reader that trains everything again."""
+    """JSON text, a file, or a decoded object. Text that was changed since it was written is
+    refused, unless `allow_changes`: for a reader that trains everything again."""
     import msgspec
 
     where, content, folder = "The record", source, None
     if not isinstance(source, (str, Path, Mapping)):
-        raise ReplayError(f"A {type(source).__name__} is not a record: give a file, JSON text or a dictionary.")
+        raise ReplayError(
+            f"A {type(source).__name__} is not a record: give a file, JSON text or a dictionary."
+        )
     if not isinstance(source, Mapping):
         is_file = isinstance(source, Path) or not source.lstrip().startswith(("{", "["))
         where = f"'{source}'" if is_file else "The text"
         try:
             if is_file and Path(source).exists() and not Path(source).is_file():
                 raise OSError("it is not a file")
-            content = msgspec.json.decode(Path(source).read_text(encoding="utf-8-sig") if is_file else str(source))
+            content = msgspec.json.decode(
+                Path(source).read_text(encoding="utf-8-sig") if is_file else str(source)
+            )
             folder = Path(source).parent if is_file else None
         except (RecursionError, msgspec.DecodeError) as error:
             raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from None
@@ -165,17 +178,20 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
     version, unchanged = content["schema_version"], content.get(CHECKSUM) == checksum(content)
     if content.get("redacted"):
         raise ReplayError(
-            f"{where} was written with --public: it has nothing to train, review or gate with. Name the full record of "
+            f"{where} was written with --public: it has nothing to train, review or gate with. "
+            "Name the full record of "
             "the same audit."
         )
     if version != SCHEMA_VERSION or isinstance(version, (bool, float)):
         raise ReplayError(
-            f"{where} has schema_version {str(version)[:20]}, and this version of butfor reads {SCHEMA_VERSION}: run "
+            f"{where} has schema_version {str(version)[:20]}, and this version of butfor reads "
+            f"{SCHEMA_VERSION}: run "
             "the audit again, or install the version that wrote it."
         )
     if not (unchanged or allow_changes or isinstance(source, Mapping)):
         raise ReplayError(
-            f"{where} was changed since butfor wrote it: its checksum is not that of its content. Take the file as it "
+            f"{where} was changed since butfor wrote it: its checksum is not that of its content. "
+            "Take the file as it "
             "was written, or run the audit again; 'butfor replay' says what differs."
         )
     return Opened(content, where, unchanged, folder)

@@ -1,7 +1,8 @@
 """A review: what its answers show, and what its corrections change.
 
-Labels under review have controls: adverse labels of others that are as likely to be favourable. A reviewer who changes
-both as often has shown nothing. Clear cases, labels that hardly anybody would doubt, tell the reviewer's error."""
+Labels under review have controls: adverse labels of others that are as likely to be favourable. A
+reviewer who changes both as often has shown nothing. Clear cases, labels that hardly anybody would
+doubt, tell the reviewer's error."""
 
 from __future__ import annotations
 
@@ -32,13 +33,14 @@ Counts = tuple[int, int]
 """A count, and out of how many."""
 
 
-# --- to review ---------------------------------------------------------------------------------------
+# --- to review ------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
 class TrainingLabel:
-    """One training label: its doubt and, if an adverse label is named, the probability that it is wrong. Where its
-    group is not called, `wrong` is not given, and `wrong_if_real` is the probability were the gap real."""
+    """One training label: its doubt and, if an adverse label is named, the probability that it is
+    wrong. Where its group is not called, `wrong` is not given, and `wrong_if_real` is the
+    probability were the gap real."""
 
     position: int
     row: Cell
@@ -50,16 +52,20 @@ class TrainingLabel:
 
     @property
     def likely_wrong(self) -> float | None:
-        """What a review may count on: `wrong` or, where the group is not called, `wrong_if_real`."""
+        """What a review may count on: `wrong` or, where the group is not called,
+        `wrong_if_real`."""
         return self.wrong_if_real if self.wrong is None else self.wrong
 
 
 def under_review(compared: Compared, attribute: str) -> dict[str, str]:
-    """The groups whose labels are reviewed, and whom each is compared with: those that fall short by more than chance,
-    as long as others remain; else the one that lacks most labels. Groups without comparable people are not reviewed."""
+    """The groups whose labels are reviewed, and whom each is compared with: those that fall short
+    by more than chance, as long as others remain; else the one that lacks most labels. Groups
+    without comparable people are not reviewed."""
     ours = [c for c in compared.comparisons if c.attribute == attribute]
     small = {each.group for each in compared.left_out if each.attribute == attribute}
-    groups = small | {c.group for c in ours} | {c.reference for c in ours if c.reference is not None}
+    groups = (
+        small | {c.group for c in ours} | {c.reference for c in ours if c.reference is not None}
+    )
     comparable = [c for c in ours if not c.not_comparable]
     short = [c for c in comparable if c.differs and c.difference > 0]
     if not short or groups <= {c.group for c in short}:
@@ -69,7 +75,9 @@ def under_review(compared: Compared, attribute: str) -> dict[str, str]:
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
     """The default: labels that may be wrong, at most 100."""
-    likely = sum(label.likely_wrong is None or label.likely_wrong > 0 for label in labels) or len(labels)
+    likely = sum(label.likely_wrong is None or label.likely_wrong > 0 for label in labels) or len(
+        labels
+    )
     return max(1, min(TO_REVIEW, likely))
 
 
@@ -85,7 +93,10 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
         return ""
     how = "the sum of their probabilities of being wrong"
     if labels[0].likely_wrong is None:
-        how = "the sum of their doubts, which is too high: name the adverse label (--adverse) for probabilities"
+        how = (
+            "the sum of their doubts, which is too high: name the adverse label (--adverse) for "
+            "probabilities"
+        )
     elif all(label.wrong is None for label in labels):
         how = "the sum of their probabilities of being wrong if the gap is real; it may be chance"
     elif any(label.wrong is None for label in labels):
@@ -97,7 +108,7 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
     return f"About {said} likely to be wrong{f' ({curve})' if curve else ''}: {how}."
 
 
-# --- reviewed ---------------------------------------------------------------------------------------
+# --- reviewed -------------------------------------------------------------------------------------
 
 
 @dataclass(frozen=True)
@@ -127,8 +138,9 @@ def guesses(wrong: int, judged: int) -> bool:
 
 
 def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
-    """The one-sided p of labels being changed more often than their controls: Fisher's exact test of all, and summed
-    over strata; the larger of both. Whoever follows what makes the strata changes labels and controls of one alike."""
+    """The one-sided p of labels being changed more often than their controls: Fisher's exact test
+    of all, and summed over strata; the larger of both. Whoever follows what makes the strata
+    changes labels and controls of one alike."""
     p = 0.0
     for some in ([np.sum(strata, axis=0)], strata):
         chances, changed = np.ones(1), 0
@@ -136,7 +148,9 @@ def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
             if n and m and p <= LEVEL:
                 k = np.arange(max(0, hit + also - m), min(n, hit + also) + 1)
                 # scipy.stats.hypergeom takes ten times as long
-                ways = -sum(gammaln(count + 1) for count in (k, n - k, hit + also - k, m - hit - also + k))
+                ways = -sum(
+                    gammaln(count + 1) for count in (k, n - k, hit + also - k, m - hit - also + k)
+                )
                 weights = np.exp(ways - ways.max())
                 chances = np.convolve(chances, np.pad(weights / weights.sum(), (k[0], n - k[-1])))
                 changed += hit
@@ -146,13 +160,14 @@ def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
 
 @dataclass(frozen=True, kw_only=True)
 class Evidence:
-    """What the answers show. `strata`: how many of the judged labels, and of the judged controls, all reviewers made
-    favourable, of pairs where both got a label; first of those whom the others' standard does not favour, then of those
-    whom it does. `alone`: of the labels without such a control. `errors`: per reviewer, the clear cases
-    changed, of those judged. With several reviewers, `agreed` counts the tasks that all answer alike, and `kappa` is
-    the mean of Cohen's κ over pairs. `unsure`: tasks without a label. `expected`: how many of the group's labels were
-    likely to be wrong; `most`: the most that a reviewer who errs one time in ten would change. `file_column`: where
-    reviewers saw the original file, the column that names it."""
+    """What the answers show. `strata`: how many of the judged labels, and of the judged controls,
+    all reviewers made favourable, of pairs where both got a label; first of those whom the others'
+    standard does not favour, then of those whom it does. `alone`: of the labels without such a
+    control. `errors`: per reviewer, the clear cases changed, of those judged. With several
+    reviewers, `agreed` counts the tasks that all answer alike, and `kappa` is the mean of Cohen's κ
+    over pairs. `unsure`: tasks without a label. `expected`: how many of the group's labels were
+    likely to be wrong; `most`: the most that a reviewer who errs one time in ten would change.
+    `file_column`: where reviewers saw the original file, the column that names it."""
 
     group: str
     others: str
@@ -186,8 +201,8 @@ class Evidence:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """90 %, of the difference (Newcombe's, from Wilson's of both shares): above 0 where the one-sided test at 5 %
-        finds one."""
+        """90 %, of the difference (Newcombe's, from Wilson's of both shares): above 0 where the
+        one-sided test at 5 % finds one."""
         (hit, n), (also, m) = self.pairs
         own, other = (interval_of(*each, 1 - 2 * LEVEL, "wilson") for each in self.pairs)
         below = math.hypot(hit / n - own[0], other[1] - also / m)
@@ -226,9 +241,12 @@ class Evidence:
         if not self.shows_nothing:
             said, between = self.compared, interval_in_words(self.interval)
             lines = [
-                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval {between}), more than "
-                f"chance (Fisher's exact test, p = {self.p or 0:.2g}). So about {round(self.difference * n)} of these "
-                f"{n} labels were held to a stricter standard than labels of {self.others}. That shows that the "
+                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval "
+                f"{between}), more than "
+                f"chance (Fisher's exact test, p = {self.p or 0:.2g}). So about "
+                f"{round(self.difference * n)} of these "
+                f"{n} labels were held to a stricter standard than labels of {self.others}. That "
+                "shows that the "
                 "labels differ under the same eyes, not which are right."
             ]
         if self.file_column:
@@ -247,12 +265,18 @@ class Evidence:
             alike = "The reviewers gave the same answer to {} of {} tasks".format(*self.agreed)
             lines.append(f"{alike}{kappa}; labels are corrected only if they agree.")
         elif self.unsure:
-            lines.append(f"{self.unsure} of {plural(self.tasks, 'task')} got no label ('cannot tell').")
+            lines.append(
+                f"{self.unsure} of {plural(self.tasks, 'task')} got no label ('cannot tell')."
+            )
         if n + alone:
-            lines.append(f"About {self.expected:.0f} of the group's {n + alone} labels were expected to be wrong.")
+            lines.append(
+                f"About {self.expected:.0f} of the group's {n + alone} labels were expected to be "
+                "wrong."
+            )
         if hit + also > self.most:
             lines[-1] += (
-                f" Reviewers changed {hit + also}, far more than that and a usual error explain: they may go by "
+                f" Reviewers changed {hit + also}, far more than that and a usual error explain: "
+                "they may go by "
                 "another rule than those who gave the labels. Ask what they went by."
             )
         return lines
@@ -260,10 +284,11 @@ class Evidence:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Reviewed:
-    """One round of a review: `flips` are its corrections, of all `labels`, and `changed` whose decisions change.
-    `answered` and `corrected` are those of all rounds so far; `corrected_to`: with more than two labels, the new
-    labels. `rates`: per group, the share of favourable decisions before and after; `accuracy` likewise, if labels are
-    known. `before` and `after`: each group beside comparable people. `seeded`: whether a seed changes the model."""
+    """One round of a review: `flips` are its corrections, of all `labels`, and `changed` whose
+    decisions change. `answered` and `corrected` are those of all rounds so far; `corrected_to`:
+    with more than two labels, the new labels. `rates`: per group, the share of favourable decisions
+    before and after; `accuracy` likewise, if labels are known. `before` and `after`: each group
+    beside comparable people. `seeded`: whether a seed changes the model."""
 
     flips: tuple[int, ...]
     labels: int
@@ -306,7 +331,9 @@ class Reviewed:
             gaps = (often(each.difference, each.interval) for each in (c, after[c.name]))
             rows.append((f"{group}: labelled {favourable}, against comparable {names.noun}", *gaps))
         for group, rates in self.rates.items():
-            rows.append((f"{names.group(self.attribute, group)}: decided {favourable}", *map(share, rates)))
+            rows.append(
+                (f"{names.group(self.attribute, group)}: decided {favourable}", *map(share, rates))
+            )
         return rows
 
     @property

@@ -1,4 +1,5 @@
-"""The run: an audit's settings and results, shared by all its verdicts. It is the `run` block of a record."""
+"""The run: an audit's settings and results, shared by all its verdicts. It is the `run` block of a
+record."""
 
 from __future__ import annotations
 
@@ -41,7 +42,8 @@ class Data:
     """The table and its origin."""
 
     table: str | None
-    """A file or an embedded set; None if the table was given in Python or, as `given` says, some other way."""
+    """A file or an embedded set; None if the table was given in Python or, as `given` says, some
+    other way."""
     sha256: str
     training_rows: int
     labelled: int = 0
@@ -55,7 +57,8 @@ class Data:
     hash_rule: str = "csv"
     """How `sha256` was made; records of 0.5 do not say. See `provenance.data_hash`."""
     relative: bool = False
-    """Whether paths are as seen from the record's folder. In memory, and in older records, they are as given."""
+    """Whether paths are as seen from the record's folder. In memory, and in older records, they are
+    as given."""
     # from here on the arguments of `load_table`
     label: str | None = None
     sensitive: str | None = None
@@ -94,13 +97,15 @@ class Data:
     @property
     def source(self) -> str:
         """The origin of a table that is neither a file nor an embedded set."""
-        return f"the table came from {self.given}" if self.given else "the table was given in Python"
+        return (
+            f"the table came from {self.given}" if self.given else "the table was given in Python"
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """A trial of rankings before the search: how well predicted and measured effects of single `flips` agree, and which
-    ranking moved the decisions about some `people` furthest."""
+    """A trial of rankings before the search: how well predicted and measured effects of single
+    `flips` agree, and which ranking moved the decisions about some `people` furthest."""
 
     spearman: float | None
     flips: int
@@ -115,15 +120,17 @@ _log_odds_of = cache(log_odds)
 
 
 def figures_of(standards: Standards) -> Compared:
-    """What a record holds of a comparison: no doubts per row, and the first slices of each group."""
+    """What a record holds of a comparison: no doubts per row, and the first slices of each
+    group."""
     figures = {each.name: getattr(standards, each.name) for each in fields(Compared)}
     return Compared(**figures | {"parts": standards.parts[:MOST_KEPT]})
 
 
 @dataclass(frozen=True)
 class GroupRates:
-    """Of a group's people, the share whose label is on the second of `Run.sides`, the share decided so, and error
-    rates: of all, of those labelled otherwise, of those labelled so. None if there are no such people or sides."""
+    """Of a group's people, the share whose label is on the second of `Run.sides`, the share decided
+    so, and error rates: of all, of those labelled otherwise, of those labelled so. None if there
+    are no such people or sides."""
 
     group: str
     people: int
@@ -136,8 +143,8 @@ class GroupRates:
 
 @dataclass(frozen=True)
 class Performance:
-    """Accuracy on the `people` whose labels are known, the accuracy of always predicting the `commonest` training
-    label, and each group's rates."""
+    """Accuracy on the `people` whose labels are known, the accuracy of always predicting the
+    `commonest` training label, and each group's rates."""
 
     people: int
     accuracy: float
@@ -148,7 +155,12 @@ class Performance:
     @property
     def rates(self) -> pd.DataFrame:
         """One row per group."""
-        return pd.DataFrame(map(vars, self.by_group)).set_index("group").astype(float).astype({"people": int})
+        return (
+            pd.DataFrame(map(vars, self.by_group))
+            .set_index("group")
+            .astype(float)
+            .astype({"people": int})
+        )
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -228,7 +240,10 @@ class Run:
             object.__setattr__(self, name, named(getattr(self, name), self.names))
         worlds = self.one_standard
         if self.seeded:  # records of 0.5 compare the worlds with the audited model and its seeds
-            worlds = tuple(replace(one, control=MISSING) if one.worlds and not one.control else one for one in worlds)
+            worlds = tuple(
+                replace(one, control=MISSING) if one.worlds and not one.control else one
+                for one in worlds
+            )
         object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in worlds))
 
     def seen_from(self, folder: str | Path) -> Run:
@@ -240,8 +255,13 @@ class Run:
 
         def found(path: str) -> str:
             place = found_from(folder, path)
-            # Older records have paths as they were typed: as seen from the working folder of that day.
-            return place if self.data.relative or (os.path.exists(place) and not os.path.exists(path)) else path
+            # Older records have paths as they were typed: as seen from the working folder of that
+            # day.
+            return (
+                place
+                if self.data.relative or (os.path.exists(place) and not os.path.exists(path))
+                else path
+            )
 
         return self._with_paths(found, relative=False)
 
@@ -285,14 +305,15 @@ class Run:
 
     @property
     def sides(self) -> tuple[tuple[str, ...], tuple[str, ...]]:
-        """The labels on either side: the first and the second or, with more than two, the adverse ones and the others
-        (both sides are empty if none is named as adverse)."""
+        """The labels on either side: the first and the second or, with more than two, the adverse
+        ones and the others (both sides are empty if none is named as adverse)."""
         first = self.label_names[:1] if len(self.label_names) == 2 else self.adverse
         return first, tuple(name for name in self.label_names if name not in first) if first else ()
 
     @property
     def favourable_labels(self) -> tuple[str, ...]:
-        """The labels of the favourable decision. Without an adverse label it is the second of two; with more, none."""
+        """The labels of the favourable decision. Without an adverse label it is the second of two;
+        with more, none."""
         first, second = self.sides
         return first if self.adverse == second else second
 
@@ -317,10 +338,16 @@ class Run:
         if self.log_odds:
             return f"the model's probability of {self.names.label(self.favourable_labels)}"
         if self.threshold:
-            return f"what the model's decision function says for {self.names.label(self.favourable_labels)}"
+            return (
+                "what the model's decision function says for "
+                f"{self.names.label(self.favourable_labels)}"
+            )
         if len(self.label_names) > 2:
             return "how far the model prefers another label to the one it decides"
-        return f"the model's decision function: above 0 it decides {self.names.label(self.label_names[1])}"
+        return (
+            "the model's decision function: above 0 it decides "
+            f"{self.names.label(self.label_names[1])}"
+        )
 
     @property
     def threshold_in_words(self) -> str:
@@ -334,7 +361,8 @@ class Run:
         return self.threshold is not None and self.threshold.share is not None
 
     def score_of(self, logit: float) -> float | None:
-        """The probability of the favourable label at a logit; None without probabilities, or if cuts move."""
+        """The probability of the favourable label at a logit; None without probabilities, or if
+        cuts move."""
         if not self.log_odds or self.cut_moves:
             return None
         towards = logit if self.favourable == self.label_names[1] else -logit
@@ -343,7 +371,11 @@ class Run:
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
         probability = self.score_of(logit)
-        return signed(logit) if probability is None else told_apart(probability, self._cut)[probability]
+        return (
+            signed(logit)
+            if probability is None
+            else told_apart(probability, self._cut)[probability]
+        )
 
     @property
     def _cut(self) -> float:
@@ -351,25 +383,37 @@ class Run:
 
     @property
     def cut(self) -> str:
-        """Where the cut is and how many decisions are favourable, in a sentence; empty if unknown, or if `alike` says
-        it."""
+        """Where the cut is and how many decisions are favourable, in a sentence; empty if unknown,
+        or if `alike` says it."""
         facts, decided = self.decision, f"Decided {self.names.label(self.favourable_labels)}"
         if facts is None or (facts.alike and not facts.cut):
             return ""
-        share = f": {percent(facts.favoured / facts.people)} of {facts.people} people" if facts.people >= FEWEST else ""
+        share = (
+            f": {percent(facts.favoured / facts.people)} of {facts.people} people"
+            if facts.people >= FEWEST
+            else ""
+        )
         if not facts.cut:
-            return f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)." if share else ""
+            return (
+                f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)."
+                if share
+                else ""
+            )
         p = facts.probability
         where = [] if p is None else [f"at a probability of {told_apart(p)[p]} or more"]
         if facts.share is not None:
             tied = f" {facts.ties} tie for the last place and all get one." if facts.ties else ""
-            best = f"the best {share_in_words(facts.share)} % of {facts.pool} people, {facts.accepted} of them"
+            best = (
+                f"the best {share_in_words(facts.share)} % of {facts.pool} people, "
+                f"{facts.accepted} of them"
+            )
             return f"{decided}: {', '.join([best, *where])}.{tied}"
         return f"{decided} {', '.join(where)}{share}."
 
     @property
     def how_accurate(self) -> str:
-        """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)."; empty if labels are unknown."""
+        """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)."; empty if
+        labels are unknown."""
         known, names = self.performance, self.names
         if known is None:
             return ""
@@ -378,13 +422,14 @@ class Run:
 
     @property
     def no_better(self) -> str:
-        """That the model is no more accurate than always predicting the commonest label, in a sentence; empty if it is,
-        and with a threshold, at which that may be wanted."""
+        """That the model is no more accurate than always predicting the commonest label, in a
+        sentence; empty if it is, and with a threshold, at which that may be wanted."""
         known = self.performance
         if known is None or self.threshold or known.accuracy > known.majority:
             return ""
         return (
             f"The model is no more accurate ({percent(known.accuracy)}) than always predicting "
-            f"{self.names.label(known.commonest)} ({percent(known.majority)}), so what changes its decisions says "
+            f"{self.names.label(known.commonest)} ({percent(known.majority)}), so what changes "
+            "its decisions says "
             "little about the labels."
         )

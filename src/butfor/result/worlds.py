@@ -1,4 +1,5 @@
-"""One standard for all: whose decisions change in worlds in which a group was labelled by the others' standard."""
+"""One standard for all: whose decisions change in worlds in which a group was labelled by the
+others' standard."""
 
 from __future__ import annotations
 
@@ -25,15 +26,16 @@ Control = Literal["paired", "fresh seeds", "missing"]
 PAIRED: Control = "paired"
 FRESH: Control = "fresh seeds"
 MISSING: Control = "missing"
-"""What says how a seed changes decisions with no label flipped: each world's own trainings, single models under fresh
-seeds, or nothing."""
+"""What says how a seed changes decisions with no label flipped: each world's own trainings, single
+models under fresh seeds, or nothing."""
 
 
 @dataclass(frozen=True)
 class World:
-    """One world, identified by its seed: the group's shortfall, the number of flipped labels, how many adverse
-    decisions about the group become favourable (`turned`), the rate of favourable decisions per group, and accuracy.
-    `gained`: the group's favourable decisions in this world less those in its control; None without one."""
+    """One world, identified by its seed: the group's shortfall, the number of flipped labels, how
+    many adverse decisions about the group become favourable (`turned`), the rate of favourable
+    decisions per group, and accuracy. `gained`: the group's favourable decisions in this world less
+    those in its control; None without one."""
 
     seed: int
     shortfall: float
@@ -49,9 +51,9 @@ class World:
 
 @dataclass(frozen=True)
 class PersonInWorlds:
-    """A person whose decision is another one in some worlds. `refused`: whether the decision is adverse now. `worlds`:
-    in how many it is another one than now. `control`: in which share of controls, where no label is flipped; None for a
-    model that no seed changes."""
+    """A person whose decision is another one in some worlds. `refused`: whether the decision is
+    adverse now. `worlds`: in how many it is another one than now. `control`: in which share of
+    controls, where no label is flipped; None for a model that no seed changes."""
 
     case: int
     row: Cell
@@ -68,12 +70,13 @@ class PersonInWorlds:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class OneStandard:
-    """One group whose labels fall short. Of `asked` people, `people` are in the group, and `refused` of these are
-    refused now. `adverse_now`: the positions of everybody refused now. `changed`: people whose decision is another one
-    in any world or control, those whom flips change most first. `rates` and `accuracy` are today's. `limited`: whether
-    people compete for places, so that one person's gain is another's loss. `control`: what the worlds are compared
-    with; None if the model has no seed, so that it is the audited model. `outcome`: whether all worlds were made, and
-    if not, why; None if not known."""
+    """One group whose labels fall short. Of `asked` people, `people` are in the group, and
+    `refused` of these are refused now. `adverse_now`: the positions of everybody refused now.
+    `changed`: people whose decision is another one in any world or control, those whom flips change
+    most first. `rates` and `accuracy` are today's. `limited`: whether people compete for places, so
+    that one person's gain is another's loss. `control`: what the worlds are compared with; None if
+    the model has no seed, so that it is the audited model. `outcome`: whether all worlds were made,
+    and if not, why; None if not known."""
 
     attribute: str
     group: str
@@ -99,12 +102,14 @@ class OneStandard:
 
     @cached_property
     def probability(self) -> pd.Series:
-        """By the people's own index: the share of worlds that decide favourably, for everybody who is refused now, in
-        any group; NaN for the others."""
+        """By the people's own index: the share of worlds that decide favourably, for everybody who
+        is refused now, in any group; NaN for the others."""
         shares = dict.fromkeys(self.adverse_now, 0.0)
         refused = [person for person in self.changed if person.refused]
         shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in refused}
-        return self._of_everybody(pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked)))
+        return self._of_everybody(
+            pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
+        )
 
     def of_people(self, index: pd.Index) -> OneStandard:
         """The same about people with this index."""
@@ -118,11 +123,16 @@ class OneStandard:
 
     @cached_property
     def change(self) -> pd.Series:
-        """By the people's own index, for everybody: the probability of the favourable decision in the worlds less that
-        with no label flipped. NaN if there is no control, so that nobody can tell labels from seeds."""
+        """By the people's own index, for everybody: the probability of the favourable decision in
+        the worlds less that with no label flipped. NaN if there is no control, so that nobody can
+        tell labels from seeds."""
         nobody = math.nan if self.control == MISSING or self.no_worlds else 0.0
-        changes = {person.case: self.change_of(person) for person in self.changed} if nobody == 0 else {}
-        found = pd.Series(changes, dtype=float, name="change").reindex(range(self.asked), fill_value=nobody)
+        changes = (
+            {person.case: self.change_of(person) for person in self.changed} if nobody == 0 else {}
+        )
+        found = pd.Series(changes, dtype=float, name="change").reindex(
+            range(self.asked), fill_value=nobody
+        )
         return self._of_everybody(found)
 
     def change_of(self, person: PersonInWorlds) -> float:
@@ -136,23 +146,31 @@ class OneStandard:
 
     @property
     def gaining(self) -> tuple[PersonInWorlds, ...]:
-        """People who gain by one standard, in any group, those most likely to first. Of a model without a seed: those
-        refused now and accepted in some worlds. Else those whom most worlds accept and most controls refuse."""
+        """People who gain by one standard, in any group, those most likely to first. Of a model
+        without a seed: those refused now and accepted in some worlds. Else those whom most worlds
+        accept and most controls refuse."""
         if self.control is None:
             return tuple(person for person in self.changed if person.refused)
-        return tuple(person for person in self.changed if self.in_most(person) and self.accepted(person))
+        return tuple(
+            person for person in self.changed if self.in_most(person) and self.accepted(person)
+        )
 
     @property
     def losing(self) -> tuple[PersonInWorlds, ...]:
         """People accepted now, or in most controls, and refused in most worlds."""
-        return tuple(person for person in self.changed if self.in_most(person) and not self.accepted(person))
+        return tuple(
+            person for person in self.changed if self.in_most(person) and not self.accepted(person)
+        )
 
     def in_most(self, person: PersonInWorlds) -> bool:
-        """Whether most worlds decide otherwise than most controls do; without a seed, than the audited model does."""
+        """Whether most worlds decide otherwise than most controls do; without a seed, than the
+        audited model does."""
         in_worlds = person.worlds / max(1, len(self.worlds))
         if self.control is None or person.control is None:
             return self.control is None and in_worlds > 0.5
-        return (in_worlds - 0.5) * (person.control - 0.5) < 0  # where they are even, most decide nothing
+        return (in_worlds - 0.5) * (
+            person.control - 0.5
+        ) < 0  # where they are even, most decide nothing
 
     def accepted(self, person: PersonInWorlds) -> bool:
         """Whether most worlds decide favourably."""
@@ -161,7 +179,11 @@ class OneStandard:
     @property
     def no_worlds(self) -> bool:
         """Whether there should be worlds and are none."""
-        return not self.worlds and self.outcome is not None and self.outcome.status in (NOT_ASKED, NOT_FINISHED)
+        return (
+            not self.worlds
+            and self.outcome is not None
+            and self.outcome.status in (NOT_ASKED, NOT_FINISHED)
+        )
 
     @property
     def unfinished(self) -> bool:
@@ -170,8 +192,9 @@ class OneStandard:
 
     @property
     def expected(self) -> float:
-        """How many more decisions about the group would be favourable: the sum of its people's changes; NaN without a
-        control. Of a model without a seed: how many adverse ones would change, the sum of their probabilities."""
+        """How many more decisions about the group would be favourable: the sum of its people's
+        changes; NaN without a control. Of a model without a seed: how many adverse ones would
+        change, the sum of their probabilities."""
         if self.no_worlds or self.control == MISSING:
             return math.nan
         if self.control is None:
@@ -180,11 +203,16 @@ class OneStandard:
 
     def _sum_of_changes(self, ours: bool) -> float:
         """Of the group's people, or of the others."""
-        return sum(self.change_of(person) for person in self.changed if (str(person.group) == self.group) is ours)
+        return sum(
+            self.change_of(person)
+            for person in self.changed
+            if (str(person.group) == self.group) is ours
+        )
 
     @property
     def interval(self) -> tuple[int, int] | None:
-        """The 5th and 95th percentile of that number over worlds, in whole people; None without a control."""
+        """The 5th and 95th percentile of that number over worlds, in whole people; None without a
+        control."""
         counts = [world.turned if self.control is None else world.gained for world in self.worlds]
         if self.no_worlds or None in counts:
             return None
@@ -193,17 +221,23 @@ class OneStandard:
 
     @property
     def displaced(self) -> float:
-        """How many favourable decisions about anybody would become adverse, on average over worlds; with controls, how
-        many fewer there would be about people of other groups."""
+        """How many favourable decisions about anybody would become adverse, on average over worlds;
+        with controls, how many fewer there would be about people of other groups."""
         if self.control is not None:
             return max(0.0, -self._sum_of_changes(ours=False))
-        return sum(person.worlds for person in self.changed if not person.refused) / max(1, len(self.worlds))
+        return sum(person.worlds for person in self.changed if not person.refused) / max(
+            1, len(self.worlds)
+        )
 
     @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
-        """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over worlds."""
+        """Per group, the rate of favourable decisions: mean, 5th and 95th percentile over
+        worlds."""
         groups = self.rates if self.worlds else ()
-        return {group: over([world.rates.get(group, math.nan) for world in self.worlds]) for group in groups}
+        return {
+            group: over([world.rates.get(group, math.nan) for world in self.worlds])
+            for group in groups
+        }
 
     @property
     def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
@@ -211,7 +245,7 @@ class OneStandard:
         known = [world.accuracy for world in self.worlds if world.accuracy is not None]
         return over(known) if known else None
 
-    # --- in words -------------------------------------------------------------------------------------
+    # --- in words ---------------------------------------------------------------------------------
 
     @property
     def who(self) -> str:
@@ -219,34 +253,51 @@ class OneStandard:
         return self.names.people_in(self.attribute, self.group)
 
     def about(self, case: int | None) -> str:
-        """In how many worlds a person's decision changes, in a sentence; empty if flips change it in none, or, beside
-        controls, hardly."""
+        """In how many worlds a person's decision changes, in a sentence; empty if flips change it
+        in none, or, beside controls, hardly."""
         person = next((person for person in self.changed if person.case == case), None)
         if person is None or self.control == MISSING:
             return ""
         said = f"If {self.who} were labelled by the standard of the others, this decision would"
         if person.control is None:
-            return f"{said} change in {person.worlds} of {len(self.worlds)} worlds." if person.worlds else ""
+            return (
+                f"{said} change in {person.worlds} of {len(self.worlds)} worlds."
+                if person.worlds
+                else ""
+            )
         if not self.in_most(person) and abs(self.change_of(person)) <= CLOSE:
             return ""
         worlds, control = self.in_words(person, favourable=True)
-        close = " That is a close call: the seed alone may decide either way." if person.close_call else ""
-        return f"{said} be favourable in {worlds} worlds; with no label flipped, in {control}.{close}"
+        close = (
+            " That is a close call: the seed alone may decide either way."
+            if person.close_call
+            else ""
+        )
+        return (
+            f"{said} be favourable in {worlds} worlds; with no label flipped, in {control}.{close}"
+        )
 
     def in_words(self, person: PersonInWorlds, favourable: bool | None = None) -> tuple[str, str]:
-        """In how many worlds, and in how many controls, the decision is favourable or adverse; None: as most worlds
-        have it. "19 of 20" and "2 of 20 trainings", or "9 % of trainings"."""
+        """In how many worlds, and in how many controls, the decision is favourable or adverse;
+        None: as most worlds have it. "19 of 20" and "2 of 20 trainings", or "9 % of trainings"."""
         count, worlds, control = len(self.worlds), person.worlds, person.control or 0.0
         favourable = self.accepted(person) if favourable is None else favourable
         if favourable is not person.refused:  # as the decision is now
             worlds, control = count - worlds, 1 - control
-        beside = f"{round(control * count)} of {count}" if self.control == PAIRED else percent(control)
-        return f"{worlds} of {count}", f"{beside}{'' if self.control == PAIRED else ' of trainings'}"
+        beside = (
+            f"{round(control * count)} of {count}" if self.control == PAIRED else percent(control)
+        )
+        return (
+            f"{worlds} of {count}",
+            f"{beside}{'' if self.control == PAIRED else ' of trainings'}",
+        )
 
     @property
     def expected_in_words(self) -> str:
         """In whole people: "5", "fewer than 1"; with controls "5 more", "no more", "2 fewer"."""
-        count = f"{math.floor(abs(self.expected) + 0.5)}" if abs(self.expected) >= 1 else "fewer than 1"
+        count = (
+            f"{math.floor(abs(self.expected) + 0.5)}" if abs(self.expected) >= 1 else "fewer than 1"
+        )
         if self.control is None:
             return count if self.expected else "0"
         if -1 < self.expected <= 0:
@@ -255,25 +306,34 @@ class OneStandard:
 
     @property
     def sentence(self) -> str:
-        """ "Under one standard for all, the model would probably decide differently about 5 of 85 people with …" """
+        """ "Under one standard for all, the model would probably decide differently about 5 of 85
+        people with …" """
         if not self.people:
             return f"There are no {self.who} here."
         if not self.refused:
-            return f"None of the {self.people} decisions about {self.who} is adverse: none would change."
+            return (
+                f"None of the {self.people} decisions about {self.who} is adverse: none would "
+                "change."
+            )
         if self.no_worlds:
             assert self.outcome is not None
             return (
-                f"Whose decisions would change under one standard for {self.who} is not known: {self.outcome.because}."
+                f"Whose decisions would change under one standard for {self.who} is not known: "
+                f"{self.outcome.because}."
             )
         if self.control == MISSING:
             return (
-                f"Whose decisions would change under one standard for {self.who} is not known: the record has no "
+                f"Whose decisions would change under one standard for {self.who} is not known: "
+                "the record has no "
                 "models without flipped labels that say what the seed alone changes."
             )
         (low, high), places = self.interval or (0, 0), ""
         if self.limited:
             displaced = f"about {max(1, round(self.displaced))} of {self.asked} {self.names.noun}"
-            places = f" Places are limited: {displaced if self.displaced >= 0.5 else 'nobody'} would lose theirs."
+            places = (
+                f" Places are limited: {displaced if self.displaced >= 0.5 else 'nobody'} "
+                "would lose theirs."
+            )
         if self.unfinished:
             assert self.outcome is not None
             of = f"{len(self.worlds)} of {self.outcome.of} worlds"
@@ -285,8 +345,10 @@ class OneStandard:
                 f"{self.expected_in_words} of {self.people} {self.who} ({among}).{places}"
             )
         return (
-            f"Under one standard for all, the model would probably decide favourably about {self.expected_in_words} of "
-            f"{self.people} {self.who} than with the recorded labels ({among}{' more' if high > 0 else ''}).{places}"
+            "Under one standard for all, the model would probably decide favourably about "
+            f"{self.expected_in_words} of "
+            f"{self.people} {self.who} than with the recorded labels "
+            f"({among}{' more' if high > 0 else ''}).{places}"
         )
 
     def details(self) -> list[str]:
@@ -296,11 +358,19 @@ class OneStandard:
         group = self.who
         lines = self._who_changes() if self.control is None else self._who_changes_beside_controls()
         caveat = (
-            " It is measured against the recorded labels, also those that the worlds correct, so a lower figure does "
+            " It is measured against the recorded labels, also those that the worlds correct, so "
+            "a lower figure does "
             "not mean a worse model."
         )
-        rate = f"Favourable decisions about {group}", self.rates.get(self.group), self.rates_in_worlds.get(self.group)
-        for what, now, then, note in ((*rate, ""), ("Accuracy", self.accuracy, self.accuracy_in_worlds, caveat)):
+        rate = (
+            f"Favourable decisions about {group}",
+            self.rates.get(self.group),
+            self.rates_in_worlds.get(self.group),
+        )
+        for what, now, then, note in (
+            (*rate, ""),
+            ("Accuracy", self.accuracy, self.accuracy_in_worlds, caveat),
+        ):
             if now is not None and then is not None:
                 mean, low, high = then
                 among = f"{share(mean)} in the worlds ({100 * low:.1f} to {100 * high:.1f})"
@@ -311,7 +381,8 @@ class OneStandard:
     def _flipped(self) -> str:
         flips = [world.flips for world in self.worlds]
         return (
-            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of {self.labels} labels are flipped."
+            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of "
+            f"{self.labels} labels are flipped."
         )
 
     def _who_changes(self) -> list[str]:
@@ -320,9 +391,12 @@ class OneStandard:
         ours = [person for person in self.gaining if str(person.group) == self.group]
         lines = [
             f"{self._flipped} Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
-            f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most worlds."
+            f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most "
+            "worlds."
         ]
-        others = sum(person.worlds for person in self.gaining if person not in ours) / len(self.worlds)
+        others = sum(person.worlds for person in self.gaining if person not in ours) / len(
+            self.worlds
+        )
         if others >= 1:
             decisions = f"{plural(others, 'adverse decision')} about {names.noun} of other groups"
             lines.append(f"About {decisions} would change too.")
@@ -335,19 +409,30 @@ class OneStandard:
         """Beside what the same kind of model decides with no label flipped."""
         names, beside = self.names, "The same trainings without flips stand beside each world"
         if self.control == FRESH:
-            beside = "Single models under fresh seeds, trained without flips, stand beside the worlds"
-        lines = [f"{self._flipped} {beside}, so that the luck of a seed does not count as an effect of labels."]
-        for people, then, before in ((self.gaining, "accept", "refuse"), (self.losing, "refuse", "accept")):
+            beside = (
+                "Single models under fresh seeds, trained without flips, stand beside the worlds"
+            )
+        lines = [
+            f"{self._flipped} {beside}, so that the luck of a seed does not count as an effect of "
+            "labels."
+        ]
+        for people, then, before in (
+            (self.gaining, "accept", "refuse"),
+            (self.losing, "refuse", "accept"),
+        ):
             if people:
                 lines.append(
-                    f"Most worlds {then} {names.count(len(people))} whom most trainings without flips {before}."
+                    f"Most worlds {then} {names.count(len(people))} whom most trainings without "
+                    f"flips {before}."
                 )
         if close := sum(person.close_call for person in (*self.gaining, *self.losing)):
             calls = plural(close, "of these is a close call", "of these are close calls")
             lines.append(f"{calls}: the seed alone may decide either way.")
         if (others := self._sum_of_changes(ours=False)) >= 1:
             decisions = plural(others, "more decision")
-            lines.append(f"About {decisions} about {names.noun} of other groups would be favourable too.")
+            lines.append(
+                f"About {decisions} about {names.noun} of other groups would be favourable too."
+            )
         return lines
 
     def __repr__(self) -> str:
@@ -355,7 +440,8 @@ class OneStandard:
 
 
 class OneStandards(tuple[OneStandard, ...]):
-    """The results of all groups that fall short. Prints as one sentence per group or, if there is none, says why."""
+    """The results of all groups that fall short. Prints as one sentence per group or, if there is
+    none, says why."""
 
     why_empty = ""
 
@@ -365,7 +451,8 @@ class OneStandards(tuple[OneStandard, ...]):
 
 
 def over(values: Sequence[float]) -> tuple[float, float, float]:
-    """Of values in worlds the mean, and the 5th and 95th percentile: values of real worlds, not between two."""
+    """Of values in worlds the mean, and the 5th and 95th percentile: values of real worlds, not
+    between two."""
     if not values:
         return 0.0, 0.0, 0.0
     low, high = np.percentile(values, SPREAD, method="nearest")

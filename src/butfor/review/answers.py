@@ -47,22 +47,34 @@ class Outcome:
 
     @property
     def corrections(self) -> list[tuple[Task, str]]:
-        """Labels to correct and the right ones, of the group and of the controls alike; the most likely wrong first.
-        Clear cases are not corrected: there the reviewer is more likely to be wrong."""
-        tasks = sorted(self.key.tasks, key=lambda task: (-task.likely_wrong, -(task.doubt or 0), task.position))
+        """Labels to correct and the right ones, of the group and of the controls alike; the most
+        likely wrong first. Clear cases are not corrected: there the reviewer is more likely to be
+        wrong."""
+        tasks = sorted(
+            self.key.tasks, key=lambda task: (-task.likely_wrong, -(task.doubt or 0), task.position)
+        )
         given = [(task, self.answer(task)) for task in tasks if task.kind != CLEAR]
         return [(task, label) for task, label in given if label not in (task.label, CANNOT_TELL)]
 
     @property
     def evidence(self) -> Evidence:
-        """What the answers show. An answer counts as a change if it is on the other side: favourable or adverse."""
+        """What the answers show. An answer counts as a change if it is on the other side:
+        favourable or adverse."""
         key, tasks, everybody = self.key, self.key.tasks, self.reviewers
 
-        def counts(some: Iterable[Task], reviewers: Sequence[Answers] = everybody) -> tuple[int, int]:
-            """Of the tasks about which no reviewer is unsure, how many all of them change; and how many these are."""
-            given = [(task.label in key.adverse, [answers[task.id] for answers in reviewers]) for task in some]
+        def counts(
+            some: Iterable[Task], reviewers: Sequence[Answers] = everybody
+        ) -> tuple[int, int]:
+            """Of the tasks about which no reviewer is unsure, how many all of them change; and how
+            many these are."""
+            given = [
+                (task.label in key.adverse, [answers[task.id] for answers in reviewers])
+                for task in some
+            ]
             judged = [(was, answers) for was, answers in given if CANNOT_TELL not in answers]
-            return sum(all((a in key.adverse) != was for a in answers) for was, answers in judged), len(judged)
+            return sum(
+                all((a in key.adverse) != was for a in answers) for was, answers in judged
+            ), len(judged)
 
         sure = {task.position: task for task in tasks if counts([task])[1]}
         judged = [task for task in sure.values() if task.kind == REVIEWED]
@@ -82,7 +94,10 @@ class Outcome:
                 for side in (False, True)
             ),
             alone=counts([task for task in judged if task.control not in sure]),
-            errors=tuple(counts([task for task in tasks if task.kind == CLEAR], [answers]) for answers in everybody),
+            errors=tuple(
+                counts([task for task in tasks if task.kind == CLEAR], [answers])
+                for answers in everybody
+            ),
             tasks=len(tasks),
             unsure=sum(self.answer(task) == CANNOT_TELL for task in tasks),
             expected=float(wrong.sum()),
@@ -94,45 +109,68 @@ class Outcome:
 
 
 def cohens_kappa(reviewers: Sequence[Answers]) -> float | None:
-    """Agreement beyond chance, as the mean over pairs of reviewers; "cannot tell" counts as an answer. None if
-    everybody always gives the same answer, so that chance would agree too."""
-    pairs = list(combinations([[answers[task] for task in reviewers[0]] for answers in reviewers], 2))
+    """Agreement beyond chance, as the mean over pairs of reviewers; "cannot tell" counts as an
+    answer. None if everybody always gives the same answer, so that chance would agree too."""
+    pairs = list(
+        combinations([[answers[task] for task in reviewers[0]] for answers in reviewers], 2)
+    )
     if any(len({*one, *other}) == 1 for one, other in pairs):
         return None
     return float(np.mean([cohen_kappa_score(one, other) for one, other in pairs]))
 
 
 def check_answers(
-    answers: Mapping[str, Any] | Sequence[Mapping[str, Any]], review: Review | None, *, apply_anyway: bool = False
+    answers: Mapping[str, Any] | Sequence[Mapping[str, Any]],
+    review: Review | None,
+    *,
+    apply_anyway: bool = False,
 ) -> Outcome:
     """Check answers given in Python by one or several reviewers."""
     if review is None:
         raise SettingError("These answers have no tasks: call review_tasks() first.")
     several = list(answers) if isinstance(answers, (list, tuple)) else [answers]
     if not several:
-        raise TableError("There are no answers: give a dictionary from task ids to labels, or a list of them.")
+        raise TableError(
+            "There are no answers: give a dictionary from task ids to labels, or a list of them."
+        )
     read = []
     for k, one in enumerate(several):
         where = "The answers" if len(several) == 1 else f"The answers of reviewer {k + 1}"
         if not isinstance(one, (Mapping, pd.Series)):
-            raise TableError(f"{where} must be a dictionary from task ids to labels, not {type(one).__name__}.")
-        given = ((f"answers[{str(task)[:LONGEST]!r}]", str(task), str(label)) for task, label in one.items())
+            raise TableError(
+                f"{where} must be a dictionary from task ids to labels, not {type(one).__name__}."
+            )
+        given = (
+            (f"answers[{str(task)[:LONGEST]!r}]", str(task), str(label))
+            for task, label in one.items()
+        )
         read.append(_checked(given, review.key, where))
     outcome = Outcome(review.key, tuple(read))
     nothing = outcome.evidence.shows_nothing
     if nothing and not apply_anyway:
-        raise TableError(f"{nothing} No label is corrected; apply_anyway=True corrects them anyway.")
+        raise TableError(
+            f"{nothing} No label is corrected; apply_anyway=True corrects them anyway."
+        )
     return outcome
 
 
 def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
-    """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per reviewer."""
+    """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per
+    reviewer."""
     if len({real(path) for path in paths}) < len(paths):
         raise SettingError("answers names the same file twice; give one file per reviewer.")
     read = []
     for path in paths:
-        text = text_of(path, "The answers", "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.")
-        given = _of_label_studio(text, path) if text.lstrip().startswith(("[", "{")) else _of_csv(text, path)
+        text = text_of(
+            path,
+            "The answers",
+            "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.",
+        )
+        given = (
+            _of_label_studio(text, path)
+            if text.lstrip().startswith(("[", "{"))
+            else _of_csv(text, path)
+        )
         read.append(_checked(given, key, str(path)))
     return Outcome(key, tuple(read))
 
@@ -147,13 +185,17 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
                 f"{tasks[0].partition('-')[0]}. Use the answers that were given for this review."
             )
         if task in seen:
-            raise TableError(f"{path}, {where}: task {task} has an answer already, in {seen[task]}; keep one of them.")
+            raise TableError(
+                f"{path}, {where}: task {task} has an answer already, in {seen[task]}; keep one "
+                "of them."
+            )
         seen[task] = where
         if text.strip():
             label = _meant(text, key.label_names)
             if label is None:
                 raise TableError(
-                    f"{path}, {where} (task {task}): '{text.strip()[:LONGEST]}' is not a label; write "
+                    f"{path}, {where} (task {task}): '{text.strip()[:LONGEST]}' is not a label; "
+                    "write "
                     f"{listed(key.label_names, 50)} or '{CANNOT_TELL}'."
                 )
             answers[task] = label
@@ -161,17 +203,21 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
         where = f" ({seen[missing[0]]})" if missing[0] in seen else ""
         of = f"of {plural(len(tasks), 'task')}"
         raise TableError(
-            f"{path}: {plural(len(missing), f'{of} has', f'{of} have')} no answer; the first is task "
+            f"{path}: {plural(len(missing), f'{of} has', f'{of} have')} no answer; the first is "
+            "task "
             f"{missing[0]}{where}. Write a label or '{CANNOT_TELL}' for each."
         )
     return answers
 
 
 def _meant(text: str, names: Sequence[str]) -> str | None:
-    """The label that an answer means: as the table spells it (some end in a space), as our CSV files do, without spaces
-    around it, without its column ("no" of "deny = no"), in other capitals, or as a spreadsheet writes a number ("1.0").
-    None if that is no label, or several."""
-    alone, short = text.strip(), {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)}
+    """The label that an answer means: as the table spells it (some end in a space), as our CSV
+    files do, without spaces around it, without its column ("no" of "deny = no"), in other capitals,
+    or as a spreadsheet writes a number ("1.0"). None if that is no label, or several."""
+    alone, short = (
+        text.strip(),
+        {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)},
+    )
     for meant in (
         lambda name: text in (name, harmless(name)),
         lambda name: alone in (name.strip(), short[name]),
@@ -194,7 +240,10 @@ def _of_csv(text: str, path: Path) -> Given:
         for name in (ID, LABEL):
             if (count := header(separator).count(name)) != 1:
                 has = f"{count} columns" if count else "no column"
-                raise TableError(f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and keep its header.")
+                raise TableError(
+                    f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and keep its "
+                    "header."
+                )
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
         for row in reader:
             number, label = (row[ID] or "").strip(), row[LABEL] or ""
@@ -205,20 +254,27 @@ def _of_csv(text: str, path: Path) -> Given:
 
 
 def _of_label_studio(text: str, path: Path) -> Given:
-    """Entry, id and label of every exported task. Several annotations count if they agree; if not, and for a skipped
-    task, the answer is "cannot tell". A task that nobody opened has no answer."""
+    """Entry, id and label of every exported task. Several annotations count if they agree; if not,
+    and for a skipped task, the answer is "cannot tell". A task that nobody opened has no answer."""
     try:
         for k, entry in enumerate(json.loads(text)):
             chosen = set[str]()
             for annotation in entry["annotations"]:
                 results = [] if annotation.get("was_cancelled") else annotation["result"]
-                choices = [each for result in results for each in result["value"].get("choices", [])]
+                choices = [
+                    each for result in results for each in result["value"].get("choices", [])
+                ]
                 if len(choices) > 1:
                     raise ValueError(f"one answer has {len(choices)} choices")
                 chosen |= set(map(str, choices))
             unsure = CANNOT_TELL if entry["annotations"] else ""
-            yield f"entry {k + 1}", str(entry["data"][ID]), chosen.pop() if len(chosen) == 1 else unsure
+            yield (
+                f"entry {k + 1}",
+                str(entry["data"][ID]),
+                chosen.pop() if len(chosen) == 1 else unsure,
+            )
     except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
         raise TableError(
-            f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export them as JSON."
+            f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export "
+            "them as JSON."
         ) from error

@@ -44,8 +44,8 @@ def after_review(
     before: Sequence[GroupStandard] | None,
     progress: Progress,
 ) -> tuple[Reviewed, Fitted, Standards | None]:
-    """What a review changes for the people X, and the audit of the corrected table with its comparison of groups.
-    `before`: the comparison before the review, if known."""
+    """What a review changes for the people X, and the audit of the corrected table with its
+    comparison of groups. `before`: the comparison before the review, if known."""
 
     def compared(audit: Fitted) -> Standards | None:
         try:
@@ -59,12 +59,18 @@ def after_review(
         before = known.comparisons if known else ()
     if before:  # the same tables are drawn after the review, so that what differs is the labels
         draws = before[0].draws
-    labels = dict(sorted((task.position, fitted.label_names.index(label)) for task, label in outcome.corrections))
+    labels = dict(
+        sorted(
+            (task.position, fitted.label_names.index(label)) for task, label in outcome.corrections
+        )
+    )
     with progress, single_threaded():
         trial = FlipTrial.about(fitted, X, y, sensitive_features, progress, labels)
         progress.phase("the corrected labels", fitted.members + 2 * len(fitted.seeds))
         flipped = trial.flip(tuple(labels))
-    again = with_labels(fitted, list(labels), list(labels.values()), "a review that corrected its labels", progress)
+    again = with_labels(
+        fitted, list(labels), list(labels.values()), "a review that corrected its labels", progress
+    )
     again = replace(again, answered=fitted.answered | {task.position for task in outcome.key.tasks})
     standards = compared(again)
     now = tuple(fitted.label_names[again.table.codes[position]] for position in again.corrected)
@@ -85,22 +91,45 @@ def after_review(
 def close_review(
     audit: Population, outcome: Outcome, folder: Path, model: Any, progress: Progress
 ) -> tuple[Population, list[str]]:
-    """Correct the training rows of an audit's record, decide about its test rows again, and write all files or none.
-    Returns the record, with what changes in `run.reviewed` and the labels left to review, and the files' names."""
+    """Correct the training rows of an audit's record, decide about its test rows again, and write
+    all files or none. Returns the record, with what changes in `run.reviewed` and the labels left
+    to review, and the files' names."""
     from butfor.report.page import render  # imports jinja2
 
     fitted, data = fitted_again(audit.run, model, progress, phi="everyone", psi="everything")
     for task in outcome.key.tasks:
-        row, label = plain(fitted.table.X.index[task.position]), fitted.label_names[fitted.table.codes[task.position]]
+        row, label = (
+            plain(fitted.table.X.index[task.position]),
+            fitted.label_names[fitted.table.codes[task.position]],
+        )
         if (task.row, task.label) != (row, label):
-            was, now = f"row {task.row} with label '{task.label}'", f"row {row} with label '{label}'"
-            raise ReplayError(f"In the key, task {task.id} is {was}; in the table, it is {now}. Use the original key.")
+            was, now = (
+                f"row {task.row} with label '{task.label}'",
+                f"row {row} with label '{label}'",
+            )
+            raise ReplayError(
+                f"In the key, task {task.id} is {was}; in the table, it is {now}. Use the "
+                "original key."
+            )
     groups, known = data.groups["test"] if data.groups else None, audit.standards or None
     reviewed, after, standards = after_review(
-        fitted, outcome, data.X_test, data.y_test, sensitive_features=groups, before=known, progress=progress
+        fitted,
+        outcome,
+        data.X_test,
+        data.y_test,
+        sensitive_features=groups,
+        before=known,
+        progress=progress,
     )
     figures, notes = (figures_of(standards), tuple(standards.notes())) if standards else (None, ())
-    run = replace(audit.run, reviewed=reviewed, standard=figures, standard_notes=notes, one_standard=(), questions=None)
+    run = replace(
+        audit.run,
+        reviewed=reviewed,
+        standard=figures,
+        standard_notes=notes,
+        one_standard=(),
+        questions=None,
+    )
     compared = standards or after.compare(draws=0)
     population = Population([], run, labels=labels_to_review(after, compared))
     written = population.in_folder_of(folder / "review.json")
@@ -110,14 +139,36 @@ def close_review(
     values = {name: name.removeprefix(f"{column}{EQUALS}") for name in after.label_names}
     corrected = [values[after.label_names[code]] for code in after.table.codes]
     rows = [
-        (t.row, t.position, t.kind, values[t.label], values[label], t.doubt, t.wrong, t.wrong_if_real, t.people)
+        (
+            t.row,
+            t.position,
+            t.kind,
+            values[t.label],
+            values[label],
+            t.doubt,
+            t.wrong,
+            t.wrong_if_real,
+            t.people,
+        )
         for t, label in outcome.corrections
     ]
-    columns = ["row", "position", "kind", "recorded", "reviewed", "doubt", "wrong", "wrong_if_real", "people"]
+    columns = [
+        "row",
+        "position",
+        "kind",
+        "recorded",
+        "reviewed",
+        "doubt",
+        "wrong",
+        "wrong_if_real",
+        "people",
+    ]
     texts = {
         "review.html": render("review.html", p=written, run=written.run),
         "review.json": written.to_json(),
-        "corrected.csv": as_csv(pd.DataFrame({column: corrected}, index=after.table.X.index.rename("row"))),
+        "corrected.csv": as_csv(
+            pd.DataFrame({column: corrected}, index=after.table.X.index.rename("row"))
+        ),
         "corrections.csv": as_csv(pd.DataFrame(rows, columns=columns).set_index("row")),
         "labels.csv": as_csv(labels_frame(after, compared, {}).rename_axis("row")),
     }

@@ -1,8 +1,9 @@
-"""Limits for builds: what an audit or a comparison of groups shows, beside the most that is allowed.
+"""Limits for builds: what an audit or a comparison of groups shows, beside the most that is
+allowed.
 
-Every limit is held to the lowest and the highest value that the record allows, so a build can tell "fine" from "broken"
-and both from "cannot tell": of gaps these are bounds for all groups at once, of shares what unfinished searches and
-untested finds leave open.
+Every limit is held to the lowest and the highest value that the record allows, so a build can tell
+"fine" from "broken" and both from "cannot tell": of gaps these are bounds for all groups at once,
+of shares what unfinished searches and untested finds leave open.
 """
 
 from __future__ import annotations
@@ -23,7 +24,8 @@ from butfor.words import number, often
 SLACK = 1e-12
 """Rounding errors of shares do not fail a limit."""
 KEPT, BROKEN, UNKNOWN = 0, 1, 4
-"""Exit codes; of several checks 1 counts before 4 before 0. 2 and 3 are taken by bad input and full disks."""
+"""Exit codes; of several checks 1 counts before 4 before 0. 2 and 3 are taken by bad input and full
+disks."""
 LEAST_PEOPLE = 30
 """A share of fewer people is held to no limit."""
 WORDS = {KEPT: "kept", BROKEN: "FAILED", UNKNOWN: "CANNOT TELL"}
@@ -32,8 +34,8 @@ MAX_GAP = "max-gap"
 
 @dataclass(frozen=True)
 class Check:
-    """One limit, the lowest and the highest value that the record allows (None: it cannot be measured), and what was
-    measured in a sentence. Values are shares."""
+    """One limit, the lowest and the highest value that the record allows (None: it cannot be
+    measured), and what was measured in a sentence. Values are shares."""
 
     name: str
     limit: float
@@ -46,7 +48,13 @@ class Check:
     def code(self) -> int:
         if self.low is None or self.high is None:
             return UNKNOWN
-        return KEPT if self.high <= self.limit + SLACK else BROKEN if self.low > self.limit + SLACK else UNKNOWN
+        return (
+            KEPT
+            if self.high <= self.limit + SLACK
+            else BROKEN
+            if self.low > self.limit + SLACK
+            else UNKNOWN
+        )
 
     @property
     def line(self) -> str:
@@ -64,8 +72,13 @@ FOR_READERS = ("schema_version", CHECKSUM, "adverse", "favourable", "notes")
 
 
 def standards_in(record: Opened) -> Compared:
-    """The comparison of groups in a standard.json; an error names a field that is unknown or cannot be."""
-    content = {RENAMED.get(name, name): value for name, value in record.content.items() if name not in FOR_READERS}
+    """The comparison of groups in a standard.json; an error names a field that is unknown or cannot
+    be."""
+    content = {
+        RENAMED.get(name, name): value
+        for name, value in record.content.items()
+        if name not in FOR_READERS
+    }
     try:
         standards = record.read(Compared, content)
         check_ranges(standards)
@@ -77,11 +90,16 @@ def standards_in(record: Opened) -> Compared:
     return standards
 
 
-def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] = ()) -> list[Check]:
-    """One check per group: how much less often it got the favourable label than comparable people. `without`: groups
-    that are left out, as "female" or "sex = female"."""
+def check_gaps(
+    standards: Compared | None, limit: float, without: Sequence[str] = ()
+) -> list[Check]:
+    """One check per group: how much less often it got the favourable label than comparable people.
+    `without`: groups that are left out, as "female" or "sex = female"."""
     if standards is None:
-        why = "the record compares no groups. Name the label that people do not want (--adverse) and audit everybody."
+        why = (
+            "the record compares no groups. Name the label that people do not want (--adverse) "
+            "and audit everybody."
+        )
         return [Check(MAX_GAP, limit, why)]
     checks = {}
     for c in standards.comparisons:
@@ -89,42 +107,63 @@ def check_gaps(standards: Compared | None, limit: float, without: Sequence[str] 
         said = f"{c.name} has no bounds: compare the groups with draws."
         if c.overlap is not None and c.not_comparable:
             low = high = None
-            said = f"{c.name} cannot be compared: {c.overlap.why(c.rows)}. Leave it out with --except."
+            said = (
+                f"{c.name} cannot be compared: {c.overlap.why(c.rows)}. Leave it out with --except."
+            )
         if low is not None and high is not None:
             ends = (-high, -low) if c.difference < 0 else (low, high)
-            said = f"{c.name}: {often(c.difference)} than comparable people ({number(ends[0])} to {number(ends[1])})."
+            said = (
+                f"{c.name}: {often(c.difference)} than comparable people ({number(ends[0])} to "
+                f"{number(ends[1])})."
+            )
             if low <= limit + SLACK < high:  # bounds narrow with the root of the number of rows
                 margin = high - c.difference if c.difference <= limit else c.difference - low
                 times = (margin / max(abs(c.difference - limit), 1e-9)) ** 2
-                many = f"about {times:.{0 if times >= 10 else 1}f}" if times <= 1000 else "more than 1000"
+                many = (
+                    f"about {times:.{0 if times >= 10 else 1}f}"
+                    if times <= 1000
+                    else "more than 1000"
+                )
                 said += f" If the gap stays as it is, it takes {many} times the rows."
         checks[c.name] = Check(MAX_GAP, limit, said, low, high, c.name)
     for group in standards.left_out:
-        name, said = f"{group.attribute} = {group.group}", "Collect more rows, or leave it out with --except."
+        name, said = (
+            f"{group.attribute} = {group.group}",
+            "Collect more rows, or leave it out with --except.",
+        )
         checks[name] = Check(MAX_GAP, limit, f"{group.sentence} {said}", group=name)
     excepted = set[str]()
     for given in without:
         named = {name for name in checks if given in (name, name.partition(" = ")[2])}
         if not named:
-            raise SettingError(f"--except: there is no group '{given}'. {nearest(given, checks, 'The groups are')}")
+            raise SettingError(
+                f"--except: there is no group '{given}'. {nearest(given, checks, 'The groups are')}"
+            )
         excepted |= named
     if not checks:
-        return [Check(MAX_GAP, limit, "the record compares no group, so nothing is known about gaps.")]
+        return [
+            Check(MAX_GAP, limit, "the record compares no group, so nothing is known about gaps.")
+        ]
     if len(excepted) == len(checks):
         raise SettingError("--except leaves no group to hold to --max-gap.")
     return [check for name, check in checks.items() if name not in excepted]
 
 
 def check_shares(population: Population, **limits: float) -> list[Check]:
-    """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the share of close
-    calls (`max_close_calls`); of all people, the share whose decision changes when the protected attribute alone is
-    switched (`max_switch`)."""
+    """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the
+    share of close calls (`max_close_calls`); of all people, the share whose decision changes when
+    the protected attribute alone is switched (`max_switch`)."""
     run, asked, found = population.run, len(population.eligible), len(population.found)
 
     def few(people: int) -> str:
         """That a share of so few people is held to no limit; empty if they are enough."""
         told = people >= LEAST_PEOPLE
-        return "" if told else f" Of {plural(people, 'person')} a share says little: audit {LEAST_PEOPLE} at least."
+        return (
+            ""
+            if told
+            else f" Of {plural(people, 'person')} a share says little: audit {LEAST_PEOPLE} at "
+            "least."
+        )
 
     switched = [verdict.switch_changes for verdict in population]
     close = [verdict.close_call for verdict in population.eligible]
@@ -136,7 +175,10 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
             if run.blind:
                 low, high, said = 0.0, 0.0, "the model does not see the protected attribute."
             elif not switched or None in switched:
-                said = "the record does not say whose decisions a switch of the attribute changes; run the audit again."
+                said = (
+                    "the record does not say whose decisions a switch of the attribute "
+                    "changes; run the audit again."
+                )
             else:
                 low = high = sum(switched) / len(switched)
                 changed = f"{sum(switched)} of {len(switched)} decisions ({shown(low)})"
@@ -151,22 +193,37 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
             said = f"it is not known which of {found} finds are solid: {why} (--fresh-seeds 59)."
         elif name == "max_solid":
             solid, left = len(population.solid), population.unfinished
-            low, high, seeds = solid / asked, (solid + left) / asked, ", under any seed tried" if run.seeded else ""
-            said = f"{solid} of {asked} audited decisions ({shown(low)}) hinge on few labels{seeds}."
+            low, high, seeds = (
+                solid / asked,
+                (solid + left) / asked,
+                ", under any seed tried" if run.seeded else "",
+            )
+            said = (
+                f"{solid} of {asked} audited decisions ({shown(low)}) hinge on few labels{seeds}."
+            )
             if left:
-                said += f" The search for {left} more was stopped early, so it may be up to {solid + left}."
+                said += (
+                    f" The search for {left} more was stopped early, so it may be up to "
+                    f"{solid + left}."
+                )
             too_few = few(asked)
             said += too_few
         elif not run.seeded:
             low, high, said = 0.0, 0.0, "this model has no seed, so no decision is a close call."
         elif untested := close.count(None):
-            said = f"{untested} of {asked} audited decisions were not tested under fresh seeds (--fresh-seeds 59)."
+            said = (
+                f"{untested} of {asked} audited decisions were not tested under fresh seeds "
+                "(--fresh-seeds 59)."
+            )
         elif run.fresh_seeds < LEAST:
             many = plural(run.fresh_seeds, "fresh seed is", "fresh seeds are")
             said = f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
         else:
             low = high = close.count(True) / asked
-            said = f"{close.count(True)} of {asked} audited decisions ({shown(low)}) are close calls: more than one "
+            said = (
+                f"{close.count(True)} of {asked} audited decisions ({shown(low)}) are close "
+                "calls: more than one "
+            )
             too_few = few(asked)
             said += f"fresh seed in ten decides differently without any flip.{too_few}"
         if too_few:
@@ -176,15 +233,20 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
 
 
 def share_in(text: str, option: str) -> float:
-    """A limit as a share: of --max-gap from percentage points such as '2', of others from '5%' or '0.05'."""
+    """A limit as a share: of --max-gap from percentage points such as '2', of others from '5%' or
+    '0.05'."""
     in_points = option == "--max-gap"
     percent = in_points or text.strip().endswith("%")
     with suppress(ValueError):
-        share = float(text if in_points else text.strip().removesuffix("%")) / (100 if percent else 1)
+        share = float(text if in_points else text.strip().removesuffix("%")) / (
+            100 if percent else 1
+        )
         if 0 <= share < 1 or (share == 1 and percent):  # "1" alone may mean 1 %
             return share
     if in_points:
-        raise SettingError(f"{option} {text}: give percentage points from 0 to 100, without a sign, such as 2.")
+        raise SettingError(
+            f"{option} {text}: give percentage points from 0 to 100, without a sign, such as 2."
+        )
     raise SettingError(f"{option} {text}: give a share from 0% to 100%, with the sign, such as 5%.")
 
 

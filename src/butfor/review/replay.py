@@ -1,8 +1,8 @@
-"""Runs a record again: loads the table, trains the model by its own `fit`, asks again with the recorded flip sets, and
-compares the two records field by field.
+"""Runs a record again: loads the table, trains the model by its own `fit`, asks again with the
+recorded flip sets, and compares the two records field by field.
 
-Machines differ in the order of sums, and engines sum in another order than `fit`. So logits need only be close, and one
-seed or decision in twenty may differ.
+Machines differ in the order of sums, and engines sum in another order than `fit`. So logits need
+only be close, and one seed or decision in twenty may differ.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ BY_ITSELF = "replay the Verdict that explain returned, or butfor.replay(record, 
 
 @dataclass(frozen=True)
 class Replay:
-    """The result of a replay. `agrees`: everything that could be checked equals the record; `differs` lists the
-    differences. `found`: whether a flip set was retrained."""
+    """The result of a replay. `agrees`: everything that could be checked equals the record;
+    `differs` lists the differences. `found`: whether a flip set was retrained."""
 
     case: int | None
     sentence: str
@@ -78,7 +78,9 @@ class Replay:
         return self.agrees
 
 
-def replay(verdict: Verdict | dict[str, Any], model: Any = None, *, audit: Any = None, fresh: bool = False) -> Replay:
+def replay(
+    verdict: Verdict | dict[str, Any], model: Any = None, *, audit: Any = None, fresh: bool = False
+) -> Replay:
     """Train a verdict's models again and compare the results with the record.
 
     Parameters
@@ -88,7 +90,8 @@ def replay(verdict: Verdict | dict[str, Any], model: Any = None, *, audit: Any =
     model : estimator, optional
         The model, if the record cannot restore it.
     audit : LabelAudit, optional
-        The fitted audit, if the record cannot restore it; its model is not trained again, only those with flips are.
+        The fitted audit, if the record cannot restore it; its model is not trained again, only
+        those with flips are.
     fresh : bool, default=False
         Also train the fresh seeds again.
 
@@ -116,20 +119,30 @@ def replay_all(
             fitted = with_labels(verdicts[0].fitted, (), (), "", Progress())
         else:
             if beside := sorted({"phi", "psi"} & run.lost):
-                raise ReplayError(f"The record cannot restore {listed(beside)}, which is code of yours: {BY_ITSELF}.")
+                raise ReplayError(
+                    f"The record cannot restore {listed(beside)}, which is code of yours: "
+                    f"{BY_ITSELF}."
+                )
             fitted, data = fitted_again(run, model, Progress())
             asked = data if run.command else None  # the command asks about the table's test rows
         fitted = with_params(fitted, engine="joblib", fresh_seeds=run.fresh_seeds if fresh else 0)
 
-        about_people = ABOUT_PEOPLE - (set() if fitted.table.decision.pool is None else {"pool", "accepted"})
-        then, now = (builtins_of({name: getattr(each, name) for name in OF_RUN}) for each in (run, run_of(fitted)))
+        about_people = ABOUT_PEOPLE - (
+            set() if fitted.table.decision.pool is None else {"pool", "accepted"}
+        )
+        then, now = (
+            builtins_of({name: getattr(each, name) for name in OF_RUN})
+            for each in (run, run_of(fitted))
+        )
         differs_in_run = tuple(_unlike("run", then, now, NEAR, about_people))
         doubted = any(flip.doubt is not None for verdict in verdicts for flip in verdict.flip_set)
         standards = fitted.compare(draws=0) if doubted else None
         for start in range(0, len(verdicts), BLOCK):
             block = verdicts[start : start + BLOCK]
             people, labels, groups = _people(block, fitted, asked)
-            sets = recorded({k: [tuple(sorted(v.positions))] for k, v in enumerate(block) if v.found})
+            sets = recorded(
+                {k: [tuple(sorted(v.positions))] for k, v in enumerate(block) if v.found}
+            )
             again, _ = explain_all(
                 with_params(fitted, strategy=sets, rank=None),
                 people,
@@ -140,14 +153,16 @@ def replay_all(
             )
             allowed = flippable_labels(fitted, people, sensitive_features=groups)
             each = zip(block, again, allowed, strict=True)
-            yield from [_compared(was, verdict, may, differs_in_run, fresh) for was, verdict, may in each]
+            yield from [
+                _compared(was, verdict, may, differs_in_run, fresh) for was, verdict, may in each
+            ]
 
 
 def _people(
     verdicts: Sequence[Verdict], fitted: Fitted, asked: Dataset | None
 ) -> tuple[pd.DataFrame, pd.Series | None, Any]:
-    """Recorded people as a table: rows of `asked`, else as recorded; their labels, if known, and their groups, if these
-    stand beside it."""
+    """Recorded people as a table: rows of `asked`, else as recorded; their labels, if known, and
+    their groups, if these stand beside it."""
     blind, table = fitted.sensitive.blind, fitted.table.X
     if asked is not None:
         cases = [verdict.case for verdict in verdicts]
@@ -156,25 +171,39 @@ def _people(
     values = [[verdict.values[str(name)] for name in table.columns] for verdict in verdicts]
     rows = pd.DataFrame(values, [verdict.row for verdict in verdicts], table.columns, dtype=object)
     rows = rows.where(rows.notna(), np.nan)
-    for name, column in table.select_dtypes("category").items():  # a record holds an interval or a date as text
+    for name, column in table.select_dtypes(
+        "category"
+    ).items():  # a record holds an interval or a date as text
         categories = {str(category): category for category in column.cat.categories}
-        rows[name] = pd.Series([categories.get(value, value) for value in rows[name]], rows.index, object)
+        rows[name] = pd.Series(
+            [categories.get(value, value) for value in rows[name]], rows.index, object
+        )
     known = {str(plain(value)): value for value in fitted.sensitive.values}
-    groups = np.array([known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object)
+    groups = np.array(
+        [known.get(str(verdict.group), verdict.group) for verdict in verdicts], dtype=object
+    )
     return typed_like(rows, table), None, groups if blind else None
 
 
-# --- compared -----------------------------------------------------------------------------------------
+# --- compared -------------------------------------------------------------------------------------
 
 
 def _unlike(
-    path: str, recorded: Any, now: Any, near: Mapping[str, float], skip: Collection[str] = (), slack: float = EXACT
+    path: str,
+    recorded: Any,
+    now: Any,
+    near: Mapping[str, float],
+    skip: Collection[str] = (),
+    slack: float = EXACT,
 ) -> Iterator[str]:
-    """The fields that differ, each with both values. `near`: how far the numbers of a field may be apart."""
+    """The fields that differ, each with both values. `near`: how far the numbers of a field may be
+    apart."""
     if isinstance(recorded, dict) and isinstance(now, dict):
         for name in (name for name in {**now, **recorded} if name not in skip):
             pair = recorded.get(name), now.get(name)
-            yield from _unlike(f"{path}.{name}".lstrip("."), *pair, near, skip, near.get(name, slack))
+            yield from _unlike(
+                f"{path}.{name}".lstrip("."), *pair, near, skip, near.get(name, slack)
+            )
         return
     if isinstance(recorded, list) and isinstance(now, list) and len(recorded) == len(now):
         for place, pair in enumerate(zip(recorded, now, strict=True)):
@@ -189,11 +218,21 @@ def _unlike(
 
 
 def _compared(
-    recorded: Verdict, now: Verdict, allowed: NDArray[np.bool_], differs_in_run: Sequence[str], fresh: bool
+    recorded: Verdict,
+    now: Verdict,
+    allowed: NDArray[np.bool_],
+    differs_in_run: Sequence[str],
+    fresh: bool,
 ) -> Replay:
     """What differs about one person. `allowed`: the labels that ψ lets flip."""
-    run, optional, differs = recorded.run, ("fresh", "without_flips", "recorded_label"), list(differs_in_run)
-    skip = SEARCHED | {name for name in optional if None in (getattr(recorded, name), getattr(now, name))}
+    run, optional, differs = (
+        recorded.run,
+        ("fresh", "without_flips", "recorded_label"),
+        list(differs_in_run),
+    )
+    skip = SEARCHED | {
+        name for name in optional if None in (getattr(recorded, name), getattr(now, name))
+    }
     skip |= set() if fresh else {"fresh", "without_flips"}
     if recorded.found and not now.found:
         differs.append("retraining with these flips does not change the decision")
@@ -203,34 +242,56 @@ def _compared(
     near = NEAR | dict.fromkeys(("with_flips", "without_flips"), 1 + run.fresh_seeds // 20)
     near["pulls"] = CLOSE * max([1.0, *map(abs, (now.pulls or {}).values())])
     names = ("prediction", "counterfactual_prediction", *(field.name for field in fields(Person)))
-    then, again = (builtins_of({name: getattr(verdict, name) for name in names}) for verdict in (recorded, now))
+    then, again = (
+        builtins_of({name: getattr(verdict, name) for name in names}) for verdict in (recorded, now)
+    )
     differs += _unlike("", then, again, near, skip)
     forbidden = [position for position in recorded.positions if not allowed[position]]
-    differs += [f"row at position {position} is flipped, but the rule ψ does not allow it" for position in forbidden]
+    differs += [
+        f"row at position {position} is flipped, but the rule ψ does not allow it"
+        for position in forbidden
+    ]
 
     said, after = run.names, now.counterfactual_prediction
-    course = [f"{said.label(now.prediction)}{'' if after is None else f' → {said.label(after)}'}", now.course_in_words]
+    course = [
+        f"{said.label(now.prediction)}{'' if after is None else f' → {said.label(after)}'}",
+        now.course_in_words,
+    ]
     if recorded.found:
         course.append(f"{plural(len(recorded.flip_set), 'label')} flipped")
-    if recorded.proof is not None and now.at_least is not None and now.proof not in (None, ONE_LABEL, ENUMERATION):
+    if (
+        recorded.proof is not None
+        and now.at_least is not None
+        and now.proof not in (None, ONE_LABEL, ENUMERATION)
+    ):
         to = f" to {said.label(now.new_label)}" if now.new_label else ""
         course.append(f"proven: at least {plural(now.at_least, 'label')}{to}")
     if now.fresh:
         seeds = f"in {now.fresh.with_flips} of {now.fresh.seeds} fresh seeds"
         course.append(f"{seeds}, {now.fresh.without_flips} without the flips")
-    who = f"{said.one} {recorded.case}" if recorded.row is None else f"{run.row_word} {run.row_number(recorded.row)}"
-    sentence = "; ".join([f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs])
-    return Replay(recorded.case, sentence, now.logit, now.counterfactual_logit, tuple(differs), recorded.found)
+    who = (
+        f"{said.one} {recorded.case}"
+        if recorded.row is None
+        else f"{run.row_word} {run.row_number(recorded.row)}"
+    )
+    sentence = "; ".join(
+        [f"{who}: {'DISAGREE' if differs else 'agree'} ({'; '.join(course)})", *differs]
+    )
+    return Replay(
+        recorded.case, sentence, now.logit, now.counterfactual_logit, tuple(differs), recorded.found
+    )
 
 
-# --- from a record back to its audit ------------------------------------------------------------------
+# --- from a record back to its audit --------------------------------------------------------------
 
 
 def load_rows(run: Run, beside: str | None = None) -> tuple[Table, Dataset]:
-    """The training rows, and the whole data set, with a column `beside` that reviewers are shown."""
+    """The training rows, and the whole data set, with a column `beside` that reviewers are
+    shown."""
     if run.data.table is None:
         raise ReplayError(
-            f"The record names no file or embedded data set, because {run.data.source}: give a file with the same rows "
+            f"The record names no file or embedded data set, because {run.data.source}: give a "
+            "file with the same rows "
             f"('butfor replay --data'), or {BY_ITSELF}."
         )
     if lost := sorted({"sample_weight", "cluster"} & run.lost):
@@ -238,18 +299,23 @@ def load_rows(run: Run, beside: str | None = None) -> tuple[Table, Dataset]:
     for path in run.data.files.values():
         if not os.path.exists(path):
             raise ReplayError(
-                f"There is no file '{path}', which the record names. If the table was moved, say where it is: "
+                f"There is no file '{path}', which the record names. If the table was moved, say "
+                "where it is: "
                 "'butfor replay' and 'butfor review' take --data FILE."
             )
     data = load_table(run.data.table, beside=beside, **run.data.loading)
-    weight, cluster = (None if each is None else each["train"].to_numpy() for each in (data.weight, data.cluster))
+    weight, cluster = (
+        None if each is None else each["train"].to_numpy() for each in (data.weight, data.cluster)
+    )
     training = Table(data.X_train, data.y_train, weight=weight, cluster=cluster)
     if run.data.set_aside:
         training = set_rows_aside(single_learner(learner_of(run.learner)), training)
     elif run.data.validated:
         training = replace(training, validation=(data.X_val, data.y_val))
     if data_hash(training, run.data.hash_rule) != run.data.sha256:
-        raise ReplayError(f"'{run.data.table}' is not the table of the record: its training rows are different.")
+        raise ReplayError(
+            f"'{run.data.table}' is not the table of the record: its training rows are different."
+        )
     if run.reviewed is not None:
         with as_recorded("Invalid record: run.reviewed.corrected does not fit the table"):
             labels = [run.label_names.index(name) for name in run.reviewed.corrected_to]
@@ -263,19 +329,23 @@ def protected(run: Run, X: pd.DataFrame, data: Dataset) -> Any:
     if columns := [column for column in X.columns if str(column) in names]:
         return columns
     if data.groups is None:
-        raise ReplayError(f"The record does not include the protected attribute, given in Python: {BY_ITSELF}.")
+        raise ReplayError(
+            f"The record does not include the protected attribute, given in Python: {BY_ITSELF}."
+        )
     return data.groups["train"].loc[X.index]
 
 
 def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tuple[Fitted, Dataset]:
-    """The audit of a run, with the labels that a review corrected, and its data set. `model` replaces one that the
-    record cannot restore, `rules` replace its φ and ψ."""
+    """The audit of a run, with the labels that a review corrected, and its data set. `model`
+    replaces one that the record cannot restore, `rules` replace its φ and ψ."""
     training, data = load_rows(run)
     learner = learner_of(run.learner, model, run.random_state)
     params: dict[str, Any] = {
         "model": single_learner(learner),
         "members": len(member_seeds(learner)),
-        "threshold": USUAL if run.threshold is None or run.threshold.given is None else run.threshold.given,
+        "threshold": USUAL
+        if run.threshold is None or run.threshold.given is None
+        else run.threshold.given,
         "budget": run.budget,
         "phi": run.phi,
         "psi": run.psi,
@@ -288,7 +358,8 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
     X, y, weight, cluster = training.X, training.y, training.weight, training.cluster
     if training.whole:
         X, y, _, _, weight, cluster = training.whole
-    # The other rows took part in the comparison of groups if so many rows did, and compete for places.
+    # The other rows took part in the comparison of groups if so many rows did, and compete for
+    # places.
     labelled = run.data.labelled == training.n + len(data.X_val) + len(data.X_test)
     fitted = fit(
         SimpleNamespace(**params | rules),
@@ -308,5 +379,7 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
         progress=progress,
     )
     if run.reviewed is not None:
-        fitted = replace(fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected)
+        fitted = replace(
+            fitted, answered=frozenset(run.reviewed.answered), corrected=run.reviewed.corrected
+        )
     return fitted, data

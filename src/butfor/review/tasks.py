@@ -1,11 +1,12 @@
-"""The tasks of a review: adverse labels of a group, their controls, and clear cases; and the files for the reviewer.
+"""The tasks of a review: adverse labels of a group, their controls, and clear cases; and the files
+for the reviewer.
 
-A label's control is an adverse label of another group that is as likely to be favourable. Likely by two models at once,
-so that a reviewer who only follows the columns changes both alike; both models are asked about rows that they have not
-learned from. Tasks show the row's values and nothing that tells one kind from another. The key does, and the reviewer
-must not see it.
+A label's control is an adverse label of another group that is as likely to be favourable. Likely by
+two models at once, so that a reviewer who only follows the columns changes both alike; both models
+are asked about rows that they have not learned from. Tasks show the row's values and nothing that
+tells one kind from another. The key does, and the reviewer must not see it.
 
-tasks/review.html          a page that asks one task at a time and saves the answers; it loads and sends nothing
+tasks/review.html          a page that asks one task at a time and saves the answers, offline
 tasks/tasks.csv            one row per label, and an empty column to fill in
 tasks/tasks.json           the same for Label Studio, with
 tasks/label_config.xml     the project's labelling interface
@@ -71,17 +72,19 @@ LEAST_CLEAR = 20
 CALIPER = 0.05
 """A label and its control differ by at most this in each of the two probabilities."""
 ERRS, LIKELY, SIMULATED = 0.1, 0.8, 500
-"""The reviewer for whom the power is simulated errs so often; the power to aim for; simulated reviews."""
+"""The reviewer for whom the power is simulated errs so often; the power to aim for; simulated
+reviews."""
 MOST_NAMED, LONGEST = 5, 80
 """The most labels that the question names, and the most characters of a name."""
 
 
 @dataclass(frozen=True)
 class Task:
-    """One label to review, as in the key. `id`: the review's code and a random number, "KTRBD-4821". `position` among
-    the training rows, and the `row`'s name in the index; for a CSV file its number, from 0. `label`: the recorded one.
-    `control`: the position of its control, if it has one. `favoured`: whether the standard of those whom the group is
-    compared with would make it favourable. `people`: how many people's flip sets include it. `doubt`, `wrong` and
+    """One label to review, as in the key. `id`: the review's code and a random number,
+    "KTRBD-4821". `position` among the training rows, and the `row`'s name in the index; for a CSV
+    file its number, from 0. `label`: the recorded one. `control`: the position of its control, if
+    it has one. `favoured`: whether the standard of those whom the group is compared with would make
+    it favourable. `people`: how many people's flip sets include it. `doubt`, `wrong` and
     `wrong_if_real` as in `TrainingLabel`, the last two of labels under review."""
 
     id: str
@@ -98,14 +101,15 @@ class Task:
 
     @property
     def likely_wrong(self) -> float:
-        """`wrong` or, where the group is not called, `wrong_if_real`; 0 of controls and clear cases."""
+        """`wrong` or, where the group is not called, `wrong_if_real`; 0 of controls and clear
+        cases."""
         return (self.wrong_if_real if self.wrong is None else self.wrong) or 0.0
 
 
 @dataclass(frozen=True)
 class Key:
-    """What the answers are read with: the `group` under review ("sex = female"; of several, all), the `others` whose
-    labels are the controls, and the tasks in the order shown."""
+    """What the answers are read with: the `group` under review ("sex = female"; of several, all),
+    the `others` whose labels are the controls, and the tasks in the order shown."""
 
     audit_sha256: str
     label_names: tuple[str, ...]
@@ -118,10 +122,10 @@ class Key:
 
 @dataclass(frozen=True)
 class Review:
-    """`shown` is the table for the reviewer, one row per task, by id, and `question` what it asks. `labels` are those
-    under review, the most likely wrong first. `power`: how likely a reviewer who errs one time in ten shows something,
-    if as many labels are wrong as expected. `would_do`: the fewest labels with which that is likely; None if no number
-    of them makes it so."""
+    """`shown` is the table for the reviewer, one row per task, by id, and `question` what it asks.
+    `labels` are those under review, the most likely wrong first. `power`: how likely a reviewer who
+    errs one time in ten shows something, if as many labels are wrong as expected. `would_do`: the
+    fewest labels with which that is likely; None if no number of them makes it so."""
 
     key: Key
     shown: pd.DataFrame
@@ -147,25 +151,37 @@ class Review:
         kinds, name = Counter(task.kind for task in self.tasks), self.names.label(self.key.adverse)
         clear = {task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR}
         lines = [
-            f"{plural(len(self.tasks), 'task')}, shuffled: {plural(kinds[REVIEWED], 'label')} {name} of "
-            f"{self.key.group}, {plural(kinds[CONTROL], 'control')} (the same label of {self.key.others}, as likely "
-            f"to be favourable) and {plural(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
+            f"{plural(len(self.tasks), 'task')}, shuffled: {plural(kinds[REVIEWED], 'label')} "
+            f"{name} of "
+            f"{self.key.group}, {plural(kinds[CONTROL], 'control')} (the same label of "
+            f"{self.key.others}, as likely "
+            f"to be favourable) and {plural(kinds[CLEAR], 'clear case')} (doubt at most "
+            f"{UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
-                f"{alone} of the labels {'has' if alone == 1 else 'have'} no control: reviewed, but no evidence."
+                f"{alone} of the labels {'has' if alone == 1 else 'have'} no control: reviewed, "
+                "but no evidence."
             )
-        if absent := [word for word, side in (("an adverse", True), ("a favourable", False)) if side not in clear]:
+        if absent := [
+            word
+            for word, side in (("an adverse", True), ("a favourable", False))
+            if side not in clear
+        ]:
             follows = "the reviewer's error is measured on the others alone"
             if not clear:
                 follows = "the reviewer's error will not be known, nor who answers at random"
-            lines.append(f"There are no clear cases with {' or '.join(absent)} label, so {follows}.")
+            lines.append(
+                f"There are no clear cases with {' or '.join(absent)} label, so {follows}."
+            )
         able = "who errs one time in ten"
         if self.key.file_column is None:
             able = "who sees each person's file and errs one time in ten"
             lines.append(
-                "These tasks show columns alone, by which a label and its control are as likely to be favourable: "
-                "whoever goes by them changes both alike, and the review can show little. Name the column with each "
+                "These tasks show columns alone, by which a label and its control are as likely "
+                "to be favourable: "
+                "whoever goes by them changes both alike, and the review can show little. Name "
+                "the column with each "
                 "person's file (--file-column; in Python file_column=)."
             )
         prospect = f"If so, a reviewer {able} will show it with probability {self.power:.2f}"
@@ -176,15 +192,17 @@ class Review:
         return [*lines, expectation(self.labels), f"{prospect}."]
 
 
-# --- which labels, and which controls -----------------------------------------------------------------
+# --- which labels, and which controls -------------------------------------------------------------
 
 
 def review_of(population: Population, *, file_column: str | None = None, **choice: Any) -> Review:
-    """The tasks of an audit, or of a corrected table, from its record. `file_column`: a column of the file that names
-    the original files, also one that is not learned from. `choice` as for `make_review`."""
+    """The tasks of an audit, or of a corrected table, from its record. `file_column`: a column of
+    the file that names the original files, also one that is not learned from. `choice` as for
+    `make_review`."""
     if not population.labels:
         raise SettingError(
-            "The record names no label to review: it is about one person, the audit was stopped, or the groups cannot "
+            "The record names no label to review: it is about one person, the audit was stopped, "
+            "or the groups cannot "
             "be compared. Audit more people, or name a protected attribute with larger groups."
         )
     run = population.run
@@ -206,7 +224,10 @@ def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
 
 def _refuse_unknown(option: str, column: Any, columns: Sequence[Any]) -> None:
     if column not in columns:
-        raise TableError(f"{option}={column!r}: there is no such column. {nearest(column, columns, 'The table has')}")
+        raise TableError(
+            f"{option}={column!r}: there is no such column. "
+            f"{nearest(column, columns, 'The table has')}"
+        )
 
 
 def make_review(
@@ -221,20 +242,25 @@ def make_review(
     random_state: int = 0,
     record: str | None = None,
 ) -> Review:
-    """The tasks: the first `labels` of the population's labels to review, their controls, and clear cases.
+    """The tasks: the first `labels` of the population's labels to review, their controls, and clear
+    cases.
 
-    `answered`: positions of labels that were reviewed before. `hide` names columns not to show, besides the protected
-    ones. `files`: by training row, the name of the original file, if reviewers look at it. `record`: the checksum of
-    the file that the population was read from, by which its answers will know it."""
+    `answered`: positions of labels that were reviewed before. `hide` names columns not to show,
+    besides the protected ones. `files`: by training row, the name of the original file, if
+    reviewers look at it. `record`: the checksum of the file that the population was read from, by
+    which its answers will know it."""
     attribute, groups, run = sensitive.name, sensitive.values.astype(str), population.run
     label_names, adverse, names = run.label_names, run.adverse, run.names
     if not adverse:
         raise SettingError(
-            "A review compares the adverse labels of two groups: name the adverse label (--adverse; in Python "
+            "A review compares the adverse labels of two groups: name the adverse label "
+            "(--adverse; in Python "
             "fit(adverse=…)) and audit again."
         )
     if CANNOT_TELL in label_names:
-        raise SettingError(f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label.")
+        raise SettingError(
+            f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label."
+        )
     hide = [hide] if isinstance(hide, str) else hide
     for name in hide:
         _refuse_unknown("hide", name, list(map(str, table.X.columns)))
@@ -254,19 +280,30 @@ def make_review(
     if not reviewable:
         raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
     labels = how_many_to_review(reviewable) if labels is None else labels
-    if not isinstance(labels, Integral) or isinstance(labels, bool) or not 1 <= labels <= len(reviewable):
+    if (
+        not isinstance(labels, Integral)
+        or isinstance(labels, bool)
+        or not 1 <= labels <= len(reviewable)
+    ):
         left = " or ".join(map(called, compared_with))
-        raise SettingError(f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are left.")
+        raise SettingError(
+            f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are "
+            "left."
+        )
     chosen = {label.position: label for label in reviewable[: int(labels)]}
 
     # Their controls: of those whom the groups are compared with.
     references = set(compared_with.values()) - {""}
-    others = np.isin(groups, list(references)) if references else ~np.isin(groups, list(compared_with))
+    others = (
+        np.isin(groups, list(references)) if references else ~np.isin(groups, list(compared_with))
+    )
     recorded = np.array(label_names, dtype=object)[table.codes]
     favourable = ~np.isin(recorded, adverse)
     free = ~np.isin(np.arange(table.n), list(answered))
     with single_threaded():
-        likely, favoured = likelihoods(table.X.drop(columns=list(sensitive.columns)), favourable, others)
+        likely, favoured = likelihoods(
+            table.X.drop(columns=list(sensitive.columns)), favourable, others
+        )
     candidates = np.flatnonzero(others & ~favourable & free)
     controls = matched(likely, list(chosen), candidates)
 
@@ -274,7 +311,9 @@ def make_review(
     kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL)
     doubt = np.where(favourable, 1 - likely[:, 1], likely[:, 1])
     half, free[list(kinds)] = max(LEAST_CLEAR, round(len(kinds) / 4)) // 2, False
-    undoubted = [np.flatnonzero(free & side & (doubt <= UNDOUBTED)) for side in (favourable, ~favourable)]
+    undoubted = [
+        np.flatnonzero(free & side & (doubt <= UNDOUBTED)) for side in (favourable, ~favourable)
+    ]
     kinds |= {int(at): CLEAR for positions in undoubted for at in rng.permutation(positions)[:half]}
     clear = sum(kind == CLEAR for kind in kinds.values())
 
@@ -295,7 +334,9 @@ def make_review(
             control=controls.get(position),
             favoured=bool(favoured[position]),
             people=population.flip_counts[position],
-            doubt=chosen[position].doubt if position in chosen else round(float(doubt[position]), 4),
+            doubt=chosen[position].doubt
+            if position in chosen
+            else round(float(doubt[position]), 4),
             wrong=chosen[position].wrong if position in chosen else None,
             wrong_if_real=chosen[position].wrong_if_real if position in chosen else None,
         )
@@ -311,7 +352,8 @@ def make_review(
         tasks=tasks,
     )
 
-    # What the reviewer sees: dates as dates, and 0.30000000000000004 as 0.3, in seven digits or at least two decimals.
+    # What the reviewer sees: dates as dates, and 0.30000000000000004 as 0.3, in seven digits or at
+    # least two decimals.
     dates = table.X.attrs.get(DATES, ())
     shown = shown.iloc[positions].copy()
     for column in shown.columns:
@@ -319,7 +361,8 @@ def make_review(
             shown[column] = shown[column].map(date_of, na_action="ignore")
         elif pd.api.types.is_float_dtype(shown[column].dtype):
             shown[column] = shown[column].map(
-                lambda v: float(f"{v:.7g}") if abs(v) < 1e5 else round(float(v), 2), na_action="ignore"
+                lambda v: float(f"{v:.7g}") if abs(v) < 1e5 else round(float(v), 2),
+                na_action="ignore",
             )
     words = [names.column(column) for column in shown.columns]
     shown.columns = pd.Index(words if len(set(words)) == len(words) else shown.columns)
@@ -337,16 +380,23 @@ def make_review(
 
     likely_shown, would_do = power(int(labels)), None
     if likely_shown < LIKELY:
-        steps = [count for count in (*range(20, 200, 20), *range(200, 1001, 100)) if count < len(reviewable)]
-        would_do = next((count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None)
+        steps = [
+            count
+            for count in (*range(20, 200, 20), *range(200, 1001, 100))
+            if count < len(reviewable)
+        ]
+        would_do = next(
+            (count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None
+        )
     asked = question(table.y.name if isinstance(table.y.name, str) else None, label_names, adverse)
     return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do, names)
 
 
 def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats, Mask]:
-    """Each row's probability of the favourable label `[rows × 2]`: by a logistic regression of all rows, and by the
-    standard of the rows `others`. And whom that standard favours when it has learned from all of them: a reviewer who
-    follows it agrees with the controls' labels more often than with others. X has no protected column."""
+    """Each row's probability of the favourable label `[rows × 2]`: by a logistic regression of all
+    rows, and by the standard of the rows `others`. And whom that standard favours when it has
+    learned from all of them: a reviewer who follows it agrees with the controls' labels more often
+    than with others. X has no protected column."""
     model, folds, labels = TwoModels.of(X), folds_of(len(X), None, 0), favourable.astype(np.float64)
     found = np.empty((len(X), 2))
     for fold in range(FOLDS):
@@ -360,8 +410,8 @@ def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats
 
 
 def matched(likely: Floats, labels: Sequence[int], candidates: Sequence[int]) -> dict[int, int]:
-    """Label to control, by position; the nearest pairs first, and each control used once. A label without one is left
-    out."""
+    """Label to control, by position; the nearest pairs first, and each control used once. A label
+    without one is left out."""
     controls: dict[int, int] = {}
     nearest = np.arange(1, min(len(labels), len(candidates)) + 1)
     if not len(nearest):
@@ -378,12 +428,15 @@ def matched(likely: Floats, labels: Sequence[int], candidates: Sequence[int]) ->
 
 
 def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
-    """How often the answers of a reviewer who errs one time in ten show something. Of the labels with a control:
-    `wrong`, how likely each is wrong, and whether the others' standard favours it (`own`) and its control (`other`);
-    `clear`: the number of clear cases."""
+    """How often the answers of a reviewer who errs one time in ten show something. Of the labels
+    with a control: `wrong`, how likely each is wrong, and whether the others' standard favours it
+    (`own`) and its control (`other`); `clear`: the number of clear cases."""
     rng, found = np.random.default_rng(0), 0
     for _ in range(SIMULATED if len(wrong) else 0):
-        changed, also = rng.random(len(wrong)) < ERRS + (1 - 2 * ERRS) * wrong, rng.random(len(wrong)) < ERRS
+        changed, also = (
+            rng.random(len(wrong)) < ERRS + (1 - 2 * ERRS) * wrong,
+            rng.random(len(wrong)) < ERRS,
+        )
         strata = [
             ((int(changed[own == side].sum()), int((own == side).sum())),
              (int(also[other == side].sum()), int((other == side).sum())))
@@ -394,22 +447,27 @@ def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
 
 
 def question(column: str | None, labels: Sequence[str], adverse: Collection[str] = ()) -> str:
-    """The question in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column`: the label's, if it
-    has a name. `adverse`: the labels that people would rather not have, if known."""
+    """The question in the table's words: "deny: yes (unfavourable) or no (favourable)?". `column`:
+    the label's, if it has a name. `adverse`: the labels that people would rather not have, if
+    known."""
     told = []
     for label in labels:
         side = f" ({'unfavourable' if label in adverse else 'favourable'})" if adverse else ""
         told.append(f"{short(label.removeprefix(f'{column}{EQUALS}'), LONGEST)}{side}")
     choice = (
-        f"{', '.join(told[:-1])} or {told[-1]}?" if len(labels) <= MOST_NAMED else f"which of {len(labels)} labels?"
+        f"{', '.join(told[:-1])} or {told[-1]}?"
+        if len(labels) <= MOST_NAMED
+        else f"which of {len(labels)} labels?"
     )
     name = short(column or "", LONGEST)
     return f"{name}: {choice}" if name else choice[0].upper() + choice[1:]
 
 
-# --- the reviewer's files -----------------------------------------------------------------------------
+# --- the reviewer's files -------------------------------------------------------------------------
 
-SECRET = {"note": "Not for the reviewer: each task's training row, recorded label, and why it is asked."}
+SECRET = {
+    "note": "Not for the reviewer: each task's training row, recorded label, and why it is asked."
+}
 INSTRUCTIONS = """\
 Which label is right for this person? {}
 
@@ -426,7 +484,7 @@ If you cannot tell, write 'cannot tell'. Do not change the column 'id': it names
 
 Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
 the answers as JSON.
-"""
+"""  # noqa: E501 (the reader's editor wraps it)
 
 
 def key_of(folder: Path) -> Path:
@@ -437,22 +495,27 @@ def key_of(folder: Path) -> Path:
 def write_review(
     review: Review, folder: Path, key: Path | None = None, overwrite: bool = False
 ) -> tuple[list[Path], Path]:
-    """Write the reviewer's files into `folder` and the key beside it, all or none. Returns the files and the key.
-    Existing files, which may be somebody's work, are replaced only with `overwrite`."""
+    """Write the reviewer's files into `folder` and the key beside it, all or none. Returns the
+    files and the key. Existing files, which may be somebody's work, are replaced only with
+    `overwrite`."""
     folder = real(folder)
     key = key_of(folder) if key is None else real(key)
     if folder in key.parents:
         raise SettingError(
-            f"--key {key} is in the reviewer's folder, and the reviewer must not see it; put it elsewhere."
+            f"--key {key} is in the reviewer's folder, and the reviewer must not see it; put it "
+            "elsewhere."
         )
     names, shown = review.key.label_names, review.shown
 
-    # Columns of the table that have a name of ours are renamed, and an empty column is to be filled in.
+    # Columns of the table that have a name of ours are renamed, and an empty column is to be filled
+    # in.
     taken = {c: f"{c} (of the table)" for c in shown.columns if str(c) in (ID, LABEL)}
     rows = shown.astype(object).iterrows()
     studio = [{"data": {ID: number, "row": plain(row.to_dict())}} for number, row in rows]
     view = ElementTree.Element("View")
-    ElementTree.SubElement(view, "Header", value=f"Which label is right for this person? {review.question}")
+    ElementTree.SubElement(
+        view, "Header", value=f"Which label is right for this person? {review.question}"
+    )
     ElementTree.SubElement(view, "Table", name="row", value="$row")
     choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
     for name in (*names, CANNOT_TELL):
@@ -463,14 +526,19 @@ def write_review(
         folder / "tasks.csv": as_csv(shown.rename(columns=taken).assign(**{LABEL: ""})),
         folder / "tasks.json": json.dumps(studio, indent=1, ensure_ascii=False),
         folder / "label_config.xml": ElementTree.tostring(view, encoding="unicode") + "\n",
-        folder / "instructions.txt": INSTRUCTIONS.format(review.question, "\n    ".join(names), look),
-        folder / "review.html": reviewer_page(shown, review.question, names, review.key.file_column),
+        folder / "instructions.txt": INSTRUCTIONS.format(
+            review.question, "\n    ".join(names), look
+        ),
+        folder / "review.html": reviewer_page(
+            shown, review.question, names, review.key.file_column
+        ),
         key: json.dumps(with_checksum(SECRET | asdict(review.key)), indent=1, ensure_ascii=False),
     }
     with claimed(folder):
         if not overwrite and (there := [path for path in texts if path.exists()]):
             raise SettingError(
-                f"'{there[0]}' exists and may belong to a review under way: name another folder, or replace it with "
+                f"'{there[0]}' exists and may belong to a review under way: name another folder, "
+                "or replace it with "
                 "--overwrite."
             )
         save_all(texts)
@@ -478,8 +546,8 @@ def write_review(
 
 
 def read_key(path: Path | None, answers: Sequence[Path], record: str, run: Run) -> Key:
-    """The key of a review, by default beside the folder of the answers or in it; an error if it does not belong to the
-    record with this checksum and this run, or was changed."""
+    """The key of a review, by default beside the folder of the answers or in it; an error if it
+    does not belong to the record with this checksum and this run, or was changed."""
     import msgspec
 
     folders = [real(file).parent for file in answers]
@@ -492,13 +560,18 @@ def read_key(path: Path | None, answers: Sequence[Path], record: str, run: Run) 
     except (ValueError, RecursionError) as error:
         raise ReplayError(f"'{path}' is not the key of a review ({error}).") from None
     if key.audit_sha256 != record:
-        raise ReplayError(f"The key '{path}' belongs to another audit: its tasks came from another file.")
+        raise ReplayError(
+            f"The key '{path}' belongs to another audit: its tasks came from another file."
+        )
     if content.get(CHECKSUM) != checksum(content):
         raise ReplayError(f"The key '{path}' was changed since butfor wrote it. Use the original.")
     told = {name: value for name, value in content.items() if name not in (CHECKSUM, *SECRET)}
     unknown = next(unread_fields(told, msgspec.to_builtins(key)), "")
     if problem := f"there is no field {unknown}" if unknown else _not_of(run, key):
-        raise ReplayError(f"The key '{path}' is not that of this review: {shortened(problem, 200)}. Use the original.")
+        raise ReplayError(
+            f"The key '{path}' is not that of this review: {shortened(problem, 200)}. Use the "
+            "original."
+        )
     return key
 
 
@@ -514,12 +587,17 @@ def _not_of(run: Run, key: Key) -> str:
     controls = {task.position for task in key.tasks if task.kind == CONTROL}
     for task in key.tasks:
         if not 0 <= task.position < run.data.training_rows:
-            return f"task {task.id} is about position {task.position}, and there are {run.data.training_rows} rows"
+            return (
+                f"task {task.id} is about position {task.position}, and there are "
+                f"{run.data.training_rows} rows"
+            )
         if task.label not in run.label_names or task.kind not in (REVIEWED, CONTROL, CLEAR):
             return f"task {task.id} has the label '{task.label}' and is a '{task.kind}'"
         if task.control is not None and task.control not in controls:
             return f"the control of task {task.id} is no task"
-        if task.people < 0 or not all(0 <= share <= 1 for share in (task.doubt or 0, task.wrong or 0)):
+        if task.people < 0 or not all(
+            0 <= share <= 1 for share in (task.doubt or 0, task.wrong or 0)
+        ):
             return f"task {task.id} has a probability or a count that cannot be"
     return ""
 
@@ -529,12 +607,15 @@ def what_to_look_at(file_column: str | None) -> str:
     if file_column is None:
         return "Judge every person only by what is shown; do not look anybody up."
     return (
-        f"Look up every person's original file: '{short(file_column, LONGEST)}' names it. Judge by that file. It may "
+        f"Look up every person's original file: '{short(file_column, LONGEST)}' names it. Judge "
+        "by that file. It may "
         "tell the person's group, so this review is not blind to the group."
     )
 
 
-def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], file_column: str | None = None) -> str:
+def reviewer_page(
+    shown: pd.DataFrame, asked: str, labels: Sequence[str], file_column: str | None = None
+) -> str:
     """The page. `shown`: one row per task, by id."""
     from butfor.report.page import own_parts, render
 
@@ -552,8 +633,12 @@ def reviewer_page(shown: pd.DataFrame, asked: str, labels: Sequence[str], file_c
         "written": list(map(harmless, labels)),  # in a file that a spreadsheet may open
         "unsure": CANNOT_TELL,
         "columns": list(map(str, shown.columns)),
-        "tasks": [[str(id), *map(text, values)] for id, *values in zip(shown.index, *columns, strict=True)],
+        "tasks": [
+            [str(id), *map(text, values)] for id, *values in zip(shown.index, *columns, strict=True)
+        ],
     }
     # Browsers store answers under this name, so that reviews do not mix.
     data["review"] = hashlib.sha256(json.dumps(data).encode()).hexdigest()[:32]
-    return render("reviewer.html", data=data, **own_parts("reviewer.js", "style.css", "reviewer.css"))
+    return render(
+        "reviewer.html", data=data, **own_parts("reviewer.js", "style.css", "reviewer.css")
+    )

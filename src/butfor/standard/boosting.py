@@ -1,7 +1,9 @@
-"""Gradient boosting of many tables at once that differ in their labels alone, or in the questions they may ask.
+"""Gradient boosting of many tables at once that differ in their labels alone, or in the questions
+they may ask.
 
-Every split asks a row one yes-or-no question ("income at most 2 000?", "town = north?"). The questions are the same for
-all tables, so the sums that choose the splits of all nodes of all tables are one matrix product.
+Every split asks a row one yes-or-no question ("income at most 2 000?", "town = north?"). The
+questions are the same for all tables, so the sums that choose the splits of all nodes of all tables
+are one matrix product.
 """
 
 from __future__ import annotations
@@ -25,9 +27,11 @@ SHRINKAGE = 1.0
 LEAST_CURVATURE = 3.0
 """A leaf with less, about twelve labels of even odds, is not split off."""
 TIED = 1e-4
-"""Of questions as good as the best to within this share the first is asked, so that rounding does not decide."""
+"""Of questions as good as the best to within this share the first is asked, so that rounding does
+not decide."""
 CUTS, QUESTIONS = 16, 4000
-"""A number is asked about at this many quantiles, at fewer if there would be more questions in all."""
+"""A number is asked about at this many quantiles, at fewer if there would be more questions in all.
+"""
 MOST_INPUTS = 1000
 """Both models of more inputs would take minutes on a small table."""
 ROWS_AT_ONCE = 8192
@@ -36,8 +40,8 @@ ROWS_AT_ONCE = 8192
 
 @dataclass(frozen=True, eq=False)
 class Questions:
-    """Yes-or-no questions: is this input at most this number? An input of two values is asked about once, a number at
-    quantiles."""
+    """Yes-or-no questions: is this input at most this number? An input of two values is asked about
+    once, a number at quantiles."""
 
     about: Rows
     """Which input each question is about."""
@@ -47,8 +51,10 @@ class Questions:
     def of(cls, inputs: Inputs) -> Questions:
         if inputs.shape[1] > MOST_INPUTS:
             raise TableError(
-                f"The columns make {inputs.shape[1]} inputs (one per number, one per value of text), and groups are "
-                f"compared by at most {MOST_INPUTS}. Drop columns that had no part in the decisions, or combine them."
+                f"The columns make {inputs.shape[1]} inputs (one per number, one per value of "
+                "text), and groups are "
+                f"compared by at most {MOST_INPUTS}. Drop columns that had no part in the "
+                "decisions, or combine them."
             )
         most = min(CUTS, max(1, QUESTIONS // max(1, inputs.shape[1])))
         about, asked = list[int](), list[float]()
@@ -58,7 +64,9 @@ class Questions:
             found = np.unique(values)
             cuts = found[:-1]
             if len(cuts) > most:
-                cuts = np.unique(np.quantile(values, np.arange(1, most + 1) / (most + 1), method="lower"))
+                cuts = np.unique(
+                    np.quantile(values, np.arange(1, most + 1) / (most + 1), method="lower")
+                )
                 cuts = cuts[cuts < found[-1]]
             about += [column] * len(cuts)
             asked += cuts.tolist()
@@ -69,14 +77,16 @@ class Questions:
         found = np.zeros((len(self.about) + 1, inputs.shape[0]), bool)
         for begin in range(0, inputs.shape[0], ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
-            np.less_equal(dense(inputs[rows]).T[self.about], self.cuts[:, None], out=found[:-1, rows])
+            np.less_equal(
+                dense(inputs[rows]).T[self.about], self.cuts[:, None], out=found[:-1, rows]
+            )
         return found
 
 
 @dataclass(frozen=True, eq=False)
 class Boosting:
-    """The trees of several tables: per round the question of each node, level by level `[nodes × tables]`, and how far
-    each leaf moves logits `[leaves × tables]`."""
+    """The trees of several tables: per round the question of each node, level by level `[nodes ×
+    tables]`, and how far each leaf moves logits `[leaves × tables]`."""
 
     questions: Questions
     start: Singles
@@ -107,8 +117,8 @@ def fit_boosting(
     weight: Floats | None = None,
     barred: Mask | None = None,
 ) -> Boosting:
-    """Learned from rows and `labels [tables × rows]`. `weight [rows]`, or one row of them per table;
-    `barred [tables × questions]`: what a table may not ask."""
+    """Learned from rows and `labels [tables × rows]`. `weight [rows]`, or one row of them per
+    table; `barred [tables × questions]`: what a table may not ask."""
     tables, rows = labels.shape
     answers = questions.answers(inputs)
     as_numbers = np.ascontiguousarray(answers[:-1].T, np.float32)
@@ -116,9 +126,13 @@ def fit_boosting(
     mean = np.clip(np.average(labels, axis=1, weights=weight), 1e-4, 1 - 1e-4)
     start = np.log(mean / (1 - mean)).astype(np.float32)
     logits = np.repeat(start[:, None], rows, axis=1)
-    slopes = np.empty((2, tables, rows), np.float32)  # gradient and curvature of the loss at each row
+    slopes = np.empty(
+        (2, tables, rows), np.float32
+    )  # gradient and curvature of the loss at each row
     inside = np.empty((2, 1 << (DEPTH - 2), tables, rows), np.float32)
-    said_yes = np.empty((DEPTH, tables, rows), bool)  # to the question of the row's node, level by level
+    said_yes = np.empty(
+        (DEPTH, tables, rows), bool
+    )  # to the question of the row's node, level by level
     scale = None if weight is None else weight.astype(np.float32)
     trees = []
     for _ in range(ROUNDS):
@@ -143,7 +157,9 @@ def fit_boosting(
                     for above, before in enumerate(reversed(path)):
                         said = said & (before if node >> above & 1 else ~before)
                     np.multiply(slopes, said, out=inside[:, node])
-                below = (inside[:, :nodes].reshape(-1, rows) @ as_numbers).reshape(2, nodes, tables, -1)
+                below = (inside[:, :nodes].reshape(-1, rows) @ as_numbers).reshape(
+                    2, nodes, tables, -1
+                )
                 yes = np.stack([yes - below, below], axis=2).reshape(2, 2 * nodes, tables, -1)
         step = (-RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)  # leaves × tables
         trees.append((tree, step))
@@ -152,8 +168,8 @@ def fit_boosting(
 
 
 def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[Rows, Singles]:
-    """Per node and table the question that lowers the loss most, −1 where none may be asked, and the sums of the rows
-    that say yes to it."""
+    """Per node and table the question that lowers the loss most, −1 where none may be asked, and
+    the sums of the rows that say yes to it."""
     if not yes.shape[-1]:  # all columns are constant
         return np.full(yes.shape[1:3], -1), np.zeros(yes.shape[:3], np.float32)
     gradient, curvature = yes
@@ -171,8 +187,8 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
 
 
 def _answers(best: Rows, path: Mask, answers: Mask) -> Mask:
-    """Every row's answer to the question of its node `[tables × rows]`; nodes are numbered by the answers on their
-    way."""
+    """Every row's answer to the question of its node `[tables × rows]`; nodes are numbered by the
+    answers on their way."""
     found = answers[best]  # nodes × tables × rows
     for before in path[::-1]:
         no, yes = found[::2], found[1::2]

@@ -1,8 +1,9 @@
 """Compare a group's labels with those that comparable people of other groups get.
 
-The difference of a group is the share of favourable labels that people of other groups with the same columns get, less
-the group's own share. The same is computed on tables whose labels are drawn by one standard for everybody: their mean
-is the method's bias, which is subtracted, and their spread its error.
+The difference of a group is the share of favourable labels that people of other groups with the
+same columns get, less the group's own share. The same is computed on tables whose labels are drawn
+by one standard for everybody: their mean is the method's bias, which is subtracted, and their
+spread its error.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ LEAST_CLUSTERS = 10
 FIRST_DRAWS, MORE_DRAWS, MOST_DRAWS = 99, 100, 999
 """Drawn tables at first, how many more each time a p is close to the line, and the most."""
 AT_ONCE = (5, 25)
-"""At least and at most this many drawn tables are fitted side by side; the same on any number of cores, since figures
-depend on it."""
+"""At least and at most this many drawn tables are fitted side by side; the same on any number of
+cores, since figures depend on it."""
 CELLS_AT_ONCE, PREDICTED_AT_ONCE = 400_000, 4_000_000
 """Learned rows, and predicted ones, of the tables that are fitted side by side."""
 
@@ -89,21 +90,23 @@ def compare_standards(
     y : array
         The labels.
     sensitive_features : str, list of str or array
-        The protected column of X, several of them, or a value per row. Of several, each is compared, and their
-        combinations too.
+        The protected column of X, several of them, or a value per row. Of several, each is
+        compared, and their combinations too.
     adverse : label or list of labels
         What people would rather not get.
     reference : group, list of groups or dict, optional
-        The group to compare with, instead of all others; of several attributes, one group each. A value that several
-        attributes have needs its attribute: {"black": "no", "married": "yes"}.
+        The group to compare with, instead of all others; of several attributes, one group each. A
+        value that several attributes have needs its attribute: {"black": "no", "married": "yes"}.
     cluster : str or array, optional
-        A column, or a value per row: rows with the same value are decisions about one person, advert or household.
+        A column, or a value per row: rows with the same value are decisions about one person,
+        advert or household.
     standard : classifier, optional
-        Any with `predict_proba`; it gets numbers, with text one-hot. None: the mean of a logistic regression and a
-        gradient boosting.
+        Any with `predict_proba`; it gets numbers, with text one-hot. None: the mean of a logistic
+        regression and a gradient boosting.
     draws : int, optional
-        Tables drawn under one standard for everybody, for intervals and p-values. None draws 99 and goes on, up to 999,
-        while an adjusted p is so close to 0.05 that other draws may put it on the other side.
+        Tables drawn under one standard for everybody, for intervals and p-values. None draws 99 and
+        goes on, up to 999, while an adjusted p is so close to 0.05 that other draws may put it on
+        the other side.
     sample_weight : array, optional
         One weight per row.
     progress : Progress or bool, optional
@@ -112,7 +115,8 @@ def compare_standards(
     Returns
     -------
     Standards
-        `by_group`, `columns` and `slices` are frames, `to_frame()` has one row per label, `answer` is one sentence.
+        `by_group`, `columns` and `slices` are frames, `to_frame()` has one row per label, `answer`
+        is one sentence.
 
     Examples
     --------
@@ -177,10 +181,12 @@ def compare(
     progress: Progress | None = None,
     explain: bool = True,
 ) -> Standards:
-    """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute. It stops drawing
-    after `seconds`. Without `explain` it leaves out columns, overlap, slices and the second opinion.
+    """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute.
+    It stops drawing after `seconds`. Without `explain` it leaves out columns, overlap, slices and
+    the second opinion.
 
-    The comparison puts the rows in an order of its own, so that its figures do not hang on the table's."""
+    The comparison puts the rows in an order of its own, so that its figures do not hang on the
+    table's."""
     progress, whole = progress or Progress(), attributes[-1]
     rows = in_own_order(X, favourable, attributes, cluster, weight, progress.note)
     found = _compare_in_order(
@@ -221,7 +227,8 @@ class OrderedRows:
     cluster: Rows | None
     """Numbered from 0, in this order."""
     weight: Floats | None
-    """1 on average: only ratios matter, and penalties would count for less where weights are large."""
+    """1 on average: only ratios matter, and penalties would count for less where weights are large.
+    """
 
 
 def in_own_order(
@@ -232,13 +239,14 @@ def in_own_order(
     weight: Floats | None,
     note: Callable[[str], None],
 ) -> OrderedRows:
-    """The rows of a checked table as a comparison sees them: without protected columns, dates and decimals as numbers,
-    in its own order."""
+    """The rows of a checked table as a comparison sees them: without protected columns, dates and
+    decimals as numbers, in its own order."""
     protected = {column for attribute in attributes for column in attribute.columns}
     inputs = columns_by_name(X[[column for column in X.columns if column not in protected]])
     if not inputs.shape[1]:
         raise TableError(
-            "The table has only protected columns: there is nothing to learn a standard from. Add columns."
+            "The table has only protected columns: there is nothing to learn a standard from. Add "
+            "columns."
         )
     inputs = as_numbers(inputs, inputs.columns, note)
     weights = np.ones(len(X)) if weight is None else weight
@@ -278,18 +286,21 @@ def _compare_in_order(
     for group in groups:
         if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
             raise TableError(
-                f"cluster: the people that {group.attribute} = {group.value} is compared with are all in fewer than "
-                f"{LEAST_CLUSTERS} clusters, which says too little. Check that the column names people or households."
+                f"cluster: the people that {group.attribute} = {group.value} is compared with are "
+                "all in fewer than "
+                f"{LEAST_CLUSTERS} clusters, which says too little. Check that the column names "
+                "people or households."
             )
 
     def shares(group: Group, tables: Floats | Mask, part: Part) -> tuple[Floats, Floats, Floats]:
-        """With these labels `[tables × all rows]`: the group's shares by the standard of a part of the others,
-        `[shares × tables]`; of the first table its rows' probabilities, and the outcomes that AIPW expects."""
+        """With these labels `[tables × all rows]`: the group's shares by the standard of a part of
+        the others, `[shares × tables]`; of the first table its rows' probabilities, and the
+        outcomes that AIPW expects."""
         learn = group.others[part.rows]
         known, theirs = tables[:, learn].astype(np.float64), weights[learn]
         if part.taken is not None:
-            # Rows that are taken rarely stand for more; the noise of their labels is smaller, so that models move as
-            # far as by all rows.
+            # Rows that are taken rarely stand for more; the noise of their labels is smaller, so
+            # that models move as far as by all rows.
             expected = common.everybody[learn]
             known = expected + np.sqrt(part.taken) * (known - expected)
             theirs = theirs / part.taken
@@ -307,8 +318,8 @@ def _compare_in_order(
             if draws != 0 and standard is None:
                 group.part = group.opinion.part()
         group.means = Means(slicing.names, slicing.places[group.rows], weights[group.rows])
-        # Where models of drawn labels learn from a part of the others, what is left of the centre is how models of all
-        # others read the expected labels: labels without noise.
+        # Where models of drawn labels learn from a part of the others, what is left of the centre
+        # is how models of all others read the expected labels: labels without noise.
         some = group.part is not EVERYBODY
         tables = np.array([labels, common.everybody] if some else [labels])
         read, group.probabilities, group.outcomes = shares(group, tables, EVERYBODY)
@@ -343,10 +354,13 @@ def _compare_in_order(
         common = CommonStandard(records, codes, random_state)
         slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
-        warnings.simplefilter("ignore")  # an estimator that warns has done so by now; hundreds of fits follow
+        warnings.simplefilter(
+            "ignore"
+        )  # an estimator that warns has done so by now; hundreds of fits follow
         moves = list(in_threads(explain_gap, groups, jobs, progress.advance))
 
-        # The draws come last: Ctrl-C ends them and keeps everything else, a time limit lets the first ones finish.
+        # The draws come last: Ctrl-C ends them and keeps everything else, a time limit lets the
+        # first ones finish.
         learned = max(len(group.others[group.part.rows]) for group in groups)
         predicted = max(len(group.rows) for group in groups)
         size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
@@ -382,13 +396,26 @@ def _compare_in_order(
         doubts = np.where(favoured, 1 - group.probabilities, group.probabilities)
         if group.attribute == whole.name:
             doubt[group.rows], suspect[group.rows] = doubts, group.suspect
-        interval, bounds, overlap, second, robustness = verdict.interval, verdict.bounds, None, None, None
+        interval, bounds, overlap, second, robustness = (
+            verdict.interval,
+            verdict.bounds,
+            None,
+            None,
+            None,
+        )
         if opinion is not None:
             robustness = opinion.robustness_value(difference, group.outcomes, common.own)
-            second = SecondOpinion(float(group.difference[SECOND]), group.interval(SECOND), group.disagrees)
+            second = SecondOpinion(
+                float(group.difference[SECOND]), group.interval(SECOND), group.disagrees
+            )
             overlap = overlap_of(opinion)
-            if second.disagrees and interval and bounds and second.interval:  # it covers what both say
-                interval = min(interval[0], second.interval[0]), max(interval[1], second.interval[1])
+            if (
+                second.disagrees and interval and bounds and second.interval
+            ):  # it covers what both say
+                interval = (
+                    min(interval[0], second.interval[0]),
+                    max(interval[1], second.interval[1]),
+                )
                 bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
         mover = strongest(own_moves, difference)
         comparisons.append(
@@ -444,9 +471,10 @@ def _compare_in_order(
 
 
 def block_ends(draws: int | None) -> list[int]:
-    """How many tables are drawn after each block of them, as many blocks as `draws` (or, if None, the most) asks for.
-    Blocks end at the same numbers whatever was asked, so that a comparison that went on until 299 and one that was told
-    to draw 299 are equal: tables are fitted side by side, and figures depend on which."""
+    """How many tables are drawn after each block of them, as many blocks as `draws` (or, if None,
+    the most) asks for. Blocks end at the same numbers whatever was asked, so that a comparison that
+    went on until 299 and one that was told to draw 299 are equal: tables are fitted side by side,
+    and figures depend on which."""
     most = MOST_DRAWS if draws is None else draws
     return [*range(FIRST_DRAWS, most, MORE_DRAWS), most] if most else []
 
@@ -457,7 +485,8 @@ def least_draws(draws: int | None) -> int:
 
 
 def _no_tables(group: Group, common: CommonStandard) -> DrawnTables:
-    """What is drawn before anything is drawn, so that a comparison without tables has figures too."""
+    """What is drawn before anything is drawn, so that a comparison without tables has figures
+    too."""
     nothing = np.empty((len(group.by_others), 0))
     return DrawnTables(nothing, nothing[0], np.empty((len(nothing), 0, group.redraws(common))))
 
@@ -477,17 +506,20 @@ def overlaps(
     weight: Floats | None = None,
     random_state: int = 0,
 ) -> dict[Group, Overlap]:
-    """The overlap of each group with all others as `compare` computes it, and nothing else of a comparison."""
+    """The overlap of each group with all others as `compare` computes it, and nothing else of a
+    comparison."""
     rows = in_own_order(X, favourable, attributes, cluster, weight, lambda line: None)
     weights = np.ones(len(X)) if rows.weight is None else rows.weight
     groups, _ = groups_of(rows.attributes, rows.favourable, rows.weight, None)
     encoded, folds = TwoModels.of(rows.inputs), folds_of(len(X), rows.cluster, random_state)
-    records = Records(encoded, encoded, rows.favourable.astype(np.float64), weights, rows.cluster, folds)
+    records = Records(
+        encoded, encoded, rows.favourable.astype(np.float64), weights, rows.cluster, folds
+    )
     with single_threaded():
         return {group: overlap_of(Opinion(records, group.rows, group.others)) for group in groups}
 
 
-# --- who is compared with whom ------------------------------------------------------------------------
+# --- who is compared with whom --------------------------------------------------------------------
 
 
 def groups_of(
@@ -497,19 +529,31 @@ def groups_of(
     references = references_of(reference, attributes)
     groups, left_out = list[Group](), list[LeftOut]()
     for attribute in attributes:
-        name, values, compared_with = attribute.name, attribute.values.astype(str), references.get(attribute.name)
+        name, values, compared_with = (
+            attribute.name,
+            attribute.values.astype(str),
+            references.get(attribute.name),
+        )
         distinct = sorted(set(values.tolist()))
         if len(distinct) == 1:
-            raise SettingError(f"'{name}' has only one value, '{distinct[0]}': there is nobody to compare with.")
+            raise SettingError(
+                f"'{name}' has only one value, '{distinct[0]}': there is nobody to compare with."
+            )
         if all(len(set(favourable[values == value])) == 1 for value in distinct):
             raise TableError(
-                f"'{name}' determines every label: it is the label, or made from it. Name another attribute."
+                f"'{name}' determines every label: it is the label, or made from it. Name another "
+                "attribute."
             )
         for value in distinct:
             rows = np.flatnonzero(values == value)
-            others = np.flatnonzero(values != value if compared_with is None else values == compared_with)
+            others = np.flatnonzero(
+                values != value if compared_with is None else values == compared_with
+            )
             why = None
-            own, theirs = (None if weight is None else effective_rows_of(weight[some]) for some in (rows, others))
+            own, theirs = (
+                None if weight is None else effective_rows_of(weight[some])
+                for some in (rows, others)
+            )
             if (len(rows) if own is None else own) < LEAST_ROWS:
                 why = LeftOut(name, value, "rows", len(rows), own)
             elif (len(others) if theirs is None else theirs) < LEAST_ROWS:
@@ -518,38 +562,53 @@ def groups_of(
                 why = LeftOut(name, value, "alike", len(others))
             if value == compared_with:  # it is its own others here
                 if why:
-                    raise TableError(f"The reference group {name} = {value} cannot be used: {why.why(others='')}.")
+                    raise TableError(
+                        f"The reference group {name} = {value} cannot be used: "
+                        f"{why.why(others='')}."
+                    )
             elif why:
                 left_out.append(why)
-            else:  # a combination that is all of a group, beside the same others, says what the group would
+            # a combination that is all of a group, beside the same others, says what the group
+            # would
+            else:
                 new = Group(name, value, rows, others, compared_with)
                 groups = [group for group in groups if not new.repeats(group)]
                 groups.append(new)
     if not groups:
-        raise TableError(f"No group can be compared. {' '.join(each.sentence for each in left_out)}")
+        raise TableError(
+            f"No group can be compared. {' '.join(each.sentence for each in left_out)}"
+        )
     return groups, left_out
 
 
 def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
-    """Attribute to reference group. `given`: a group, several, or a mapping from attribute to group. Combinations are
-    compared with the combination of all attributes' references."""
-    known = {a.name: {spelled(group): group for group in sorted(set(map(str, a.values)))} for a in attributes}
+    """Attribute to reference group. `given`: a group, several, or a mapping from attribute to
+    group. Combinations are compared with the combination of all attributes' references."""
+    known = {
+        a.name: {spelled(group): group for group in sorted(set(map(str, a.values)))}
+        for a in attributes
+    }
     if isinstance(given, Mapping):
         pairs: list[tuple[Any, Any]] = list(given.items())
     else:
-        pairs = [(None, group) for group in (given if isinstance(given, (list, tuple, set)) else [given])]
+        pairs = [
+            (None, group) for group in (given if isinstance(given, (list, tuple, set)) else [given])
+        ]
     found: dict[str, str] = {}
     for attribute, group in pairs if given is not None else ():
         if attribute is not None and str(attribute) not in known:
             raise SettingError(
-                f"reference: there is no attribute '{attribute}'. {nearest(attribute, known, 'The attributes are')}"
+                f"reference: there is no attribute '{attribute}'. "
+                f"{nearest(attribute, known, 'The attributes are')}"
             )
         possible = list(known) if attribute is None else [str(attribute)]
         names = [name for name in possible if spelled(group) in known[name]]
         if not names:
             where = "there is" if attribute is None else f"'{attribute}' has"
             groups = sorted(set().union(*(known[name].values() for name in possible)))
-            raise SettingError(f"reference: {where} no group '{group}'. {nearest(group, groups, 'The groups are')}")
+            raise SettingError(
+                f"reference: {where} no group '{group}'. {nearest(group, groups, 'The groups are')}"
+            )
         if len(names) > 1:
             raise SettingError(
                 f"reference: '{group}' is a group of {listed(names)}; say of which: "
@@ -558,7 +617,8 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
         named = known[names[0]][spelled(group)]
         if found.setdefault(names[0], named) != named:
             raise SettingError(
-                f"reference names '{found[names[0]]}' and '{named}', both groups of '{names[0]}'; name one of them."
+                f"reference names '{found[names[0]]}' and '{named}', both groups of '{names[0]}'; "
+                "name one of them."
             )
     whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
     if single and whole not in found and all(name in found for name in single):

@@ -1,12 +1,14 @@
-"""What is behind a gap: how it moves when a column is left out, and slices of the group's rows where it is larger.
+"""What is behind a gap: how it moves when a column is left out, and slices of the group's rows
+where it is larger.
 
-Moves do not add up and depend on the columns that remain. Explained is not justified: a column may itself come from
-unequal treatment.
+Moves do not add up and depend on the columns that remain. Explained is not justified: a column may
+itself come from unequal treatment.
 
-A slice is the rows with one value of one column, or a quarter of a number. Once a group falls short, every large slice
-of it does. So a slice is called only by its excess: its difference less what the group's own shortfall would be there
-if the group lost the same share r of its favourable labels everywhere. Labels drawn with that share say how large the
-largest excess of all slices is by chance.
+A slice is the rows with one value of one column, or a quarter of a number. Once a group falls
+short, every large slice of it does. So a slice is called only by its excess: its difference less
+what the group's own shortfall would be there if the group lost the same share r of its favourable
+labels everywhere. Labels drawn with that share say how large the largest excess of all slices is by
+chance.
 """
 
 from __future__ import annotations
@@ -28,8 +30,8 @@ from butfor.standard.model import Records
 from butfor.standard.null import LEAST_ROWS, WIDER, CommonStandard, Group
 
 MOST_COLUMNS = 60
-"""Of more columns only those whose terms in the logistic regression differ most between the groups are left out, one
-at a time: each costs two fits."""
+"""Of more columns only those whose terms in the logistic regression differ most between the groups
+are left out, one at a time: each costs two fits."""
 MOST_VALUES = 1000
 """A column of text with more different values makes no slices."""
 MOST_KEPT = 200
@@ -44,7 +46,8 @@ LOST = np.linspace(0, 0.95, 39)
 
 @dataclass(frozen=True)
 class ColumnMove:
-    """How the difference of one group moves when a column is left out. Above 0: it is larger without it."""
+    """How the difference of one group moves when a column is left out. Above 0: it is larger
+    without it."""
 
     attribute: str
     group: str
@@ -55,8 +58,8 @@ class ColumnMove:
 
 
 def column_moves(group: Group, records: Records) -> list[ColumnMove]:
-    """Per column, how the difference moves without it, and the standard error of that move, by the logistic regression.
-    Of a large table, by a part of its rows."""
+    """Per column, how the difference moves without it, and the standard error of that move, by the
+    logistic regression. Of a large table, by a part of its rows."""
     rows, others = (rows[thin(len(rows), MOST_LEARNED)] for rows in (group.rows, group.others))
     encoded = records.encoded
     own, theirs, labels = records.weight[rows], records.weight[others], records.labels[others]
@@ -66,7 +69,9 @@ def column_moves(group: Group, records: Records) -> list[ColumnMove]:
     columns = list(encoded.columns)
     if len(columns) > MOST_COLUMNS:
         terms = whole[1:] * (asked.mean(axis=0) - learned.mean(axis=0))
-        apart = {name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()}
+        apart = {
+            name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()
+        }
         largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
         columns = [name for name in columns if name in largest]
     lever, residual = levers(design_of(learned), labels, design_of(asked), theirs, own, whole)
@@ -89,18 +94,18 @@ def column_moves(group: Group, records: Records) -> list[ColumnMove]:
 
 
 def strongest(moves: Sequence[ColumnMove], difference: float) -> ColumnMove | None:
-    """The column that brings the difference closest to 0: leaving it out moves the difference furthest away from there.
-    None where none does by more than its error."""
+    """The column that brings the difference closest to 0: leaving it out moves the difference
+    furthest away from there. None where none does by more than its error."""
     away = [m for m in moves if abs(m.move) > m.error and m.move * np.sign(difference) > 0]
     return max(away, key=lambda m: (abs(m.move), m.column), default=None)
 
 
 @dataclass(frozen=True)
 class Slice:
-    """The rows of a group with one value of a column. `difference` is as a group's, and so is its interval from `low`
-    to `high`; `elsewhere` that of the group's other rows. `excess`: the difference less what the group's shortfall
-    would make here, `z` that in standard errors. `share`: of the labels that the group lacks, how many are here; None
-    where it lacks none."""
+    """The rows of a group with one value of a column. `difference` is as a group's, and so is its
+    interval from `low` to `high`; `elsewhere` that of the group's other rows. `excess`: the
+    difference less what the group's shortfall would make here, `z` that in standard errors.
+    `share`: of the labels that the group lacks, how many are here; None where it lacks none."""
 
     attribute: str
     group: str
@@ -120,8 +125,8 @@ class Slice:
 
     @property
     def more(self) -> float:
-        """How much larger its gap is than elsewhere or, if fewer labels are expected to be favourable here, than the
-        group's own gap would make it."""
+        """How much larger its gap is than elsewhere or, if fewer labels are expected to be
+        favourable here, than the group's own gap would make it."""
         return max(self.difference - self.elsewhere, self.excess)
 
     @property
@@ -130,9 +135,16 @@ class Slice:
         return self.called and round(100 * self.more) >= 1
 
     def sentence(self, names: Names = PLAIN) -> str:
-        """ "Where purpose = education, the gap of people with sex = f is 21 points, 14 more than elsewhere; …" """
+        """ "Where purpose = education, the gap of people with sex = f is 21 points, 14 more than
+        elsewhere; …" """
         share, gap = self.share or 0, plural(100 * self.difference, "point")
-        part = "almost all" if share > 0.9 else "over half" if share > 0.5 else f"about {100 * share:.0f} %"
+        part = (
+            "almost all"
+            if share > 0.9
+            else "over half"
+            if share > 0.5
+            else f"about {100 * share:.0f} %"
+        )
         than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
             f"Where {names.column(self.column)} = {self.value}, the gap of "
@@ -142,21 +154,35 @@ class Slice:
 
 
 class Slicing:
-    """Column and value of each slice of a table; per row and column the slice it is in, `len(names)` where it is in
-    none; and the columns that have too many values."""
+    """Column and value of each slice of a table; per row and column the slice it is in,
+    `len(names)` where it is in none; and the columns that have too many values."""
 
     def __init__(self, table: pd.DataFrame) -> None:
         self.names, self.skipped, found = list[tuple[str, str]](), list[str](), []
         for column, values in table.items():
-            if is_numeric(values) and values.nunique() > AS_THEY_ARE:  # of dates and numbers with many, the quarter
+            if (
+                is_numeric(values) and values.nunique() > AS_THEY_ARE
+            ):  # of dates and numbers with many, the quarter
                 ordered = np.sort(numbers_in(values.dropna()))
                 cuts = np.quantile(ordered, [0.25, 0.5, 0.75], method="higher")
-                cuts = np.maximum(cuts, ordered[ordered > ordered[0]][0])  # where most are alike, those stay apart
+                cuts = np.maximum(
+                    cuts, ordered[ordered > ordered[0]][0]
+                )  # where most are alike, those stay apart
                 cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
-                values = Bands(tuple(cuts.tolist()), column in table.attrs.get(DATES, ())).of(values).fillna(MISSING)
+                values = (
+                    Bands(tuple(cuts.tolist()), column in table.attrs.get(DATES, ()))
+                    .of(values)
+                    .fillna(MISSING)
+                )
             else:
-                named = date_of if is_numeric(values) and column in table.attrs.get(DATES, ()) else str
-                values = values.map(named, na_action="ignore").astype(object).where(values.notna(), MISSING)
+                named = (
+                    date_of if is_numeric(values) and column in table.attrs.get(DATES, ()) else str
+                )
+                values = (
+                    values.map(named, na_action="ignore")
+                    .astype(object)
+                    .where(values.notna(), MISSING)
+                )
             codes, distinct = pd.factorize(values, sort=True)
             if len(distinct) > MOST_VALUES:
                 self.skipped.append(str(column))
@@ -164,15 +190,17 @@ class Slicing:
             large = np.bincount(codes, minlength=len(distinct)) >= LEAST_ROWS
             place = np.where(large, len(self.names) + np.cumsum(large) - 1, -1).astype(np.int32)
             found.append(place[codes])
-            self.names += [(str(column), str(distinct[int(code)])) for code in np.flatnonzero(large)]
+            self.names += [
+                (str(column), str(distinct[int(code)])) for code in np.flatnonzero(large)
+            ]
         self.places = np.column_stack(found) if found else np.empty((len(table), 0), np.int32)
         self.places[self.places == -1] = len(self.names)
 
 
 def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, ...]:
-    """The slices of all groups, by the figures of all their rows and of each slice; those first where a group most
-    likely falls short. Called are those of groups that fall short whose excess is larger than the largest of all such
-    slices by chance."""
+    """The slices of all groups, by the figures of all their rows and of each slice; those first
+    where a group most likely falls short. Called are those of groups that fall short whose excess
+    is larger than the largest of all such slices by chance."""
     slices, first, largest = list[Slice](), list[float](), list[Floats]()
     for group in groups:
         means, tables, probabilities = group.means, group.draws.shape[1], group.probabilities
@@ -199,13 +227,21 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
         error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
         figures = (
             *(means.sums(np.ones(len(weight)))[1:].astype(int), recorded, expected, difference),
-            *(*group.ends[:, inside], (gap - mass * difference) / (1 - mass), excess, excess / error),
-            np.clip(mass * difference / max(gap, 1e-9), 0, 1) if gap > 0 else np.full(len(mass), None),
+            *(
+                *group.ends[:, inside],
+                (gap - mass * difference) / (1 - mass),
+                excess,
+                excess / error,
+            ),
+            np.clip(mass * difference / max(gap, 1e-9), 0, 1)
+            if gap > 0
+            else np.full(len(mass), None),
         )
         rows = zip(means.names, zip(*(of.tolist() for of in figures), strict=True), strict=True)
         slices += [Slice(group.attribute, group.value, *name, *row) for name, row in rows]
-        # How far the labels of a slice speak for a shortfall there: the root of twice the log-likelihood ratio between
-        # a share r lost in this slice alone and none lost, at the best r.
+        # How far the labels of a slice speak for a shortfall there: the root of twice the
+        # log-likelihood ratio between a share r lost in this slice alone and none lost, at the best
+        # r.
         p = np.clip(probabilities - group.centre[0], CERTAIN, 1 - CERTAIN)
         alone, favourable = np.zeros(len(mass)), common.records.labels[group.rows] == 1
         for lost in LOST:
@@ -214,6 +250,10 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
         first += (np.sqrt(2 * alone) + excess / error).tolist()
         if gap > 0:
             largest.append((drawn / error).max(axis=1))
-    at_least = float(np.quantile(np.max(largest, axis=0), 1 - CHANCE, method="higher")) if largest else np.inf
+    at_least = (
+        float(np.quantile(np.max(largest, axis=0), 1 - CHANCE, method="higher"))
+        if largest
+        else np.inf
+    )
     called = [replace(s, called=s.share is not None and s.z > at_least) for s in slices]
     return tuple(called[k] for k in np.argsort(-np.array(first), kind="stable"))

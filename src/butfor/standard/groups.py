@@ -1,6 +1,8 @@
-"""What a comparison of standards found: per group, per column and per label, in figures and in sentences.
+"""What a comparison of standards found: per group, per column and per label, in figures and in
+sentences.
 
-The terminal, the pages and `print` take their sentences about groups from here, so that all of them say the same.
+The terminal, the pages and `print` take their sentences about groups from here, so that all of them
+say the same.
 """
 
 from __future__ import annotations
@@ -23,15 +25,28 @@ from butfor.standard.explain import MOST_KEPT, MOST_VALUES, ColumnMove, Slice
 from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
 from butfor.standard.null import LEAST_ROWS, SIGNIFICANT, error_of_p, is_close
 from butfor.standard.wrong import with_sum
-from butfor.words import NOTHING, Interval, interval_in_words, number, often, p_in_words, points, share
+from butfor.words import (
+    NOTHING,
+    Interval,
+    interval_in_words,
+    number,
+    often,
+    p_in_words,
+    points,
+    share,
+)
 
 ASSUMPTION = (
-    "This compares labels that somebody gave. It assumes that people of different groups with the same recorded "
-    "columns should get the same label, and misleads if a legitimate reason is not recorded or a recorded column is "
-    "itself biased. If nobody gave the label (a death, a default), no label is wrong: gaps are differences in outcomes."
+    "This compares labels that somebody gave. It assumes that people of different groups with the "
+    "same recorded "
+    "columns should get the same label, and misleads if a legitimate reason is not recorded or a "
+    "recorded column is "
+    "itself biased. If nobody gave the label (a death, a default), no label is wrong: gaps are "
+    "differences in outcomes."
 )
 ON_COLUMNS = (
-    "These moves do not add up, and they depend on which columns remain. Explained does not mean justified: a column "
+    "These moves do not add up, and they depend on which columns remain. Explained does not mean "
+    "justified: a column "
     "may itself come from unequal treatment."
 )
 BINS = np.linspace(0, 1, 21)
@@ -39,17 +54,18 @@ BINS = np.linspace(0, 1, 21)
 NEAR = 0.1
 """Adjusted p of a group that is not called but gets a sentence of its own."""
 OWN_ERROR, SMALLEST = 0.004, 0.008
-"""How far the method itself is off, as a standard deviation, however many rows there are, and the smallest gap that can
-be told from that (`python -m benchmarks.coverage --rows 50000 --share 0.03`)."""
+"""How far the method itself is off, as a standard deviation, however many rows there are, and the
+smallest gap that can be told from that (`python -m benchmarks.coverage --rows 50000 --share
+0.03`)."""
 MOST_NAMED = 4
 """The most groups in a list."""
 
 
 @dataclass(frozen=True)
 class LeftOut:
-    """A group that is not compared. `reason`: "rows", it has too few; "others", those it would be compared with have
-    too few; "alike", those all have one label. `rows`: how many there are, of the group or of the others, and
-    `effective_rows`, how many rows of equal weight say as much."""
+    """A group that is not compared. `reason`: "rows", it has too few; "others", those it would be
+    compared with have too few; "alike", those all have one label. `rows`: how many there are, of
+    the group or of the others, and `effective_rows`, how many rows of equal weight say as much."""
 
     attribute: str
     group: str
@@ -75,8 +91,9 @@ class LeftOut:
 
 @dataclass(frozen=True)
 class Overlap:
-    """How far the others resemble the group: `comparable` of its rows have people like them among the others, and the
-    `others` count as `effective_others`. Overlap is `poor` where either is little."""
+    """How far the others resemble the group: `comparable` of its rows have people like them among
+    the others, and the `others` count as `effective_others`. Overlap is `poor` where either is
+    little."""
 
     comparable: int
     others: int
@@ -84,8 +101,8 @@ class Overlap:
     poor: bool
 
     def too_little(self, rows: int) -> bool:
-        """Whether a group of so many rows cannot be compared: fewer than half of its rows, or fewer than 30, have
-        comparable people, or those count for fewer than 30."""
+        """Whether a group of so many rows cannot be compared: fewer than half of its rows, or fewer
+        than 30, have comparable people, or those count for fewer than 30."""
         return self.comparable < max(LEAST_ROWS, rows / 2) or self.effective_others < LEAST_ROWS
 
     def why(self, rows: int) -> str:
@@ -96,7 +113,8 @@ class Overlap:
 
 @dataclass(frozen=True)
 class SecondOpinion:
-    """The same difference by cross-fitted AIPW, its interval, and whether the two disagree by more than chance."""
+    """The same difference by cross-fitted AIPW, its interval, and whether the two disagree by more
+    than chance."""
 
     difference: float
     interval: Interval | None
@@ -105,9 +123,10 @@ class SecondOpinion:
 
 @dataclass(frozen=True)
 class GroupStandard:
-    """One group beside comparable people of other groups, or of the reference group; shares are of the favourable
-    label. `expected` is the share that comparable people get, `difference` that less the recorded share, after
-    subtracting `centre`, what the method finds where nobody is held to another standard."""
+    """One group beside comparable people of other groups, or of the reference group; shares are of
+    the favourable label. `expected` is the share that comparable people get, `difference` that less
+    the recorded share, after subtracting `centre`, what the method finds where nobody is held to
+    another standard."""
 
     attribute: str
     group: str
@@ -154,7 +173,8 @@ class GroupStandard:
 
     @property
     def times_strongest(self) -> float | None:
-        """How many times as far as the strongest recorded column a missing one would have to move the difference."""
+        """How many times as far as the strongest recorded column a missing one would have to move
+        the difference."""
         return None if self.strongest_move is None else abs(self.difference / self.strongest_move)
 
     @property
@@ -167,18 +187,22 @@ class GroupStandard:
         p = self.p_adjusted
         if p is None:
             return "–"
-        return p_in_words(p, self.draws, explained, error_of_p(p, self.draws) if is_close(p, self.draws) else None)
+        return p_in_words(
+            p, self.draws, explained, error_of_p(p, self.draws) if is_close(p, self.draws) else None
+        )
 
     @property
     def not_comparable(self) -> bool:
-        """Whether hardly anybody among the others is comparable: its gap says nothing, whatever its p."""
+        """Whether hardly anybody among the others is comparable: its gap says nothing, whatever its
+        p."""
         return self.overlap is not None and self.overlap.too_little(self.rows)
 
     @property
     def differs(self) -> bool:
-        """Whether the group is called: it is comparable, the gap is more than chance, and the second opinion supports
-        it. It does unless it disagrees; or if it does so in size alone, since the spread of two honest methods shrinks
-        as a table grows, and what they differ by does not."""
+        """Whether the group is called: it is comparable, the gap is more than chance, and the
+        second opinion supports it. It does unless it disagrees; or if it does so in size alone,
+        since the spread of two honest methods shrinks as a table grows, and what they differ by
+        does not."""
         if self.not_comparable:
             return False
         s = self.second_opinion
@@ -198,9 +222,16 @@ class GroupStandard:
         return self.beyond_chance and not self.differs and not self.not_comparable
 
     def sentence(self, favourable: str | Sequence[str], names: Names = PLAIN) -> str:
-        """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people in …" """
-        s, turned, who = self.second_opinion, self.difference < 0, names.people_in(self.attribute, self.group)
-        details = [f"95 % interval {interval_in_words(self.interval, turned)}"] if self.interval else []
+        """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people
+        in …" """
+        s, turned, who = (
+            self.second_opinion,
+            self.difference < 0,
+            names.people_in(self.attribute, self.group),
+        )
+        details = (
+            [f"95 % interval {interval_in_words(self.interval, turned)}"] if self.interval else []
+        )
         if s is not None and s.disagrees and self.differs:
             details.append(f"second opinion {number(abs(s.difference))}")
         if self.p_adjusted is not None:
@@ -208,35 +239,53 @@ class GroupStandard:
         than = "as" if abs(self.difference) < NOTHING else "than"
         said = (
             f"{who[:1].upper()}{who[1:]} {names.were(favourable)} {often(self.difference)} {than} "
-            f"{names.comparable(self.attribute, self.reference)}" + (f" ({'; '.join(details)})" if details else "")
+            f"{names.comparable(self.attribute, self.reference)}"
+            + (f" ({'; '.join(details)})" if details else "")
         )
         if self.overlap is not None and self.not_comparable:
             return f"{said}. That says nothing: {self.overlap.why(self.rows)}."
         if self.differs and abs(self.difference) < SMALLEST:
-            return f"{said}. The method itself is off by about {points(OWN_ERROR)}: a gap this small may be that."
+            return (
+                f"{said}. The method itself is off by about {points(OWN_ERROR)}: a gap this "
+                "small may be that."
+            )
         if s is not None and self.disputed:
-            return f"{said}. It is not called, because the second opinion disagrees: {often(s.difference, s.interval)}."
+            return (
+                f"{said}. It is not called, because the second opinion disagrees: "
+                f"{often(s.difference, s.interval)}."
+            )
         if self.p_adjusted is None or self.beyond_chance:
             return f"{said}."
-        wrong = plural(self.missing, f"of the group's {self.rows} labels is", f"of the group's {self.rows} labels are")
+        wrong = plural(
+            self.missing,
+            f"of the group's {self.rows} labels is",
+            f"of the group's {self.rows} labels are",
+        )
         real = f" If it is real, about {wrong} wrong; a review can tell." if self.missing else ""
         return f"{said}. That may be chance.{real}"
 
     def details(self, names: Names = PLAIN) -> list[str]:
-        """One line each: rates and what the columns explain, a missing column, overlap, the second opinion."""
+        """One line each: rates and what the columns explain, a missing column, overlap, the second
+        opinion."""
         raw, explained, o, s = self.raw_gap, self.explained, self.overlap, self.second_opinion
         comparable = names.comparable(self.attribute, self.reference)
         others = comparable.removeprefix("comparable ")
         rates = (
-            f"{names.group(self.attribute, self.group)}: favourable rate {share(self.recorded)}, comparable "
+            f"{names.group(self.attribute, self.group)}: favourable rate {share(self.recorded)}, "
+            "comparable "
             f"{names.noun} {share(self.expected)}, all {others} {share(self.recorded + raw)}."
         )
         if abs(raw) >= NOTHING and explained * raw < 0:
-            rates += f" Given the recorded columns, the gap is {points(abs(explained))} wider than the raw one."
+            rates += (
+                f" Given the recorded columns, the gap is {points(abs(explained))} wider "
+                "than the raw one."
+            )
         elif abs(raw) >= NOTHING and abs(explained) > abs(raw):
             rates += f" The recorded columns explain more than the raw gap of {points(abs(raw))}."
         elif abs(raw) >= NOTHING:
-            rates += f" The recorded columns explain {number(abs(explained))} of the {points(abs(raw))}."
+            rates += (
+                f" The recorded columns explain {number(abs(explained))} of the {points(abs(raw))}."
+            )
         lines = [rates]
         if (self.beyond_chance or self.p_adjusted is None) and abs(self.difference) >= NOTHING:
             # What a column that is not in the table would have to do to remove the gap.
@@ -244,24 +293,37 @@ class GroupStandard:
             if self.strongest_move is not None and abs(self.strongest_move) >= NOTHING:
                 column = names.column(self.strongest_column)
                 said = f"Leaving out {column} moves the gap by {points(abs(self.strongest_move))}. "
-                least.append(f"move it {self.times_strongest:.1f} times as far (a comparison, not a bound)")
+                least.append(
+                    f"move it {self.times_strongest:.1f} times as far (a comparison, not a bound)"
+                )
             elif self.robustness_value:
                 said = "No recorded column clearly narrows the gap. "
             if self.robustness_value is not None:
-                value = f"{100 * self.robustness_value:.1f} % of the remaining variation of both label and group"
+                value = (
+                    f"{100 * self.robustness_value:.1f} % of the remaining variation of both "
+                    "label and group"
+                )
                 least.append(f"explain {value} (robustness value)")
             if least:
-                lines.append(f"{said}To remove the gap, a missing column would have to {', or '.join(least)}.")
+                lines.append(
+                    f"{said}To remove the gap, a missing column would have to "
+                    f"{', or '.join(least)}."
+                )
         if o is not None:
             lines.append(
-                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} {comparable}. Weighted to resemble the "
+                f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} {comparable}. "
+                "Weighted to resemble the "
                 f"group, the {o.others} {others} say as much as {o.effective_others:.0f} would."
                 f"{' That is little.' if o.poor else ''}"
             )
         if s is not None:
             lines.append(f"Second opinion (AIPW): {often(s.difference, s.interval)}.")
             if s.disagrees:
-                so = "; both exclude zero, and the interval of the gap covers both" if self.differs else ""
+                so = (
+                    "; both exclude zero, and the interval of the gap covers both"
+                    if self.differs
+                    else ""
+                )
                 so = ", so the gap is not called" if self.disputed else so
                 lines[-1] += f" The two estimates differ by more than chance{so}."
         if self.effective_rows is not None:
@@ -284,10 +346,11 @@ class Compared:
     moves: tuple[ColumnMove, ...] = ()
     clusters: int | None = None
     parts: tuple[Slice, ...] = ()
-    """Slices of the groups, those first where a group most likely falls short; a record keeps the first."""
+    """Slices of the groups, those first where a group most likely falls short; a record keeps the
+    first."""
     undermined: tuple[str, ...] | None = None
-    """A sentence on each column that alone tells the label or a group, so that the comparison says little; None where
-    that is not known."""
+    """A sentence on each column that alone tells the label or a group, so that the comparison says
+    little; None where that is not known."""
     names = PLAIN
     """The reader's words, which a record holds once for all its parts."""
 
@@ -301,8 +364,8 @@ class Compared:
 
     @property
     def answer(self) -> str:
-        """What undermines the verdict, then the verdict: who is held to another standard and, if nobody is, who cannot
-        be compared."""
+        """What undermines the verdict, then the verdict: who is held to another standard and, if
+        nobody is, who cannot be compared."""
         if self.undermined:
             return f"{' '.join(self.undermined)} As the table stands: {self._verdict}"
         return self._verdict
@@ -316,8 +379,12 @@ class Compared:
         who, were = self.names.noun, self.names.were(self.sides[1])
         if short:
             gaps = ", ".join(f"{self.name_of(c)} by {points(c.difference)}" for c in short)
-            than = f"comparable {who}" + ("" if short[0].reference is None else " in the reference group")
-            return f"{who.capitalize()} in {len(short)} groups {were} less often than {than}: {gaps}."
+            than = f"comparable {who}" + (
+                "" if short[0].reference is None else " in the reference group"
+            )
+            return (
+                f"{who.capitalize()} in {len(short)} groups {were} less often than {than}: {gaps}."
+            )
         if all(c.not_comparable for c in self.comparisons):
             return f"{self.not_compared} No group can be compared.".strip()
         if not any(c.interval for c in self.comparisons):
@@ -326,9 +393,16 @@ class Compared:
         said = f"{self.not_compared} No other group" if self.not_compared else "No group"
         if disputed := [c for c in self.comparisons if c.disputed and c.missing]:
             gaps = _and_more([f"{self.name_of(c)} ({points(c.difference)})" for c in disputed])
-            return f"{said} is called: two estimates disagree whether {gaps} {were} less often than comparable {who}."
-        said += f" {were.replace('were ', 'was ')} less often than comparable {who} by more than chance"
-        gaps = _and_more([f"{self.name_of(c)} {often(c.difference)}" for c in self.comparisons if c.differs])
+            return (
+                f"{said} is called: two estimates disagree whether {gaps} {were} less often "
+                f"than comparable {who}."
+            )
+        said += (
+            f" {were.replace('were ', 'was ')} less often than comparable {who} by more than chance"
+        )
+        gaps = _and_more(
+            [f"{self.name_of(c)} {often(c.difference)}" for c in self.comparisons if c.differs]
+        )
         return f"{said}; {gaps}." if gaps else f"{said}."
 
     def name_of(self, c: GroupStandard) -> str:
@@ -337,28 +411,43 @@ class Compared:
 
     @property
     def not_compared(self) -> str:
-        """Which groups cannot be compared and why; empty if all groups can: "Not compared: race = a (27 rows), race = b
-        (23 rows); at least 30 are needed."""
+        """Which groups cannot be compared and why; empty if all groups can: "Not compared: race = a
+        (27 rows), race = b (23 rows); at least 30 are needed."""
         return " ".join(filter(None, (self._not_comparable, self._left_out)))
 
     @property
     def _not_comparable(self) -> str:
-        named = {self.name_of(c): c.overlap.why(c.rows) for c in self.comparisons if c.overlap and c.not_comparable}
+        named = {
+            self.name_of(c): c.overlap.why(c.rows)
+            for c in self.comparisons
+            if c.overlap and c.not_comparable
+        }
         return not_comparable_in_words(named)
 
     @property
     def _left_out(self) -> str:
-        said = [f"{self.names.group(each.attribute, each.group)} ({each.why(needs=False)})" for each in self.left_out]
+        said = [
+            f"{self.names.group(each.attribute, each.group)} ({each.why(needs=False)})"
+            for each in self.left_out
+        ]
         few = any(each.reason != "alike" for each in self.left_out)
-        return f"Not compared: {_and_more(said)}{f'; at least {LEAST_ROWS} are needed' if few else ''}." if said else ""
+        return (
+            f"Not compared: {_and_more(said)}"
+            f"{f'; at least {LEAST_ROWS} are needed' if few else ''}."
+            if said
+            else ""
+        )
 
     @property
     def notable(self) -> list[GroupStandard]:
-        """The groups with a sentence of their own: those that fall short, disputed ones, favoured ones, those that lack
-        labels with p near 0.05 or with a slice that stands out; without draws all."""
+        """The groups with a sentence of their own: those that fall short, disputed ones, favoured
+        ones, those that lack labels with p near 0.05 or with a slice that stands out; without draws
+        all."""
         comparable = [c for c in self.comparisons if not c.not_comparable]
         called = [c for c in comparable if c.differs]
-        by_chance = [c for c in comparable if c.missing and c.p_adjusted is not None and not c.beyond_chance]
+        by_chance = [
+            c for c in comparable if c.missing and c.p_adjusted is not None and not c.beyond_chance
+        ]
         near = [c for c in by_chance if (c.p_adjusted or 0) < NEAR or self.where(c)]
         return [
             *(c for c in called if c.short),
@@ -370,22 +459,31 @@ class Compared:
 
     @property
     def detailed(self) -> list[GroupStandard]:
-        """The groups whose details are shown: those that fall short or, if none does, those that matter."""
+        """The groups whose details are shown: those that fall short or, if none does, those that
+        matter."""
         return [c for c in self.notable if c.short] or self.notable
 
     def where(self, c: GroupStandard) -> list[str]:
         """A sentence on the first slice of a group that stands out; nothing if none does."""
         group = c.attribute, c.group
-        return [s.sentence(self.names) for s in self.parts if s.stands_out and (s.attribute, s.group) == group][:1]
+        return [
+            s.sentence(self.names)
+            for s in self.parts
+            if s.stands_out and (s.attribute, s.group) == group
+        ][:1]
 
     @property
     def may_be_chance(self) -> str:
-        """The other groups that lack labels, whose gaps are not more than chance: a review may find some there."""
+        """The other groups that lack labels, whose gaps are not more than chance: a review may find
+        some there."""
         gaps = [
             f"{self.name_of(c)} ({often(c.difference)}, adjusted p {c.p_in_words()}; if real, "
             f"about {plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
             for c in sorted(self.comparisons, key=lambda c: c.p_adjusted or 0)
-            if c.p_adjusted is not None and c.missing and not c.beyond_chance and not c.not_comparable
+            if c.p_adjusted is not None
+            and c.missing
+            and not c.beyond_chance
+            and not c.not_comparable
             if c.attribute == self.attribute and c not in self.notable
         ]
         return f"May be chance: {_and_more(gaps)}." if gaps else ""
@@ -401,13 +499,24 @@ class Compared:
         return little_overlap_in_words(named)
 
     def said(self) -> list[tuple[str, list[str]]]:
-        """Each paragraph with what is behind it: the answer, who cannot be compared, a sentence on each group that
-        matters and on where its gap is, and groups with little overlap."""
-        said = [(self.answer, list[str]()), ("" if self.not_compared in self.answer else self.not_compared, [])]
+        """Each paragraph with what is behind it: the answer, who cannot be compared, a sentence on
+        each group that matters and on where its gap is, and groups with little overlap."""
+        said = [
+            (self.answer, list[str]()),
+            ("" if self.not_compared in self.answer else self.not_compared, []),
+        ]
         for c in self.notable:
-            sentences = [s for s in (c.sentence(self.sides[1], self.names), *self.where(c)) if s not in self.answer]
+            sentences = [
+                s
+                for s in (c.sentence(self.sides[1], self.names), *self.where(c))
+                if s not in self.answer
+            ]
             said.append((" ".join(sentences), c.details(self.names) if c in self.detailed else []))
-        return [each for each in (*said, (self.may_be_chance, []), (self.little_overlap, [])) if any(each)]
+        return [
+            each
+            for each in (*said, (self.may_be_chance, []), (self.little_overlap, []))
+            if any(each)
+        ]
 
     def summary(self) -> list[str]:
         """The same without what is behind it."""
@@ -418,33 +527,43 @@ class Compared:
 
 
 def not_comparable_in_words(named: Mapping[str, str]) -> str:
-    """Groups and why they are not comparable; empty without any: "Not comparable: race = c (47 of 332 rows have …)."""
+    """Groups and why they are not comparable; empty without any: "Not comparable: race = c (47 of
+    332 rows have …)."""
     if not named:
         return ""
     least = f"half of the rows and at least {LEAST_ROWS}"
     needed = f"It takes comparable people for {least}, and others who count for {LEAST_ROWS}."
-    return f"Not comparable: {_and_more([f'{name} ({why})' for name, why in named.items()])}. {needed}"
+    return (
+        f"Not comparable: {_and_more([f'{name} ({why})' for name, why in named.items()])}. {needed}"
+    )
 
 
 def little_overlap_in_words(named: Mapping[str, str]) -> str:
     """Groups and how many of their rows have comparable people; empty without any."""
-    return f"Little overlap: {_and_more([f'{name} ({why})' for name, why in named.items()])}." if named else ""
+    return (
+        f"Little overlap: {_and_more([f'{name} ({why})' for name, why in named.items()])}."
+        if named
+        else ""
+    )
 
 
 def _and_more(items: Sequence[str]) -> str:
     """ "a, b and 2 more groups"."""
     more = len(items) - MOST_NAMED
-    return ", ".join(items[:MOST_NAMED]) + (f" and {plural(more, 'more group')}" if more > 0 else "")
+    return ", ".join(items[:MOST_NAMED]) + (
+        f" and {plural(more, 'more group')}" if more > 0 else ""
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
 class Standards(Compared):
-    """Every group of a table beside comparable people of the others. `answer` is the verdict, `summary()` adds a
-    sentence per group that matters, and `print` also shows what is behind the gaps and what to keep in mind.
+    """Every group of a table beside comparable people of the others. `answer` is the verdict,
+    `summary()` adds a sentence per group that matters, and `print` also shows what is behind the
+    gaps and what to keep in mind.
 
-    `doubt [rows]` is the probability of the label that a row does not have, by the standard of the other groups; no
-    number where the row's group was not compared. `suspect [rows]`: how likely an adverse label is to be wrong, before
-    the group's shortfall says how many are."""
+    `doubt [rows]` is the probability of the label that a row does not have, by the standard of the
+    other groups; no number where the row's group was not compared. `suspect [rows]`: how likely an
+    adverse label is to be wrong, before the group's shortfall says how many are."""
 
     groups: NDArray[np.object_]
     is_favourable: Mask
@@ -467,7 +586,8 @@ class Standards(Compared):
     correlation: float = 0.0
     """Of the labels' latent scores within a cluster."""
     validation: Standards | None = None
-    """The same with the doubts of the rows that steer a network's early stopping, where they were compared too."""
+    """The same with the doubts of the rows that steer a network's early stopping, where they were
+    compared too."""
     names: Names = PLAIN
     table: str | None = None
     """The table's name, for the page."""
@@ -479,48 +599,76 @@ class Standards(Compared):
 
     @cached_property
     def by_group(self) -> pd.DataFrame:
-        """One row per group: rows, recorded and expected share, difference, its interval, p-values (below what draws
-        can show by the normal approximation), labels lacked, raw gap and what explains it, robustness value."""
+        """One row per group: rows, recorded and expected share, difference, its interval, p-values
+        (below what draws can show by the normal approximation), labels lacked, raw gap and what
+        explains it, robustness value."""
         names = (
-            "attribute group rows recorded expected difference low high p p_adjusted missing raw_gap explained "
+            "attribute group rows recorded expected difference low high p p_adjusted missing "
+            "raw_gap explained "
             "robustness_value strongest_column times_strongest"
         )
         rows = []
         for c in self.comparisons:
             low, high = c.interval or (np.nan, np.nan)
-            more = {"low": low, "high": high, "missing": c.missing, "times_strongest": c.times_strongest}
+            more = {
+                "low": low,
+                "high": high,
+                "missing": c.missing,
+                "times_strongest": c.times_strongest,
+            }
             rows.append(vars(c) | more)
         return pd.DataFrame(rows, columns=names.split()).set_index(["attribute", "group"])
 
     @cached_property
     def columns(self) -> pd.DataFrame:
-        """Per group and column: how the difference moves when it is left out, and the standard error of that move; the
-        largest first."""
-        frame = pd.DataFrame([vars(m) for m in self.moves], columns=[each.name for each in fields(ColumnMove)])
+        """Per group and column: how the difference moves when it is left out, and the standard
+        error of that move; the largest first."""
+        frame = pd.DataFrame(
+            [vars(m) for m in self.moves], columns=[each.name for each in fields(ColumnMove)]
+        )
         frame = frame.sort_values("move", key=np.abs, ascending=False, kind="stable")
         frame = frame.set_index(["attribute", "group", "column"])
         return frame.sort_index(level=[0, 1], sort_remaining=False, kind="stable")
 
     @cached_property
     def slices(self) -> pd.DataFrame:
-        """Per group and value of a column, or quarter of a number: rows, recorded and expected share, difference with
-        its interval, difference elsewhere, excess over what the group's own shortfall makes there, its z, whether it
-        is called, and the share of the shortfall that is there. First where a group most likely falls short."""
-        return pd.DataFrame([vars(s) for s in self.parts], columns=[each.name for each in fields(Slice)])
+        """Per group and value of a column, or quarter of a number: rows, recorded and expected
+        share, difference with its interval, difference elsewhere, excess over what the group's own
+        shortfall makes there, its z, whether it is called, and the share of the shortfall that is
+        there. First where a group most likely falls short."""
+        return pd.DataFrame(
+            [vars(s) for s in self.parts], columns=[each.name for each in fields(Slice)]
+        )
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
-        ours = (c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group))
+        ours = (
+            c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group)
+        )
         return next(ours, None)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
-        """The same comparison with the doubts of these rows alone; what is scaled to rows goes by them from now on."""
-        names = ("groups", "is_favourable", "doubt", "suspect", "index", "places", "cluster", "weight")
-        return replace(self, **{name: each[rows] for name in names if (each := getattr(self, name)) is not None})
+        """The same comparison with the doubts of these rows alone; what is scaled to rows goes by
+        them from now on."""
+        names = (
+            "groups",
+            "is_favourable",
+            "doubt",
+            "suspect",
+            "index",
+            "places",
+            "cluster",
+            "weight",
+        )
+        return replace(
+            self,
+            **{name: each[rows] for name in names if (each := getattr(self, name)) is not None},
+        )
 
     @property
     def ranks(self) -> NDArray[np.int64]:
-        """Each row's rank among these rows in the comparison's own order: random numbers go by it."""
+        """Each row's rank among these rows in the comparison's own order: random numbers go by
+        it."""
         return np.argsort(np.argsort(self.places, kind="stable"), kind="stable")
 
     @property
@@ -530,19 +678,21 @@ class Standards(Compared):
 
     @cached_property
     def wrong(self) -> Floats:
-        """How likely each label is wrong `[rows]`: above 0 only for adverse labels of called groups that fall short; no
-        number where the row's group is not called. See `WRONG`. Folds go by position, so that another order of the
-        rows moves these probabilities slightly."""
+        """How likely each label is wrong `[rows]`: above 0 only for adverse labels of called groups
+        that fall short; no number where the row's group is not called. See `WRONG`. Folds go by
+        position, so that another order of the rows moves these probabilities slightly."""
         return self._as_estimated([c for c in self._ours if c.differs])
 
     @cached_property
     def wrong_if_real(self) -> Floats:
-        """The same for the groups that are not called, were their gaps real `[rows]`; no number where the row's group
-        is called or cannot be compared. Where nothing is wrong, these gaps are chance and so are the probabilities."""
+        """The same for the groups that are not called, were their gaps real `[rows]`; no number
+        where the row's group is called or cannot be compared. Where nothing is wrong, these gaps
+        are chance and so are the probabilities."""
         return self._as_estimated([c for c in self._ours if not c.differs and not c.not_comparable])
 
     def _as_estimated(self, comparisons: Sequence[GroupStandard]) -> Floats:
-        """How likely each label of these groups is wrong, were their gaps as estimated; no number for other rows."""
+        """How likely each label of these groups is wrong, were their gaps as estimated; no number
+        for other rows."""
         found = np.full(len(self.doubt), np.nan)
         groups = self.groups.astype(str)
         for c in comparisons:
@@ -554,12 +704,14 @@ class Standards(Compared):
     def order(self) -> NDArray[np.int64]:
         """The rows that were compared, by position, in the order in which to look at their labels.
 
-        Adverse labels come first: those of called groups that fall short, the most likely wrong first; then group by
-        group, the one that lacks most labels first. Ties, and so all labels of groups that lack none, go by doubt."""
+        Adverse labels come first: those of called groups that fall short, the most likely wrong
+        first; then group by group, the one that lacks most labels first. Ties, and so all labels of
+        groups that lack none, go by doubt."""
         lacked = np.zeros(len(self.doubt))
         groups = self.groups.astype(str)
         for c in self._ours:
-            # Called groups that fall short are one list: probabilities of being wrong are comparable between them.
+            # Called groups that fall short are one list: probabilities of being wrong are
+            # comparable between them.
             lacked[groups == c.group] = np.inf if c.short else c.difference * c.rows
         likely = np.where(np.isnan(self.wrong), self.wrong_if_real, self.wrong)
         lacked[self.is_favourable] = -np.inf
@@ -568,22 +720,27 @@ class Standards(Compared):
         return found
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
-        """How likely each label would be wrong `[rows]` were the group's difference this large: 0 for the labels of
-        other groups. The sum is `difference` times the group's rows, each by its weight, as far as its adverse labels
-        allow."""
+        """How likely each label would be wrong `[rows]` were the group's difference this large: 0
+        for the labels of other groups. The sum is `difference` times the group's rows, each by its
+        weight, as far as its adverse labels allow."""
         comparison = self.of_group(group)
         if comparison is None:
-            raise SettingError(f"'{group}' was not compared; {listed(c.name for c in self.comparisons)} were.")
+            raise SettingError(
+                f"'{group}' was not compared; {listed(c.name for c in self.comparisons)} were."
+            )
         inside = self.groups.astype(str) == comparison.group
         found = np.zeros(len(inside))
         adverse = inside & ~self.is_favourable
         weight = np.ones(len(inside)) if self.weight is None else self.weight
-        found[adverse] = with_sum(self.suspect[adverse], difference * float(weight[inside].sum()), weight[adverse])
+        found[adverse] = with_sum(
+            self.suspect[adverse], difference * float(weight[inside].sum()), weight[adverse]
+        )
         return found
 
     def to_frame(self) -> pd.DataFrame:
-        """One row per label: the label, the group, its doubt, how likely it is wrong (of called groups), how likely it
-        would be wrong if the gap were real (of the others), and its rank (see `order`)."""
+        """One row per label: the label, the group, its doubt, how likely it is wrong (of called
+        groups), how likely it would be wrong if the gap were real (of the others), and its rank
+        (see `order`)."""
         names = np.where(self.is_favourable, self.favourable, self.adverse)
         rank = pd.array([pd.NA] * len(names), dtype="Int64")
         rank[self.order] = range(1, len(self.order) + 1)
@@ -599,15 +756,20 @@ class Standards(Compared):
 
     def notes(self) -> list[str]:
         """What to know when reading it."""
-        said = [*(proxy for proxy in self.proxies if proxy not in (self.undermined or ())), ASSUMPTION]
+        said = [
+            *(proxy for proxy in self.proxies if proxy not in (self.undermined or ())),
+            ASSUMPTION,
+        ]
         if self.clusters is None:
             said.append(
-                "Every row counts as a decision of its own. If several are about one person or household, name the "
+                "Every row counts as a decision of its own. If several are about one person or "
+                "household, name the "
                 "column that joins them (--cluster; in Python cluster=)."
             )
         else:
             said.append(
-                f"The rows form {self.clusters} clusters. Intervals say how far the gap would differ in other clusters "
+                f"The rows form {self.clusters} clusters. Intervals say how far the gap would "
+                "differ in other clusters "
                 "of this kind, such as other households or other adverts."
             )
         if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
@@ -616,13 +778,19 @@ class Standards(Compared):
                 f"{points(SMALLEST)} cannot be told from it."
             )
         if len(self.doubt) > LARGE:
-            said.append(f"With more than {LARGE} rows, the boosting learns from a random sample of {SAMPLE}.")
+            said.append(
+                f"With more than {LARGE} rows, the boosting learns from a random sample of "
+                f"{SAMPLE}."
+            )
         if self.not_sliced:
-            said.append(f"No slices by {listed(self.not_sliced)}: more than {MOST_VALUES} different values.")
+            said.append(
+                f"No slices by {listed(self.not_sliced)}: more than {MOST_VALUES} different values."
+            )
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             said.append(
-                "Each group is compared with all others together, and some of those differ too. To compare with one "
+                "Each group is compared with all others together, and some of those differ too. "
+                "To compare with one "
                 "group alone, name a reference group."
             )
         return said
@@ -630,7 +798,9 @@ class Standards(Compared):
     @property
     def lines(self) -> list[str]:
         """The summary, what is behind it, and what to know when reading it."""
-        return [line for said, behind in self.said() for line in (said, *behind) if line] + self.notes()
+        return [
+            line for said, behind in self.said() for line in (said, *behind) if line
+        ] + self.notes()
 
     def __repr__(self) -> str:
         return "\n".join(self.lines)
@@ -642,7 +812,16 @@ class Standards(Compared):
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        names = ("attribute", "adverse", "favourable", "sides", "model", "draws", "clusters", "undermined")
+        names = (
+            "attribute",
+            "adverse",
+            "favourable",
+            "sides",
+            "model",
+            "draws",
+            "clusters",
+            "undermined",
+        )
         content = {name: getattr(self, name) for name in names}
         if words := self.names.to_dict():
             content["names"] = words

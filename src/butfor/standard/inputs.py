@@ -1,5 +1,5 @@
-"""A table as numbers for the standard: an array or, beyond `LARGE` rows, a sparse one. A row of a one-hot table has one
-entry per column, not one per value."""
+"""A table as numbers for the standard: an array or, beyond `LARGE` rows, a sparse one. A row of a
+one-hot table has one entry per column, not one per value."""
 
 from __future__ import annotations
 
@@ -18,7 +18,8 @@ Inputs: TypeAlias = Any
 LARGE, SAMPLE = 200_000, 100_000
 """Of tables with more rows inputs are sparse, and a boosting learns from a random sample."""
 MOST_LEARNED = 10_000
-"""Of a large table, models of drawn labels, of the propensity and without a column learn from at most so many rows."""
+"""Of a large table, models of drawn labels, of the propensity and without a column learn from at
+most so many rows."""
 ROWS_AT_ONCE = 20_000
 
 

@@ -1,8 +1,8 @@
 """Logistic regression of many tables at once that differ in their labels alone.
 
-All tables start from the fit to their mean label and take steps with its Hessian: one matrix product per step for all
-of them. The few that do not settle are fitted by Newton's method, one by one. A design is a column of 1 and the inputs,
-as an array or a `csr_array`.
+All tables start from the fit to their mean label and take steps with its Hessian: one matrix
+product per step for all of them. The few that do not settle are fitted by Newton's method, one by
+one. A design is a column of 1 and the inputs, as an array or a `csr_array`.
 """
 
 from __future__ import annotations
@@ -31,7 +31,11 @@ def design_of(inputs: Inputs) -> Inputs:
     """The inputs behind a column of 1."""
     ones = np.ones((inputs.shape[0], 1))
     # In row order whatever the order of the inputs, so that products are summed alike.
-    return np.ascontiguousarray(beside(ones, inputs)) if isinstance(inputs, np.ndarray) else beside(ones, inputs)
+    return (
+        np.ascontiguousarray(beside(ones, inputs))
+        if isinstance(inputs, np.ndarray)
+        else beside(ones, inputs)
+    )
 
 
 def gram(design: Inputs, weight: Floats) -> Floats:
@@ -46,18 +50,26 @@ def gram(design: Inputs, weight: Floats) -> Floats:
         for begin in range(0, rows, ROWS_AT_ONCE):
             part, by = design[begin : begin + ROWS_AT_ONCE], weight[begin : begin + ROWS_AT_ONCE]
             data = part.data * np.repeat(by, np.diff(part.indptr))
-            found += (part.T @ csr_array((data, part.indices, part.indptr), shape=part.shape)).toarray()
+            found += (
+                part.T @ csr_array((data, part.indices, part.indptr), shape=part.shape)
+            ).toarray()
     return found
 
 
-def fit_logistic(design: Inputs, labels: Floats, weight: Floats | None = None, start: Floats | None = None) -> Floats:
-    """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares from 0 to 1.
-    `start`: coefficients to start from."""
+def fit_logistic(
+    design: Inputs, labels: Floats, weight: Floats | None = None, start: Floats | None = None
+) -> Floats:
+    """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares
+    from 0 to 1. `start`: coefficients to start from."""
     weight = np.ones(labels.shape[1]) if weight is None else weight
-    if start is None and len(weight) > 2 * MOST_LEARNED:  # some rows bring it so near that few steps of all are needed
+    if (
+        start is None and len(weight) > 2 * MOST_LEARNED
+    ):  # some rows bring it so near that few steps of all are needed
         some = thin(len(weight), MOST_LEARNED)
         start = _newton(design[some], labels[:, some].mean(axis=0), weight[some])
-    base = _newton(design, labels.mean(axis=0), weight, start, START if len(labels) > 1 else TOLERANCE)
+    base = _newton(
+        design, labels.mean(axis=0), weight, start, START if len(labels) > 1 else TOLERANCE
+    )
     if len(labels) == 1:
         return base[None]
     factor, penalty = _hessian(design, expit(design @ base), weight), _penalty(design)
@@ -82,7 +94,11 @@ def fit_logistic(design: Inputs, labels: Floats, weight: Floats | None = None, s
 
 
 def _newton(
-    design: Inputs, labels: Floats, weight: Floats, start: Floats | None = None, tolerance: float = TOLERANCE
+    design: Inputs,
+    labels: Floats,
+    weight: Floats,
+    start: Floats | None = None,
+    tolerance: float = TOLERANCE,
 ) -> Floats:
     """One table's coefficients, each step halved until the loss falls."""
     penalty = _penalty(design)
@@ -116,11 +132,16 @@ def predict_logistic(inputs: Inputs, coefficients: Floats) -> Floats:
 
 
 def levers(
-    design: Floats, labels: Floats, asked: Floats, weight: Floats | None, asked_weight: Floats | None, beta: Floats
+    design: Floats,
+    labels: Floats,
+    asked: Floats,
+    weight: Floats | None,
+    asked_weight: Floats | None,
+    beta: Floats,
 ) -> tuple[Floats, Floats]:
-    """Of one table with coefficients `beta`, by the delta method: how far the mean probability of the asked rows moves
-    with each learned label `[rows]`, and the labels less what is expected of them `[rows]`. The root of the sum of the
-    products' squares is the mean's standard error."""
+    """Of one table with coefficients `beta`, by the delta method: how far the mean probability of
+    the asked rows moves with each learned label `[rows]`, and the labels less what is expected of
+    them `[rows]`. The root of the sum of the products' squares is the mean's standard error."""
     weight = np.ones(len(labels)) if weight is None else weight
     p, q = expit(design @ beta), expit(asked @ beta)
     slope = np.average(asked * (q * (1 - q))[:, None], axis=0, weights=asked_weight)

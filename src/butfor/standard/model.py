@@ -1,7 +1,7 @@
 """The standard: a model of some rows that gives others a probability of the favourable label.
 
-The default is the mean of a logistic regression and a boosting. Tables drawn for the null differ in their labels alone:
-rows are encoded once, and many tables are fitted side by side.
+The default is the mean of a logistic regression and a boosting. Tables drawn for the null differ in
+their labels alone: rows are encoded once, and many tables are fitted side by side.
 """
 
 from __future__ import annotations
@@ -25,13 +25,15 @@ from butfor.standard.inputs import ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, bes
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 
 MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
-"""Where one-hot columns would be more, each column keeps its most frequent values and the rest share one."""
+"""Where one-hot columns would be more, each column keeps its most frequent values and the rest
+share one."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoModels:
-    """The mean of a logistic regression and a boosting of yes-or-no questions, of one encoded table. Of more than
-    `LARGE` rows the boosting learns from a sample, the same of recorded and of drawn tables."""
+    """The mean of a logistic regression and a boosting of yes-or-no questions, of one encoded
+    table. Of more than `LARGE` rows the boosting learns from a sample, the same of recorded and of
+    drawn tables."""
 
     inputs: Inputs
     """One-hot, numbers scaled, `[rows × inputs]`."""
@@ -44,13 +46,21 @@ class TwoModels:
     def of(cls, X: pd.DataFrame) -> TwoModels:
         encoder = TableEncoder("onehot", dtype="float64").fit(X)
         if encoder.n_features_out_ > MANY_INPUTS:
-            encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(X)
+            encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(
+                X
+            )
         if len(X) <= large_tables.LARGE:
             inputs = encoder.transform(X)
         else:
-            parts = (X.iloc[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(X), ROWS_AT_ONCE))
+            parts = (
+                X.iloc[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(X), ROWS_AT_ONCE)
+            )
             inputs = vstack([csr_array(encoder.transform(part)) for part in parts], format="csr")
-        return cls(inputs, Questions.of(inputs), {name: block.columns for name, block in encoder.blocks_.items()})
+        return cls(
+            inputs,
+            Questions.of(inputs),
+            {name: block.columns for name, block in encoder.blocks_.items()},
+        )
 
     def with_inputs(self, extra: Floats) -> TwoModels:
         """The table with more inputs, after its own."""
@@ -60,19 +70,24 @@ class TwoModels:
         return replace(self, inputs=beside(self.inputs, extra), questions=questions)
 
     def fit(self, learn: Rows, labels: Floats, weight: Floats | None) -> Callable[[Inputs], Floats]:
-        """What gives rows with all inputs their probabilities `[tables × rows]`; `labels [tables × learned rows]`."""
+        """What gives rows with all inputs their probabilities `[tables × rows]`; `labels [tables ×
+        learned rows]`."""
         fitted = fit_logistic(design_of(self.inputs[learn]), labels, weight)
         boosted = self._boost(learn, labels, weight)
         return lambda rows: 0.5 * predict_logistic(rows, fitted) + 0.5 * boosted.predict(rows)
 
-    def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None = None) -> Floats:
-        """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]` and their weights. Rows are given by
-        position."""
+    def predict(
+        self, learn: Rows, ask: Rows, labels: Floats, weight: Floats | None = None
+    ) -> Floats:
+        """Probabilities `[tables × asked rows]`; `labels [tables × learned rows]` and their
+        weights. Rows are given by position."""
         return self.fit(learn, labels, weight)(self.inputs[ask])
 
-    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats) -> Floats:
-        """Of one table, `labels [rows]`: each row's probability by models of rows of the other folds, those among
-        `learn`, by position, with the `weight` of each."""
+    def cross_predict(
+        self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats
+    ) -> Floats:
+        """Of one table, `labels [rows]`: each row's probability by models of rows of the other
+        folds, those among `learn`, by position, with the `weight` of each."""
         count = int(folds.max()) + 1
         outside = folds[learn] != np.arange(count)[:, None]  # folds × learned rows
         tables = np.repeat(labels[None, learn], count, axis=0)
@@ -80,26 +95,45 @@ class TwoModels:
         found = np.empty(len(rows))
         for fold in range(count):
             inside, known = folds == fold, learn[outside[fold]]
-            fitted = fit_logistic(design_of(self.inputs[rows[known]]), labels[None, known], weight[outside[fold]])
+            fitted = fit_logistic(
+                design_of(self.inputs[rows[known]]), labels[None, known], weight[outside[fold]]
+            )
             asked = self.inputs[rows[inside]]
-            found[inside] = 0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
+            found[inside] = (
+                0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
+            )
         return found
 
     def predict_without(
-        self, gone: Mask, fits: Sequence[Floats], learn: Rows, ask: Rows, labels: Floats, weight: Floats
+        self,
+        gone: Mask,
+        fits: Sequence[Floats],
+        learn: Rows,
+        ask: Rows,
+        labels: Floats,
+        weight: Floats,
     ) -> Floats:
-        """Of one table, `labels [learned rows]`: probabilities `[models × asked rows]` by models that lack the inputs
-        `gone [models × inputs]`; `fits` are the coefficients of their logistic regressions."""
+        """Of one table, `labels [learned rows]`: probabilities `[models × asked rows]` by models
+        that lack the inputs `gone [models × inputs]`; `fits` are the coefficients of their logistic
+        regressions."""
         asked, tables = dense(self.inputs[ask]), np.broadcast_to(labels, (len(gone), len(labels)))
-        found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(asked)
+        found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(
+            asked
+        )
         for p, out, fitted in zip(found, gone, fits, strict=True):
             p += 0.5 * predict_logistic(np.ascontiguousarray(asked[:, ~out]), fitted[None])[0]
         return found
 
-    def _boost(self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None) -> Boosting:
+    def _boost(
+        self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None
+    ) -> Boosting:
         if not isinstance(self.inputs, np.ndarray):
             some = thin(len(learn), large_tables.SAMPLE)
-            learn, labels, weight = learn[some], labels[:, some], None if weight is None else weight[some]
+            learn, labels, weight = (
+                learn[some],
+                labels[:, some],
+                None if weight is None else weight[some],
+            )
         return fit_boosting(self.questions, self.inputs[learn], labels, weight, barred)
 
 
@@ -109,32 +143,49 @@ class OwnModel:
     def __init__(self, given: Any, inputs: Inputs) -> None:
         if not (hasattr(given, "predict_proba") and hasattr(given, "fit")):
             raise SettingError(
-                f"standard={type(given).__name__}: a standard is a classifier with fit and predict_proba."
+                f"standard={type(given).__name__}: a standard is a classifier with fit and "
+                "predict_proba."
             )
         self.given, self.inputs, self.name = given, inputs, type(given).__name__
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
         return np.array([self._fit(self.inputs, learn, ask, table, weight) for table in labels])
 
-    def cross_predict(self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats) -> Floats:
+    def cross_predict(
+        self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats
+    ) -> Floats:
         found = np.empty(len(rows))
         for fold in np.unique(folds):
             outside, ask = folds[learn] != fold, folds == fold
             known = learn[outside]
-            found[ask] = self._fit(self.inputs, rows[known], rows[ask], labels[known], weight[outside])
+            found[ask] = self._fit(
+                self.inputs, rows[known], rows[ask], labels[known], weight[outside]
+            )
         return found
 
     def predict_without(
-        self, gone: Mask, fits: Sequence[Floats], learn: Rows, ask: Rows, labels: Floats, weight: Floats
+        self,
+        gone: Mask,
+        fits: Sequence[Floats],
+        learn: Rows,
+        ask: Rows,
+        labels: Floats,
+        weight: Floats,
     ) -> Floats:
-        return np.array([self._fit(self.inputs[:, ~out], learn, ask, labels, weight) for out in gone])
+        return np.array(
+            [self._fit(self.inputs[:, ~out], learn, ask, labels, weight) for out in gone]
+        )
 
-    def _fit(self, inputs: Inputs, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
+    def _fit(
+        self, inputs: Inputs, learn: Rows, ask: Rows, labels: Floats, weight: Floats
+    ) -> Floats:
         stopping.check()
         if len(set(labels)) == 1 or not inputs.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
         step = f"{self.given.steps[-1][0]}__" if isinstance(self.given, Pipeline) else ""
-        weights = {} if (weight == 1).all() else {f"{step}sample_weight": weight}  # an estimator need not take any
+        weights = (
+            {} if (weight == 1).all() else {f"{step}sample_weight": weight}
+        )  # an estimator need not take any
         try:
             fitted = clone(self.given).fit(dense(inputs[learn]), labels > 0.5, **weights)
             found = np.asarray(fitted.predict_proba(dense(inputs[ask]))[:, 1], dtype=np.float64)
@@ -143,7 +194,9 @@ class OwnModel:
         except Exception as error:  # the model is the user's own
             raise LearnerError(f"The standard, {self.name}, cannot be trained: {error}") from error
         if not np.isfinite(found).all():
-            raise LearnerError(f"The standard, {self.name}, gives probabilities that are not numbers.")
+            raise LearnerError(
+                f"The standard, {self.name}, gives probabilities that are not numbers."
+            )
         return found
 
 

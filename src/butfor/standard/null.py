@@ -1,9 +1,10 @@
-"""One standard for everybody, tables whose labels are drawn by it, and what they say about a group's difference.
+"""One standard for everybody, tables whose labels are drawn by it, and what they say about a
+group's difference.
 
-A model of all rows knows the protected attribute. Asked about everybody with every value of the attribute, and averaged
-over these, it gives people with the same columns the same probability in every group. On tables drawn by it no group is
-held to another standard, but groups differ in their columns as they really do. What the comparison finds there is the
-method's own error.
+A model of all rows knows the protected attribute. Asked about everybody with every value of the
+attribute, and averaged over these, it gives people with the same columns the same probability in
+every group. On tables drawn by it no group is held to another standard, but groups differ in their
+columns as they really do. What the comparison finds there is the method's own error.
 """
 
 from __future__ import annotations
@@ -26,7 +27,8 @@ from butfor.standard.second_opinion import EVERYBODY, ClusteredError, Opinion, P
 from butfor.words import Interval
 
 MEMBERSHIP = 2.0
-"""Size of a membership input: as large as a column's spread of two standard deviations, so that it is shrunk little."""
+"""Size of a membership input: as large as a column's spread of two standard deviations, so that it
+is shrunk little."""
 PAIRS = 2000
 """Pairs of rows of one cluster by which their correlation is judged."""
 MOST_CORRELATED = 0.95
@@ -36,7 +38,8 @@ WIDER = 1.05
 """Errors over drawn tables lack the error of the centre itself: true errors are this much larger
 (`python -m benchmarks.coverage --double`)."""
 FEW = 10
-"""Labels of either kind: with fewer expected, intervals are quantiles of what was drawn, not normal."""
+"""Labels of either kind: with fewer expected, intervals are quantiles of what was drawn, not
+normal."""
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
 LEAST_ROWS = 30
@@ -45,64 +48,97 @@ LEVEL = 0.95
 FIRST, SECOND = 0, -1
 """Of a group's shares: by the others' standard, and by AIPW; slices are between."""
 APART = 2.58
-"""Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred by chance."""
+"""Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred
+by chance."""
 SIGNIFICANT = 0.05
 """Adjusted p below which a gap is more than chance."""
 CLOSE_ERRORS = 3.0
-"""A p that is fewer of its own standard errors away from that is close to the line: other draws may say otherwise."""
+"""A p that is fewer of its own standard errors away from that is close to the line: other draws may
+say otherwise."""
 SHORT_OF_ZERO = 0.0005
-"""Where a gap is more than chance, its interval and bounds end this far from 0 at least, or at half the gap."""
+"""Where a gap is more than chance, its interval and bounds end this far from 0 at least, or at half
+the gap."""
 
 
 class CommonStandard:
-    """One standard for everybody: `everybody [rows]` are probabilities of the favourable label that are the same for
-    people with the same columns; `own [rows]` those of the recorded labels, by each row's own group."""
+    """One standard for everybody: `everybody [rows]` are probabilities of the favourable label that
+    are the same for people with the same columns; `own [rows]` those of the recorded labels, by
+    each row's own group."""
 
     def __init__(self, records: Records, attributes: list[Rows], random_state: int = 0) -> None:
-        """`attributes`: the rows' codes by each attribute; the last one, all of them together, is averaged out."""
+        """`attributes`: the rows' codes by each attribute; the last one, all of them together, is
+        averaged out."""
         self.records, self.random_state, self.correlation = records, random_state, 0.0
-        whole, labels, weight, clusters = attributes[-1], records.labels, records.weight, records.clusters
+        whole, labels, weight, clusters = (
+            attributes[-1],
+            records.labels,
+            records.weight,
+            records.clusters,
+        )
         n = len(labels)
         shares = np.bincount(whole, weight) / weight.sum()
-        members = np.column_stack([MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes])
+        members = np.column_stack(
+            [MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes]
+        )
         model = records.encoded.with_inputs(members)
         predict = model.fit(np.arange(n), labels[None], weight)
-        # All rows as they are, then once with each value of the attribute, that of its first row; some at a time.
+        # All rows as they are, then once with each value of the attribute, that of its first row;
+        # some at a time.
         first = np.append(0, [np.flatnonzero(whole == code)[0] for code in range(len(shares))])
         found = []
         for begin in range(0, len(first) * n, ROWS_AT_ONCE):
             time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, len(first) * n)), n)
-            found.append(predict(beside(records.encoded.inputs[row], members[np.where(time == 0, row, first[time])])))
+            found.append(
+                predict(
+                    beside(
+                        records.encoded.inputs[row], members[np.where(time == 0, row, first[time])]
+                    )
+                )
+            )
         self.own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, n)
         self.everybody: Floats = shares @ np.array(by_value)
-        if clusters is not None:  # by models that saw no row of the cluster: others take its luck for their own
+        if (
+            clusters is not None
+        ):  # by models that saw no row of the cluster: others take its luck for their own
             learn = thin(n, 2 * MOST_LEARNED)
-            unseen = model.cross_predict(np.arange(n), labels, folds_of(n, clusters, 0), learn, weight[learn])
+            unseen = model.cross_predict(
+                np.arange(n), labels, folds_of(n, clusters, 0), learn, weight[learn]
+            )
             self.correlation = _latent_correlation(labels, unseen, clusters)
             """Of the labels' latent scores within a cluster."""
 
     def uniforms(self, table: int) -> Floats:
-        """Of a drawn table, a number from 0 to 1 per row, those of a cluster alike: a label is favourable where it is
-        below the row's probability."""
-        # Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would follow.
+        """Of a drawn table, a number from 0 to 1 per row, those of a cluster alike: a label is
+        favourable where it is below the row's probability."""
+        # Not (0, 0): for numpy that is 0, which made many a table, whose columns such labels would
+        # follow.
         rng = np.random.default_rng((self.random_state, 1 + table))
         if self.records.clusters is None or not self.correlation:
             return rng.random(len(self.everybody))
         shared = rng.standard_normal(int(self.records.clusters.max()) + 1)[self.records.clusters]
         apart = rng.standard_normal(len(shared))
-        found: Floats = ndtr(np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart)
+        found: Floats = ndtr(
+            np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart
+        )
         return found
 
     def uniforms_of(self, rows: Rows, tables: int) -> Iterator[Floats]:
-        """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at a time."""
-        size = max(1, UNIFORMS // len(self.everybody)) if len(self.everybody) > LARGE else max(1, tables)
+        """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at
+        a time."""
+        size = (
+            max(1, UNIFORMS // len(self.everybody))
+            if len(self.everybody) > LARGE
+            else max(1, tables)
+        )
         for begin in range(0, tables, size):
-            yield np.array([self.uniforms(table)[rows] for table in range(begin, min(begin + size, tables))])
+            yield np.array(
+                [self.uniforms(table)[rows] for table in range(begin, min(begin + size, tables))]
+            )
 
 
 def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> float:
-    """The correlation of latent normal scores within clusters under which labels agree as often as the recorded ones
-    do, given what is expected of each row."""
+    """The correlation of latent normal scores within clusters under which labels agree as often as
+    the recorded ones do, given what is expected of each row."""
     order = np.argsort(clusters, kind="stable")
     first, second = order[:-1], order[1:]  # neighbours of one cluster
     same = clusters[first] == clusters[second]
@@ -119,16 +155,23 @@ def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> flo
 
     def excess(correlation: float) -> float:
         root, rest = np.sqrt(correlation), np.sqrt(1 - correlation)
-        both = ndtr((ndtri(p)[:, None] - root * nodes) / rest) * ndtr((ndtri(q)[:, None] - root * nodes) / rest)
+        both = ndtr((ndtri(p)[:, None] - root * nodes) / rest) * ndtr(
+            (ndtri(q)[:, None] - root * nodes) / rest
+        )
         return float(np.mean((both @ weights - p * q) / scale)) - observed
 
     if observed <= 0:
         return 0.0
-    return MOST_CORRELATED if excess(MOST_CORRELATED) < 0 else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
+    return (
+        MOST_CORRELATED
+        if excess(MOST_CORRELATED) < 0
+        else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
+    )
 
 
 def effective_rows(sums: Any, squares: Any) -> Any:
-    """How many rows of equal weight say as much, from the sums of weights and of their squares (Kish 1965)."""
+    """How many rows of equal weight say as much, from the sums of weights and of their squares
+    (Kish 1965)."""
     return sums**2 / np.maximum(squares, 1e-300)
 
 
@@ -145,13 +188,17 @@ def _sums_by_slice(slices: NDArray[np.int32], values: Floats, count: int) -> Flo
 
 
 class Means:
-    """Means over a group's rows: all of them, and those of each slice that has enough of them and leaves out enough.
-    `names`: column and value of these slices."""
+    """Means over a group's rows: all of them, and those of each slice that has enough of them and
+    leaves out enough. `names`: column and value of these slices."""
 
-    def __init__(self, names: list[tuple[str, str]], slices: NDArray[np.int32], weight: Floats) -> None:
+    def __init__(
+        self, names: list[tuple[str, str]], slices: NDArray[np.int32], weight: Floats
+    ) -> None:
         """`slices [rows × columns]`: by number, `len(names)` for none."""
         rows = len(slices)
-        sums, squares = (_sums_by_slice(slices, values, len(names)) for values in (weight, weight**2))
+        sums, squares = (
+            _sums_by_slice(slices, values, len(names)) for values in (weight, weight**2)
+        )
         inside = effective_rows(sums, squares)
         outside = effective_rows(weight.sum() - sums, (weight**2).sum() - squares)
         stay = (inside >= LEAST_ROWS) & (outside >= LEAST_ROWS)
@@ -161,11 +208,14 @@ class Means:
         places = np.column_stack([np.zeros(rows, int), to[slices]]).astype(np.int32)
         ends = np.arange(0, places.size + 1, places.shape[1])
         ones = np.ones(places.size, np.int8)
-        self.inside = csr_array((ones, places.ravel(), ends), shape=(rows, 1 + nowhere))[:, :nowhere]
+        self.inside = csr_array((ones, places.ravel(), ends), shape=(rows, 1 + nowhere))[
+            :, :nowhere
+        ]
         """1 where a row counts `[rows × means]`."""
 
     def of_tables(self, values: Floats, power: int = 1) -> Floats:
-        """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised to a power."""
+        """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised
+        to a power."""
         factors = self.factors if power == 1 else self.factors.power(power)
         found: Floats = factors.T @ values.T
         return found
@@ -192,8 +242,8 @@ class DrawnTables:
     recorded: Floats
     """The share of all its rows, by the drawn labels `[tables]`."""
     again: Floats
-    """Its shares were its labels drawn again by the probabilities of its own labels: with the tables' own random
-    numbers, or several times each `[shares × tables × times]`."""
+    """Its shares were its labels drawn again by the probabilities of its own labels: with the
+    tables' own random numbers, or several times each `[shares × tables × times]`."""
 
     @classmethod
     def joined(cls, parts: Sequence[DrawnTables]) -> DrawnTables:
@@ -206,9 +256,9 @@ class DrawnTables:
 
 
 class Group:
-    """Rows of one group, by position, and those it is compared with: all others, or the reference group's. The rest is
-    what a comparison measures of it, step by step. `[shares]` are those of the favourable label: among all its rows, in
-    each slice, and by AIPW."""
+    """Rows of one group, by position, and those it is compared with: all others, or the reference
+    group's. The rest is what a comparison measures of it, step by step. `[shares]` are those of the
+    favourable label: among all its rows, in each slice, and by AIPW."""
 
     opinion: Opinion | None = None
     part: Part = EVERYBODY
@@ -221,7 +271,8 @@ class Group:
     by_others: Floats
     """By the others' standard `[shares]`."""
     apart: Floats | float = 0.0
-    """How much higher that is, on labels without noise, by models of all others than by those of `part` `[shares]`."""
+    """How much higher that is, on labels without noise, by models of all others than by those of
+    `part` `[shares]`."""
     suspect: Floats
     """How likely the rows' adverse labels are wrong, before the gap says how many are."""
 
@@ -243,14 +294,23 @@ class Group:
     label_draws: Floats
     """Deviations of all rows' recorded share, were labels drawn again `[tables × times]`."""
     standard_draws: Floats
-    """Deviations of its shares by the others' standard, were the others' labels drawn again by the probabilities of
-    their own labels `[shares × tables]`."""
+    """Deviations of its shares by the others' standard, were the others' labels drawn again by the
+    probabilities of their own labels `[shares × tables]`."""
 
-    def __init__(self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None) -> None:
-        self.attribute, self.value, self.rows, self.others, self.reference = attribute, value, rows, others, reference
+    def __init__(
+        self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None
+    ) -> None:
+        self.attribute, self.value, self.rows, self.others, self.reference = (
+            attribute,
+            value,
+            rows,
+            others,
+            reference,
+        )
 
     def repeats(self, group: Group) -> bool:
-        """Whether it is the same comparison under another name: the same rows beside the same others."""
+        """Whether it is the same comparison under another name: the same rows beside the same
+        others."""
         return np.array_equal(self.rows, group.rows) and np.array_equal(self.others, group.others)
 
     @property
@@ -259,8 +319,8 @@ class Group:
         return np.append(np.arange(1 + len(self.means.names)), 0)
 
     def redraws(self, common: CommonStandard) -> int:
-        """How many times labels are drawn again for each drawn table: once, or many times where so few labels are
-        expected of one kind that intervals are quantiles."""
+        """How many times labels are drawn again for each drawn table: once, or many times where so
+        few labels are expected of one kind that intervals are quantiles."""
         if common.correlation:
             return 1
         favourable = len(self.rows) * float(self.means.of_tables(common.own[self.rows])[0])
@@ -269,8 +329,8 @@ class Group:
     def drawn(
         self, tables: range, expected: Floats, uniforms: Floats, common: CommonStandard, number: int
     ) -> DrawnTables:
-        """These tables' shares. `expected [shares × tables]`, `uniforms [tables × rows of the group]`; `number` is the
-        group's, for random numbers of its own."""
+        """These tables' shares. `expected [shares × tables]`, `uniforms [tables × rows of the
+        group]`; `number` is the group's, for random numbers of its own."""
         everybody, own = common.everybody[self.rows], common.own[self.rows]
         recorded = self.means.of_tables((uniforms < everybody).astype(float))[0]
         times = self.redraws(common)
@@ -283,13 +343,20 @@ class Group:
 
     def measure(self, drawn: DrawnTables, common: CommonStandard) -> None:
         """The figures, when tables are drawn."""
-        rows, means, of_share, tables = self.rows, self.means, self.of_share, drawn.expected.shape[1]
+        rows, means, of_share, tables = (
+            self.rows,
+            self.means,
+            self.of_share,
+            drawn.expected.shape[1],
+        )
         known = np.array([common.records.labels[rows], common.everybody[rows], common.own[rows]])
         recorded, one_standard, own_share = means.of_tables(known)[of_share].T
         self.draws, self.recorded = drawn.expected, recorded
         deviations = drawn.again - own_share[:, None, None]
         self.label_draws = deviations[0]
-        deviations_of_draws = self.draws - self.draws.mean(axis=1, keepdims=True) if tables else self.draws
+        deviations_of_draws = (
+            self.draws - self.draws.mean(axis=1, keepdims=True) if tables else self.draws
+        )
         self.standard_draws = self._noise_of_others(common) * deviations_of_draws
         self.centre = self.draws.mean(axis=1) - one_standard if tables else np.zeros(len(of_share))
         self.difference = np.clip(self.by_others - self.centre, 0, 1) - recorded
@@ -306,7 +373,9 @@ class Group:
             self.error = WIDER * np.sqrt(self.standard_draws.var(axis=1, ddof=1) + label_variance)
         if times > 1:
             off = WIDER * (self.standard_draws[:, :, None] - deviations)
-            low, high = np.quantile(off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1)
+            low, high = np.quantile(
+                off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1
+            )
         else:
             high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * self.error
             low = -high
@@ -316,24 +385,28 @@ class Group:
         self.ends = np.clip(ends, -recorded, 1 - recorded)  # no share is below 0 or above 1
 
     def _noise_of_others(self, common: CommonStandard) -> float:
-        """How many times as far the others' own labels vary as labels drawn by one standard do, at least 1.
+        """How many times as far the others' own labels vary as labels drawn by one standard do, at
+        least 1.
 
-        A group that was shorted gives labels nearer to one half than the one standard does (0.72 for 0.87), and those
-        vary more. Others count as far as they resemble the group."""
+        A group that was shorted gives labels nearer to one half than the one standard does (0.72
+        for 0.87), and those vary more. Others count as far as they resemble the group."""
         counts = common.records.weight[self.others] if self.opinion is None else self.opinion.odds
         everybody, own = common.everybody[self.others], common.own[self.others]
         drawn = counts @ (everybody * (1 - everybody))
         return max(1.0, float(np.sqrt(counts @ (own * (1 - own)) / max(drawn, 1e-300))))
 
     def _widening(self, half_widths: Floats, common: CommonStandard) -> Floats:
-        """How many times as wide intervals become so that they say how far other clusters of this kind would differ
-        `[shares]`: as wide as AIPW's clustered error makes them, slices as many times as their group."""
+        """How many times as wide intervals become so that they say how far other clusters of this
+        kind would differ `[shares]`: as wide as AIPW's clustered error makes them, slices as many
+        times as their group."""
         factors = np.ones(len(half_widths))
         self.by_clusters = None
         if self.opinion is None or common.records.clusters is None:
             return factors
         clustered = self.opinion.clustered_error(self.outcomes)
-        of_group, of_second = (max(1.0, clustered.half_width / half_widths[share]) for share in (FIRST, SECOND))
+        of_group, of_second = (
+            max(1.0, clustered.half_width / half_widths[share]) for share in (FIRST, SECOND)
+        )
         if of_group > 1:
             self.by_clusters = clustered
         factors[:SECOND] = of_group
@@ -346,18 +419,22 @@ class Group:
 
     @property
     def disagrees(self) -> bool:
-        """Whether the second opinion differs by more than it does on drawn tables: both share their data."""
+        """Whether the second opinion differs by more than it does on drawn tables: both share their
+        data."""
         if self.opinion is None or self.draws.shape[1] < 2:
             return False
         spread = WIDER * float(np.std(self.draws[FIRST] - self.draws[SECOND], ddof=1))
-        return bool(abs(self.difference[FIRST] - self.difference[SECOND]) > APART * max(spread, 1e-12))
+        return bool(
+            abs(self.difference[FIRST] - self.difference[SECOND]) > APART * max(spread, 1e-12)
+        )
 
 
 @dataclass(frozen=True)
 class Verdict:
-    """What all groups together say about one: p, how often tables drawn by one standard show a difference of its own as
-    large, in either direction; p adjusted, how often any group of theirs shows one as large in standard deviations; and
-    bounds that hold for all groups at once in 95 of 100 tables. All are None with fewer than two drawn tables."""
+    """What all groups together say about one: p, how often tables drawn by one standard show a
+    difference of its own as large, in either direction; p adjusted, how often any group of theirs
+    shows one as large in standard deviations; and bounds that hold for all groups at once in 95 of
+    100 tables. All are None with fewer than two drawn tables."""
 
     p: float | None = None
     p_adjusted: float | None = None
@@ -366,8 +443,8 @@ class Verdict:
 
 
 def at_once(groups: Sequence[Group]) -> list[Verdict]:
-    """The verdict on each group. Interval and bounds follow it at 0: where adjusted p is below 0.05 neither includes 0,
-    where it is not the bounds do."""
+    """The verdict on each group. Interval and bounds follow it at 0: where adjusted p is below 0.05
+    neither includes 0, where it is not the bounds do."""
     if groups[0].draws.shape[1] < 2:
         return [Verdict(interval=group.interval(FIRST)) for group in groups]
     spread = np.array([max(float(group.null.std(ddof=1)), 1e-12) for group in groups])
@@ -378,7 +455,9 @@ def at_once(groups: Sequence[Group]) -> list[Verdict]:
     for group, own, scale in zip(groups, null, spread, strict=True):
         difference = float(group.difference[FIRST])
         z, at_least = abs(difference) / scale, 0.0
-        if group.by_clusters is not None:  # as unlikely as the clustered error makes it, if that is more likely
+        if (
+            group.by_clusters is not None
+        ):  # as unlikely as the clustered error makes it, if that is more likely
             at_least = group.by_clusters.tail(difference)
             z = min(z, float(stats.norm.isf(at_least / 2)))
         tail = float(2 * stats.norm.sf(z))
@@ -398,22 +477,26 @@ def at_once(groups: Sequence[Group]) -> list[Verdict]:
 
 
 def _multiplier(groups: Sequence[Group]) -> float:
-    """How many standard errors away bounds are from differences: as many as the group furthest off is where labels are
-    drawn again, in 95 of 100 tables."""
+    """How many standard errors away bounds are from differences: as many as the group furthest off
+    is where labels are drawn again, in 95 of 100 tables."""
     off = [group.standard_draws[FIRST][:, None] - group.label_draws for group in groups]
-    apart = np.broadcast_arrays(*(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off))
+    apart = np.broadcast_arrays(
+        *(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off)
+    )
     return float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
 
 
 def _p_of(drawn: Floats, z: float, tail: float) -> float:
-    """How often drawn tables are at least so far off or, below the smallest p that they can show, the normal tail."""
+    """How often drawn tables are at least so far off or, below the smallest p that they can show,
+    the normal tail."""
     least = 1 / (1 + len(drawn))
     as_large = int((drawn >= z).sum())
     return (1 + as_large) * least if as_large else min(least, tail)
 
 
 def short_of_zero(interval: Interval, difference: float) -> Interval:
-    """The interval of a difference that is more than chance: its end nearer to 0 is on the difference's side of it."""
+    """The interval of a difference that is more than chance: its end nearer to 0 is on the
+    difference's side of it."""
     low, high = interval
     least = min(SHORT_OF_ZERO, abs(difference) / 2)
     return (max(low, least), high) if difference > 0 else (low, min(high, -least))

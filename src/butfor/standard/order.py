@@ -1,8 +1,10 @@
-"""The comparison's own order of rows, so that no figure hangs on the order in which somebody keeps a table.
+"""The comparison's own order of rows, so that no figure hangs on the order in which somebody keeps
+a table.
 
-Folds and drawn labels go by a row's place. So the rows are put in order first: by the values of the columns, columns by
-name, then by group, cluster, weight and, last, label. The label comes last so that a corrected label hardly moves its
-row: a comparison before a review and one after it draw the same random numbers for the same people.
+Folds and drawn labels go by a row's place. So the rows are put in order first: by the values of the
+columns, columns by name, then by group, cluster, weight and, last, label. The label comes last so
+that a corrected label hardly moves its row: a comparison before a review and one after it draw the
+same random numbers for the same people.
 """
 
 from __future__ import annotations
@@ -23,17 +25,25 @@ ALONE = -1
 
 @dataclass(frozen=True, eq=False)
 class OwnOrder:
-    """`rows`: the table's rows in the comparison's order. `places`: each of the table's rows' place in that order.
-    `kinds`: by place, a number that rows share which are equal in everything the comparison knows of them."""
+    """`rows`: the table's rows in the comparison's order. `places`: each of the table's rows' place
+    in that order. `kinds`: by place, a number that rows share which are equal in everything the
+    comparison knows of them."""
 
     rows: Rows
     places: Rows
     kinds: Rows
 
     @classmethod
-    def of(cls, inputs: pd.DataFrame, groups: NDArray[Any], cluster: Any, weight: Floats, favourable: Mask) -> OwnOrder:
-        """The order of these rows. `inputs` are the columns that the standard learns from, `cluster` holds a value per
-        row, however it is written."""
+    def of(
+        cls,
+        inputs: pd.DataFrame,
+        groups: NDArray[Any],
+        cluster: Any,
+        weight: Floats,
+        favourable: Mask,
+    ) -> OwnOrder:
+        """The order of these rows. `inputs` are the columns that the standard learns from,
+        `cluster` holds a value per row, however it is written."""
         keys = list[NDArray[Any]]()
         for column in inputs.columns:
             keys += _column_keys(inputs[column])
@@ -50,7 +60,8 @@ class OwnOrder:
         return cls(rows, places, np.cumsum(begins))
 
     def shared(self, values: Floats) -> Floats:
-        """Values by place, the mean of its kind at each place: rows that are equal in everything get one value."""
+        """Values by place, the mean of its kind at each place: rows that are equal in everything
+        get one value."""
         means: Floats = np.bincount(self.kinds, values) / np.bincount(self.kinds)
         return means[self.kinds]
 
@@ -61,13 +72,15 @@ def columns_by_name(inputs: pd.DataFrame) -> pd.DataFrame:
 
 
 def _column_keys(values: pd.Series) -> list[NDArray[Any]]:
-    """What a column's rows are put in order by, the more important first: numbers by size, categories by name, missing
-    values last."""
+    """What a column's rows are put in order by, the more important first: numbers by size,
+    categories by name, missing values last."""
     missing = values.isna().to_numpy()
     if is_numeric(values):
         return [missing, np.where(missing, 0.0, numbers_in(values))]
     codes, distinct = pd.factorize(values.astype(object))
-    by_name = sorted(range(len(distinct)), key=lambda code: (type(distinct[code]).__name__, distinct[code]))
+    by_name = sorted(
+        range(len(distinct)), key=lambda code: (type(distinct[code]).__name__, distinct[code])
+    )
     ranks = np.empty(len(distinct) + 1, np.int64)
     ranks[by_name] = np.arange(len(distinct))
     ranks[-1] = len(distinct)  # pd.factorize gives missing values the code -1
@@ -75,7 +88,8 @@ def _column_keys(values: pd.Series) -> list[NDArray[Any]]:
 
 
 def _cluster_key(cluster: Any) -> Rows:
-    """Clusters of several rows by name; those of one row, and rows without a cluster, are all alike."""
+    """Clusters of several rows by name; those of one row, and rows without a cluster, are all
+    alike."""
     values = pd.Series(cluster, dtype=object)
     codes, _ = pd.factorize(values.astype(str).where(values.notna(), None), sort=True)
     sizes = np.bincount(codes[codes >= 0], minlength=1)

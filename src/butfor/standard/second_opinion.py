@@ -1,8 +1,9 @@
 """A second opinion: the same share by augmented inverse probability weighting (AIPW), cross-fitted.
 
-A logistic regression of the others' rows predicts the group's labels, and its errors on others who resemble the group
-correct it. They resemble it as far as the propensity says: the probability of being of the group given the columns.
-Overlap and the robustness value come from the same quantities.
+A logistic regression of the others' rows predicts the group's labels, and its errors on others who
+resemble the group correct it. They resemble it as far as the propensity says: the probability of
+being of the group given the columns. Overlap and the robustness value come from the same
+quantities.
 """
 
 from __future__ import annotations
@@ -20,10 +21,11 @@ from butfor.standard.model import Records
 
 FOLDS = 5
 PART_ROWS = 10_000
-"""Of more others, models of drawn labels learn from so many, or a quarter of that where the group is small."""
+"""Of more others, models of drawn labels learn from so many, or a quarter of that where the group
+is small."""
 COMPARABLE = 0.9
-"""A row has comparable people among the others where its propensity, were both equally many, is at most this (Crump and
-others 2009)."""
+"""A row has comparable people among the others where its propensity, were both equally many, is at
+most this (Crump and others 2009)."""
 LARGEST_PROPENSITY = 0.99
 POOR_SHARE, POOR_OTHERS = 0.9, 50
 """Overlap is poor where fewer of the rows are comparable, or where the others count for fewer."""
@@ -38,7 +40,8 @@ def folds_of(rows: int, clusters: Rows | None, seed: int) -> Rows:
 
 
 class Part(NamedTuple):
-    """Some of a group's others, by position among them, and how likely each was to be taken; None: for sure."""
+    """Some of a group's others, by position among them, and how likely each was to be taken; None:
+    for sure."""
 
     rows: Rows | slice
     taken: Floats | None
@@ -49,7 +52,8 @@ EVERYBODY = Part(slice(None), None)
 
 @dataclass(frozen=True)
 class ClusteredError:
-    """A standard error over clusters, and its degrees of freedom: one fewer than there are clusters."""
+    """A standard error over clusters, and its degrees of freedom: one fewer than there are
+    clusters."""
 
     error: float
     degrees: int
@@ -68,18 +72,25 @@ class Opinion:
     """What AIPW needs to know of a group and its others, for any labels."""
 
     def __init__(self, records: Records, group: Rows, others: Rows) -> None:
-        """Of large groups, the propensity is learned from a part of either side, whose rows count for more."""
+        """Of large groups, the propensity is learned from a part of either side, whose rows count
+        for more."""
         self.records, self.group, self.others = records, group, others
         rows, size = np.concatenate([group, others]), len(group)
         self.folds, self.weights = records.folds[rows], records.weight[rows]
         own, theirs = thin(size, MOST_LEARNED), thin(len(others), MOST_LEARNED)
         learn = np.concatenate([own, size + theirs])
-        count = np.repeat([size / len(own), len(others) / len(theirs)], [len(own), len(theirs)]) * self.weights[learn]
+        count = (
+            np.repeat([size / len(own), len(others) / len(theirs)], [len(own), len(theirs)])
+            * self.weights[learn]
+        )
         member = (np.arange(len(rows)) < size).astype(float)
         propensity = records.encoded.cross_predict(rows, member, self.folds, learn, count)
         self.propensity = np.minimum(propensity, LARGEST_PROPENSITY)
         """Of the group's rows, then of the others'."""
-        (p, q), (own_weight, other_weight) = np.split(self.propensity, [size]), np.split(self.weights, [size])
+        (p, q), (own_weight, other_weight) = (
+            np.split(self.propensity, [size]),
+            np.split(self.weights, [size]),
+        )
         near = p / own_weight.sum()
         self.comparable = near <= COMPARABLE * (near + (1 - p) / other_weight.sum())
         """Which of the group's rows have comparable people among the others."""
@@ -89,13 +100,17 @@ class Opinion:
         self.poor = bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
 
     def part(self) -> Part:
-        """Which of the others models of drawn labels learn from: of many, a part, and rows that resemble the group more
-        often, since they matter more; whole clusters."""
+        """Which of the others models of drawn labels learn from: of many, a part, and rows that
+        resemble the group more often, since they matter more; whole clusters."""
         rows, clusters = len(self.others), self.records.clusters
         if rows <= PART_ROWS:
             return EVERYBODY
         most = int(np.clip(len(self.group), PART_ROWS // 4, PART_ROWS))
-        codes = np.arange(rows) if clusters is None else np.unique(clusters[self.others], return_inverse=True)[1]
+        codes = (
+            np.arange(rows)
+            if clusters is None
+            else np.unique(clusters[self.others], return_inverse=True)[1]
+        )
         sizes = np.bincount(codes)
         near = 1 + np.bincount(codes, self.odds) / sizes / self.odds.mean()
         scale = brentq(lambda by: np.minimum(by * near, 1) @ sizes - most, 0, 1 / near.min())
@@ -105,12 +120,18 @@ class Opinion:
         inside = np.flatnonzero(np.isin(codes, order[np.diff(ends, prepend=0) > 0]))
         return Part(inside, taken[codes[inside]])
 
-    def shares(self, labels: Floats, weight: Floats, part: Part = EVERYBODY) -> tuple[Floats, Floats]:
-        """The group's share by the standard of a part of the others `[tables]`, and the probabilities behind it,
-        cross-fitted, `[tables × (group, then this part)]`; `labels [tables × part]`, `weight [part]`."""
+    def shares(
+        self, labels: Floats, weight: Floats, part: Part = EVERYBODY
+    ) -> tuple[Floats, Floats]:
+        """The group's share by the standard of a part of the others `[tables]`, and the
+        probabilities behind it, cross-fitted, `[tables × (group, then this part)]`; `labels [tables
+        × part]`, `weight [part]`."""
         size, inputs = len(self.group), self.records.encoded.inputs
         learn, odds = self.others[part.rows], self.odds[part.rows]
-        rows, folds = np.append(self.group, learn), np.append(self.folds[:size], self.folds[size:][part.rows])
+        rows, folds = (
+            np.append(self.group, learn),
+            np.append(self.folds[:size], self.folds[size:][part.rows]),
+        )
         outcomes = np.empty((len(labels), len(rows)))
         for fold in range(FOLDS):
             inside = folds == fold
@@ -118,12 +139,15 @@ class Opinion:
             fitted = fit_logistic(design_of(inputs[learn[known]]), labels[:, known], weight[known])
             outcomes[:, inside] = predict_logistic(inputs[rows[inside]], fitted)
         own = self.weights[:size]
-        residual = (labels - outcomes[:, size:]) @ (odds if part.taken is None else odds / part.taken)
+        residual = (labels - outcomes[:, size:]) @ (
+            odds if part.taken is None else odds / part.taken
+        )
         return (outcomes[:, :size] @ own + residual) / own.sum(), outcomes
 
     def clustered_error(self, outcomes: Floats) -> ClusteredError:
-        """The standard error of AIPW's difference if other clusters of this kind had been recorded: its influence
-        function, summed by cluster. `outcomes [rows of group and others]` are cross-fitted by cluster."""
+        """The standard error of AIPW's difference if other clusters of this kind had been recorded:
+        its influence function, summed by cluster. `outcomes [rows of group and others]` are
+        cross-fitted by cluster."""
         size = len(self.group)
         assert self.records.clusters is not None
         clusters = self.records.clusters[np.append(self.group, self.others)]
@@ -132,16 +156,21 @@ class Opinion:
         total = own.sum()
         off = outcomes - labels
         influence = np.append(own, -self.odds * (total / self.odds.sum())) * off / total
-        influence[:size] -= own / total * influence.sum()  # the difference itself, so that all sum to 0
+        influence[:size] -= (
+            own / total * influence.sum()
+        )  # the difference itself, so that all sum to 0
         _, numbers = np.unique(clusters, return_inverse=True)
         by_cluster = np.bincount(numbers, influence)
         count = len(by_cluster)
-        return ClusteredError(float(np.sqrt(count / (count - 1) * (by_cluster**2).sum())), count - 1)
+        return ClusteredError(
+            float(np.sqrt(count / (count - 1) * (by_cluster**2).sum())), count - 1
+        )
 
     def robustness_value(self, difference: float, outcomes: Floats, own: Floats) -> float:
-        """The share of the remaining variation of label and of group membership that a missing column would have to
-        explain, of both as much, to make the difference nothing (Chernozhukov and others 2022, for the effect on the
-        treated). `outcomes [rows of group and others]`, `own [all rows]`."""
+        """The share of the remaining variation of label and of group membership that a missing
+        column would have to explain, of both as much, to make the difference nothing (Chernozhukov
+        and others 2022, for the effect on the treated). `outcomes [rows of group and others]`, `own
+        [all rows]`."""
         size, weights = len(self.group), self.weights
         labels = self.records.labels[np.append(self.group, self.others)]
         residual = labels - np.append(own[self.group], outcomes[size:])

@@ -1,12 +1,14 @@
-"""Which labels are wrong: the probability that an adverse label of a group that falls short would have been favourable.
+"""Which labels are wrong: the probability that an adverse label of a group that falls short would
+have been favourable.
 
-Suppose that the others' standard made a label favourable with probability p, and that a share r of those labels became
-adverse. Of the adverse labels with these p and r a share p·r / (1 − p + p·r) is wrong. p is the others'
-standard, calibrated on their own labels. r depends on the columns, and is fitted to the group's labels by penalised
-logistic regressions: the better one predicts labels that it has not seen, the more it counts, so that r is much the
-same for all rows unless the labels show that it is not. A group that lacks few labels cannot show it: r is then one
-rate. Both are cross-fitted: no label takes part in judging itself. Folds go by position, so that another order of the
-rows moves these probabilities slightly.
+Suppose that the others' standard made a label favourable with probability p, and that a share r of
+those labels became adverse. Of the adverse labels with these p and r a share p·r / (1 − p + p·r) is
+wrong. p is the others' standard, calibrated on their own labels. r depends on the columns, and is
+fitted to the group's labels by penalised logistic regressions: the better one predicts labels that
+it has not seen, the more it counts, so that r is much the same for all rows unless the labels show
+that it is not. A group that lacks few labels cannot show it: r is then one rate. Both are
+cross-fitted: no label takes part in judging itself. Folds go by position, so that another order of
+the rows moves these probabilities slightly.
 """
 
 from __future__ import annotations
@@ -22,11 +24,15 @@ from butfor.standard.model import Records
 from butfor.standard.null import Group
 
 WRONG = (
-    "Of labels marked 0.3, about 3 in 10 would have been favourable, if the recorded columns are all that matters, the "
+    "Of labels marked 0.3, about 3 in 10 would have been favourable, if the recorded columns are "
+    "all that matters, the "
     "others' labels are right, and errors only went against this group."
 )
 """What a probability of being wrong means."""
-IF_REAL = "The same in groups whose gap may be chance, as if it were real. Where nothing is wrong, it is chance too."
+IF_REAL = (
+    "The same in groups whose gap may be chance, as if it were real. Where nothing is "
+    "wrong, it is chance too."
+)
 """What `wrong_if_real` means."""
 LEAST = 0.005
 """Probabilities stay this far from 0 and 1."""
@@ -34,36 +40,48 @@ FLAT = 1e6
 """A penalty on the squared coefficients of r that leaves one rate for all rows."""
 PENALTIES = (FLAT, 512.0, 128.0, 32.0, 8.0, 2.0)
 TEMPER = 0.1
-"""The power to which the likelihood of unseen labels weighs a penalty: with 1 the best of them counts alone, although
-the labels hardly tell it from the next."""
+"""The power to which the likelihood of unseen labels weighs a penalty: with 1 the best of them
+counts alone, although the labels hardly tell it from the next."""
 FEW_LACKED = 30.0
-"""A group that lacks fewer labels says too little about where they were lost. These three were chosen on planted tables
-with seeds 2000 to 2007 (`benchmarks.planted`), by the wrong labels among the first."""
+"""A group that lacks fewer labels says too little about where they were lost. These three were
+chosen on planted tables with seeds 2000 to 2007 (`benchmarks.planted`), by the wrong labels among
+the first."""
 USUAL, AROUND = -2.0, 0.1
 """The intercept of r is drawn towards the first, as weakly as the second says."""
 STEPS = 60
 
 
 def suspects(group: Group, records: Records) -> Floats:
-    """How likely the label of each of the group's rows is wrong if it is adverse `[rows of the group]`; their level
-    follows from the group's shortfall (`with_sum`)."""
-    rows, probabilities, labels, folds = group.rows, group.probabilities, records.labels, records.folds
-    # The probabilities, calibrated on labels of others that the standard has not seen; of many others, on a part.
+    """How likely the label of each of the group's rows is wrong if it is adverse `[rows of the
+    group]`; their level follows from the group's shortfall (`with_sum`)."""
+    rows, probabilities, labels, folds = (
+        group.rows,
+        group.probabilities,
+        records.labels,
+        records.folds,
+    )
+    # The probabilities, calibrated on labels of others that the standard has not seen; of many
+    # others, on a part.
     others = group.others[thin(len(group.others), 2 * MOST_LEARNED)]
     if len(set(folds[others])) > 1:
         known, weight = labels[others], records.weight[others]
-        unseen = records.model.cross_predict(others, known, folds[others], np.arange(len(others)), weight)
+        unseen = records.model.cross_predict(
+            others, known, folds[others], np.arange(len(others)), weight
+        )
         level, slope = fit_logistic(design_of(_logits(unseen)[:, None]), known[None], weight)[0]
         probabilities = expit(level + slope * _logits(probabilities))
     p = np.clip(probabilities, LEAST, 1 - LEAST)
-    r = _lost(p, labels[rows] > 0.5, records.encoded.inputs[rows], folds[rows], records.weight[rows])
+    r = _lost(
+        p, labels[rows] > 0.5, records.encoded.inputs[rows], folds[rows], records.weight[rows]
+    )
     found: Floats = p * r / (1 - p + p * r)
     return found
 
 
 def with_sum(probability: Floats, total: float, weight: Floats | None = None) -> Floats:
-    """The probabilities with all their odds multiplied by the one number that makes them sum to `total`, each times its
-    weight; 0 where that is not above 0, 1 where it is as much as all of them or more."""
+    """The probabilities with all their odds multiplied by the one number that makes them sum to
+    `total`, each times its weight; 0 where that is not above 0, 1 where it is as much as all of
+    them or more."""
     weight = np.ones(len(probability)) if weight is None else weight
     if total <= 0 or not len(probability):
         return np.zeros(len(probability))
@@ -82,9 +100,10 @@ def _logits(p: Floats, least: float = LEAST) -> Floats:
 
 
 def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floats) -> Floats:
-    """r: the share of favourable labels that became adverse, among rows like each `[rows]`: by logistic regressions of
-    the columns, less their means, on labels that are favourable with probability p · (1 − r). The mean over penalties,
-    weighted by the likelihood of the labels that a fit has not seen; one rate for all rows if few labels lack."""
+    """r: the share of favourable labels that became adverse, among rows like each `[rows]`: by
+    logistic regressions of the columns, less their means, on labels that are favourable with
+    probability p · (1 − r). The mean over penalties, weighted by the likelihood of the labels that
+    a fit has not seen; one rate for all rows if few labels lack."""
     weight = weight / weight.mean()
     penalties: tuple[float, ...] = PENALTIES
     one_rate = float((p - favourable) @ weight) < FEW_LACKED
@@ -107,7 +126,9 @@ def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floa
         likelihood = np.log(np.where(favourable, np.maximum(chance, 1e-300), 1 - chance)) * weight
         slope = np.where(favourable, r, -p * r * (1 - r) / (1 - chance)) * weight
         off = beta - towards
-        return float(0.5 * penalty @ off**2 - likelihood.sum()), slope @ rows - slope.sum() * means + penalty * off
+        return float(
+            0.5 * penalty @ off**2 - likelihood.sum()
+        ), slope @ rows - slope.sum() * means + penalty * off
 
     for fold in np.unique(folds):
         inside, start = folds == fold, towards
@@ -115,7 +136,9 @@ def _lost(p: Floats, favourable: Mask, inputs: Inputs, folds: Rows, weight: Floa
         for lost, on_columns in zip(found, penalties, strict=True):
             penalty = np.append(AROUND, np.full(inputs.shape[1], on_columns))
             options = {"maxiter": STEPS}
-            start = minimize(loss, start, (*learned, penalty), jac=True, method="L-BFGS-B", options=options).x
+            start = minimize(
+                loss, start, (*learned, penalty), jac=True, method="L-BFGS-B", options=options
+            ).x
             lost[inside] = expit(design[inside] @ start - means @ start)
     if one_rate:  # the rows' folds must not tell them apart
         return np.full(len(p), found.mean())
