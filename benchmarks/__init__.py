@@ -2,7 +2,7 @@
 
 import sys
 
-from butfor.stopping import end_on_signals
+from butfor.support.stopping import end_on_signals
 
 if sys.argv[0] == "-m":  # python -m benchmarks.…: listen to signals before anything heavy is loaded
     end_on_signals()

@@ -9,8 +9,8 @@ from collections.abc import Iterator, Sequence
 
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, network
-from butfor.data import load_dataset
-from butfor.encode import TableEncoder
+from butfor.table.embedded import load_dataset
+from butfor.table.encoding import TableEncoder
 
 
 def accuracy_of(name: str, encoder: TableEncoder | None = None) -> float:

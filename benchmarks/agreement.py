@@ -30,13 +30,13 @@ from numpy.typing import NDArray
 
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import batch_in_words, encoded, network, random_flip_sets, reference_fits
-from butfor.data import catalogue_frame
-from butfor.machine import available_cores
 from butfor.models.engines import choose_engine
-from butfor.models.learner import FlipSet, Floats
 from butfor.models.network import MLP, MLPLearner
+from butfor.models.seam import FlipSet, Floats
 from butfor.nets import definition, train_one
 from butfor.nets.recipe import Network, Recipe, Rows
+from butfor.support.cores import available_cores
+from butfor.table.embedded import catalogue_frame
 
 MINIBATCH = 128
 MINIBATCHES = {"salary": 8}

@@ -54,12 +54,13 @@ from benchmarks.planted import BASES, GROUPS, KINDS, MEMBERS, Floats, Mask, Plan
 from benchmarks.rows import Row, check, measured_in, names, numbers, options, parse, run
 from benchmarks.work import network
 from butfor.errors import SettingError, TableError
-from butfor.machine import available_cores, single_threaded
-from butfor.models.learner import Training
-from butfor.models.learners import model_named
+from butfor.models.making import model_named
+from butfor.models.seam import Training
 from butfor.result.worlds import over
 from butfor.standard.groups import Standards
 from butfor.standard.wrong import with_sum
+from butfor.support.cores import available_cores
+from butfor.support.threads import single_threaded
 from butfor.worlds import draw_world, world_seeds
 
 MODELS = ("logistic", "boosting", "mlp")

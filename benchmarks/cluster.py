@@ -27,14 +27,21 @@ import numpy as np
 
 from benchmarks.rows import Columns, Row, options, parse, run, show
 from benchmarks.work import network
-from butfor.data import load_dataset
-from butfor.encode import TableEncoder
 from butfor.errors import SettingError
-from butfor.machine import available_cores, single_threaded
 from butfor.models.engines import ClusterEngine, OwnFit
-from butfor.models.learner import Bound, Engine, Floats, Table, Training
 from butfor.models.network import MLPLearner, NetworkEngine
+from butfor.models.seam import (
+    Bound,
+    Engine,
+    Floats,
+    Training,
+)
 from butfor.models.workers import DaskWorkers
+from butfor.support.cores import available_cores
+from butfor.support.threads import single_threaded
+from butfor.table.embedded import load_dataset
+from butfor.table.encoding import TableEncoder
+from butfor.table.table import Table
 
 
 def compare(

@@ -65,10 +65,6 @@ from scipy.special import expit, logit
 from sklearn.ensemble import HistGradientBoostingClassifier, RandomForestClassifier
 from sklearn.linear_model import LogisticRegression
 
-from butfor.columns import is_numeric
-from butfor.data import load_dataset
-from butfor.data.sensitive import Sensitive
-from butfor.encode import TableEncoder
 from butfor.errors import DatasetError
 from butfor.standard import inputs as standard_inputs
 from butfor.standard import second_opinion
@@ -79,6 +75,10 @@ from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import WIDER
 from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.table.columns import is_numeric
+from butfor.table.embedded import load_dataset
+from butfor.table.encoding import TableEncoder
+from butfor.table.groups import Sensitive
 
 Floats = NDArray[np.float64]
 Mask = NDArray[np.bool_]

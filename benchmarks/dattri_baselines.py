@@ -39,7 +39,7 @@ from benchmarks.network_influence import (
     sufficient_damping,
 )
 from butfor.errors import SettingError
-from butfor.models.learner import Floats, flip_direction
+from butfor.models.seam import Floats, flip_direction
 from butfor.nets.recipe import Network, Rows
 
 INSTALL = 'pip install "butfor[dattri]"'

@@ -20,13 +20,13 @@ from benchmarks.network_influence import as_ranking
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, explain, fit, mean, network, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.data import Dataset, load_dataset
-from butfor.encode import TableEncoder
 from butfor.explain import eligible_cases
 from butfor.models.engines import choose_engine
 from butfor.models.network import MLPLearner
-from butfor.search import guided
-from butfor.stopping import Stop, max_retrainings
+from butfor.search.guided import guided
+from butfor.support.stopping import Stop, max_retrainings
+from butfor.table.embedded import Dataset, load_dataset
+from butfor.table.encoding import TableEncoder
 
 RANKS = (
     *(

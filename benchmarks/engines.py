@@ -37,14 +37,22 @@ from benchmarks.memory import peak_memory
 from benchmarks.rows import Row, names, options, parse, run
 from benchmarks.work import encoded, network, processor, random_flip_sets
 from butfor import __version__
-from butfor.data import Setup
 from butfor.errors import EngineError
-from butfor.machine import available_cores
-from butfor.models.learner import FlipSet, Floats
 from butfor.models.network import NetworkEngine
+from butfor.models.seam import FlipSet, Floats
 from butfor.nets.definition import mean_loss, packed_start, train_one
-from butfor.nets.recipe import BETA1, BETA2, EPSILON, Recipe, Rows, one_thread, unpack
-from butfor.provenance import versions
+from butfor.nets.recipe import (
+    BETA1,
+    BETA2,
+    EPSILON,
+    Recipe,
+    Rows,
+    one_thread,
+    unpack,
+)
+from butfor.support.cores import available_cores
+from butfor.support.versions import versions
+from butfor.table.embedded import Setup
 
 PARTS = ("speed", "exhaustive", "scaling")
 """What is measured where nobody says otherwise; "memory" and "gpu" come on top."""
@@ -279,9 +287,9 @@ def exhaustive(engine: NetworkEngine, sizes: Sizes) -> Row:
     engine.fit_many(replace(recipe, max_epochs=1), rows, [()], people[:1])
     sample = random_flip_sets(rows.n, 1, sizes.sample, seed=1)
     each = [
-        timed(lambda flips=flips: train_one(recipe, rows, flips, Loop).logits(people))
+        timed(partial(lambda flips: train_one(recipe, rows, flips, Loop).logits(people), flips))
         for flips in sample
-    ]  # type: ignore[misc]
+    ]
     record = every_label(engine, recipe, rows, people)
     loop = float(np.mean(each)) * rows.n
     return {

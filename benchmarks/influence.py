@@ -37,7 +37,7 @@ from benchmarks.dattri_baselines import SOLVERS, Dattri, Problem
 from benchmarks.network_influence import FORMS, Influence, factorised, hessian, jacobian
 from benchmarks.rows import options, run
 from butfor.errors import SettingError
-from butfor.models.learner import Floats, flip_direction
+from butfor.models.seam import Floats, flip_direction
 from butfor.nets import train_one as train
 from butfor.nets.recipe import Network, Rows
 

@@ -13,10 +13,10 @@ from typing import Any
 
 from benchmarks.work import explain, fit, network
 from butfor.audit import LabelAudit
-from butfor.data import load_dataset
-from butfor.encode import TableEncoder
 from butfor.explain import eligible_cases
-from butfor.stopping import max_retrainings
+from butfor.support.stopping import max_retrainings
+from butfor.table.embedded import load_dataset
+from butfor.table.encoding import TableEncoder
 
 
 def in_own_process(module: str, *words: str) -> dict[str, Any]:

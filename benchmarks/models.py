@@ -19,9 +19,9 @@ from typing import Any
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.data import load_dataset
 from butfor.explain import eligible_cases
-from butfor.models.learners import model_named
+from butfor.models.making import model_named
+from butfor.table.embedded import load_dataset
 
 PREFIX = "influence prefix"
 SEARCHES: dict[str, dict[str, Any]] = {

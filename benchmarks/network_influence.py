@@ -30,11 +30,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor import rank
 from butfor.errors import SettingError
-from butfor.models.learner import Floats, Model, Table, flip_direction
+from butfor.models.seam import Floats, Model, flip_direction
 from butfor.nets.recipe import Network, Rows, count
-from butfor.rank import Ranking, Scores
+from butfor.search import rankings as rank
+from butfor.search.rankings import Ranking, Scores
+from butfor.table.table import Table
 
 Array = NDArray[np.float64]
 

@@ -22,15 +22,16 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.coverage import FAMILIES, probabilities
 from benchmarks.work import network
-from butfor.columns import is_numeric
-from butfor.data import Dataset, load_dataset
-from butfor.data.sensitive import Sensitive
-from butfor.encode import TableEncoder
 from butfor.models.engines import bind, choose_engine
-from butfor.models.learner import Learner, Table, Training
-from butfor.models.learners import as_learner, model_named
+from butfor.models.making import as_learner, model_named
+from butfor.models.seam import Learner, Training
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
+from butfor.table.columns import is_numeric
+from butfor.table.embedded import Dataset, load_dataset
+from butfor.table.encoding import TableEncoder
+from butfor.table.groups import Sensitive
+from butfor.table.table import Table
 
 Rows = NDArray[np.int64]
 Floats = NDArray[np.float64]

@@ -26,15 +26,15 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.data import Dataset, load_dataset
 from butfor.models.engines import OwnFit
-from butfor.models.learner import Training
-from butfor.models.learners import model_named
+from butfor.models.making import model_named
 from butfor.models.robust import PartitionEnsemble
-from butfor.prove import Bracket
-from butfor.rank.mix import RankingMix
-from butfor.search import STRATEGIES
-from butfor.stopping import max_retrainings
+from butfor.models.seam import Training
+from butfor.search.proofs import Bracket
+from butfor.search.rankings.mix import RankingMix
+from butfor.search.strategies import STRATEGIES
+from butfor.support.stopping import max_retrainings
+from butfor.table.embedded import Dataset, load_dataset
 
 PARTS = {"salary": 3, "student": 9, "german": 11, "compas": 51, "default": 101, "adult": 151}
 MODELS = ("ridge", "linear", "knn", "steady")

@@ -41,13 +41,14 @@ from sklearn.model_selection import cross_val_predict
 from benchmarks.planted import BASES, GROUPS, KINDS, Mask, Planted
 from benchmarks.rows import Row, names, numbers, options, parse, run
 from butfor.audit import LabelAudit
-from butfor.encode import TableEncoder
 from butfor.errors import TableError
-from butfor.machine import available_cores, single_threaded
 from butfor.review.answers import Outcome
 from butfor.review.tasks import CONTROL, Review
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import FOLDS, folds_of
+from butfor.support.cores import available_cores
+from butfor.support.threads import single_threaded
+from butfor.table.encoding import TableEncoder
 
 SIZES = (30, 60, 100)
 REVIEWERS = {

@@ -79,11 +79,12 @@ from benchmarks.rows import (
     parse,
     run,
 )
-from butfor.data.sensitive import Sensitive
 from butfor.errors import SettingError, TableError
-from butfor.machine import available_cores, single_threaded
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
+from butfor.support.cores import available_cores
+from butfor.support.threads import single_threaded
+from butfor.table.groups import Sensitive
 
 CASES = ("usual", "higher", "silent")
 PLANTED = tuple(kind for kind in KINDS if kind != "nothing")

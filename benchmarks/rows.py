@@ -11,8 +11,9 @@ from pathlib import Path
 from string import Formatter
 from typing import Any, NoReturn
 
-from butfor.errors import ButforError, SettingError, Stopped, nearest
-from butfor.stopping import stopped
+from butfor.errors import ButforError, SettingError, Stopped
+from butfor.support.errors import nearest
+from butfor.support.stopping import stopped
 
 Row = dict[str, Any]
 Columns = dict[str, str | Callable[[Row], str]]

@@ -53,8 +53,8 @@ from benchmarks.memory import end_workers, high_water_mark, in_own_process
 from benchmarks.rows import Columns, Row, numbers, options, parse, run, show
 from benchmarks.work import explain, refuse_below_one
 from butfor.models.ensemble import single_learner
-from butfor.models.learners import inputs_of, model_named
-from butfor.stopping import max_retrainings
+from butfor.models.making import inputs_of, model_named
+from butfor.support.stopping import max_retrainings
 
 if TYPE_CHECKING:
     from butfor.audit import LabelAudit
@@ -274,7 +274,7 @@ def _table(point: Point) -> tuple[pd.DataFrame, pd.Series, pd.DataFrame, Any]:
         )
         y = pd.Series(np.searchsorted(np.quantile(score, shares), score))
         return frame.iloc[: point.rows], y.iloc[: point.rows], frame.iloc[point.rows :], "group"
-    from butfor.data import load_dataset
+    from butfor.table.embedded import load_dataset
 
     data = load_dataset("adult")
     some = rng.integers(0, len(data.X_train), point.rows)

@@ -32,19 +32,25 @@ import numpy as np
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import WrappedEngine, explain, fit, mean, network
 from butfor.audit import LabelAudit
-from butfor.data import Dataset, load_dataset
-from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds, single_learner
-from butfor.models.learner import Engine, FlipSet, Training
 from butfor.models.network import MLPLearner
-from butfor.rank import Ranking
-from butfor.rank.mix import RankingMix
-from butfor.result.fresh import HOLDS, LEANING, SEED_BOUND, SOLID, FreshSeeds
+from butfor.models.seam import Engine, FlipSet, Training
+from butfor.result.fresh import (
+    HOLDS,
+    LEANING,
+    SEED_BOUND,
+    SOLID,
+    FreshSeeds,
+)
 from butfor.result.population import Population
-from butfor.search import MARGIN
-from butfor.search import solid as solid_search
+from butfor.search.rankings import Ranking
+from butfor.search.rankings.mix import RankingMix
+from butfor.search.solid import MARGIN
+from butfor.search.solid import solid as solid_search
+from butfor.table.embedded import Dataset, load_dataset
+from butfor.table.encoding import TableEncoder
 
 BUDGETS = {"german": 0.05, "compas": 0.01, "adult": 0.001}
 """The share of labels each set is measured with; others with the usual 1 %."""

@@ -26,9 +26,10 @@ from benchmarks.models import share
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.errors import SettingError, nearest
+from butfor.errors import SettingError
 from butfor.explain import eligible_cases
-from butfor.models.learners import default_model, inputs_of, model_named
+from butfor.models.making import default_model, inputs_of, model_named
+from butfor.support.errors import nearest
 
 TABLES = ("HMDA", "ResumeNames", "default", "adult")
 MODELS = ("logistic", "boosting", "network")

@@ -15,15 +15,28 @@ import pandas as pd
 from joblib import Parallel, delayed
 
 from butfor.audit import LabelAudit
-from butfor.data import Dataset, Setup, load_dataset
-from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.models.engines import bind
-from butfor.models.learner import Bound, Engine, FlipSet, Floats, Learner, Table
 from butfor.models.network import MLP
-from butfor.nets import Fits, Network, Recipe, Rows, train_one
+from butfor.models.seam import (
+    Bound,
+    Engine,
+    FlipSet,
+    Floats,
+    Learner,
+)
+from butfor.nets import (
+    Fits,
+    Network,
+    Recipe,
+    Rows,
+    train_one,
+)
 from butfor.result.population import Population
-from butfor.stopping import listen
+from butfor.support.stopping import listen
+from butfor.table.embedded import Dataset, Setup, load_dataset
+from butfor.table.encoding import TableEncoder
+from butfor.table.table import Table
 
 EMBEDDED = ("salary", "student", "german", "compas", "default", "adult")
 

@@ -1,6 +1,6 @@
 """`python -m evaluation`."""
 
-from butfor.stopping import end_on_signals
+from butfor.support.stopping import end_on_signals
 
 end_on_signals()  # before anything heavy is loaded
 

@@ -24,8 +24,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 
 from benchmarks.rows import names
-from butfor.data import DATASETS
 from butfor.errors import SettingError
+from butfor.table.embedded import DATASETS
 from evaluation import tables
 from evaluation.gather import SMALL, machinery_of, results_for, tell
 from evaluation.results import read_result

@@ -11,10 +11,10 @@ from pathlib import Path
 
 import numpy as np
 
-from butfor.data import load_dataset
-from butfor.errors import plural
-from butfor.models.learner import Table
 from butfor.report.charts import GOLDEN, Drawing, Point
+from butfor.support.errors import plural
+from butfor.table.embedded import load_dataset
+from butfor.table.table import Table
 from evaluation import parallel
 from evaluation.results import PersonResult, Result
 from evaluation.tables import NAMES, ranks_in, regions, title_of

@@ -7,8 +7,8 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from butfor.data import DATASETS, spec_named
 from butfor.errors import DatasetError, SettingError
+from butfor.table.embedded import DATASETS, spec_named
 from evaluation.results import Result, read_result
 from evaluation.runs import Machinery, run_dataset
 from evaluation.stopwatch import LineProgress

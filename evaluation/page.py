@@ -12,10 +12,10 @@ from jinja2 import Environment
 from markupsafe import Markup
 
 from butfor import __version__
-from butfor.errors import plural
 from butfor.report.charts import Drawing
 from butfor.report.page import environment
 from butfor.result.words import RANKINGS
+from butfor.support.errors import plural
 from evaluation import figures, tables
 from evaluation.published import HARDWARE, PUBLISHED, SOURCE
 from evaluation.results import Result

@@ -14,9 +14,9 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.models.learner import Table
 from butfor.report.charts import Drawing, Point
 from butfor.report.text import missing, short, shown
+from butfor.table.table import Table
 
 # All in pixels at 72 dots per inch.
 PITCH = 30

@@ -16,17 +16,17 @@ from benchmarks.network_influence import as_ranking
 from benchmarks.work import explain, fit
 from butfor import __version__
 from butfor.audit import LabelAudit
-from butfor.data import Dataset, load_dataset
-from butfor.encode import TableEncoder
 from butfor.errors import SettingError
 from butfor.explain import eligible_cases, flippable_labels
 from butfor.models.engines import choose_engine
-from butfor.models.learner import Training
 from butfor.models.network import MLP, MLPLearner
-from butfor.progress import Progress
-from butfor.provenance import versions
-from butfor.rank import Ranking
+from butfor.models.seam import Training
 from butfor.result.record import plain
+from butfor.search.rankings import Ranking
+from butfor.support.progress import Progress
+from butfor.support.versions import versions
+from butfor.table.embedded import Dataset, load_dataset
+from butfor.table.encoding import TableEncoder
 from evaluation.results import PersonResult, RankResult, Result, Run, Setting, Times
 from evaluation.settings import published_setting
 from evaluation.stopwatch import TimedEngine, TimedRanking, machine_in_words

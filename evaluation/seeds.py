@@ -13,15 +13,16 @@ from typing import Any
 
 import numpy as np
 
-from butfor.data import load_dataset
-from butfor.encode import TableEncoder
 from butfor.explain import check_finds
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds
-from butfor.models.learner import Table, Training
 from butfor.models.network import MLP, MLPLearner
+from butfor.models.seam import Training
+from butfor.models.trainer import Trainer
 from butfor.result.fresh import WORDS, FreshSeeds
-from butfor.train import Trainer
+from butfor.table.embedded import load_dataset
+from butfor.table.encoding import TableEncoder
+from butfor.table.table import Table
 from evaluation.results import PersonResult, Result
 from evaluation.runs import Machinery
 

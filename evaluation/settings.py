@@ -3,7 +3,7 @@ count enters."""
 
 from __future__ import annotations
 
-from butfor.data import SPECS
+from butfor.table.embedded import SPECS
 from evaluation.results import Setting
 
 CHOSEN = {"student": (8, "standard", 4, 4), "german": (128, "minmax", 3, 3)}

@@ -10,10 +10,19 @@ from collections.abc import Sequence
 import pandas as pd
 
 from benchmarks.work import WrappedEngine, processor
-from butfor.machine import available_cores
-from butfor.models.learner import Advance, Bound, Engine, Floats, Learner, Model, Table, Training
-from butfor.progress import Progress
-from butfor.rank import Ranking, Scores
+from butfor.models.seam import (
+    Advance,
+    Bound,
+    Engine,
+    Floats,
+    Learner,
+    Model,
+    Training,
+)
+from butfor.search.rankings import Ranking, Scores
+from butfor.support.cores import available_cores
+from butfor.support.progress import Progress
+from butfor.table.table import Table
 
 
 class TimedEngine(WrappedEngine):

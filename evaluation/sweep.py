@@ -23,12 +23,12 @@ from typing import Any, ClassVar
 
 import pandas as pd
 
-from butfor.data import Dataset, load_dataset
 from butfor.errors import ReplayError
 from butfor.models.engines import choose_engine
 from butfor.models.network import MLP, MLPLearner
-from butfor.progress import Progress
-from butfor.rank.named import Activation, Combined, Surrogate
+from butfor.search.rankings.named import Activation, Combined, Surrogate
+from butfor.support.progress import Progress
+from butfor.table.embedded import Dataset, load_dataset
 from evaluation.published import PUBLISHED, Published
 from evaluation.results import Setting
 from evaluation.runs import Evaluation, Machinery

@@ -13,7 +13,7 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.data import SPECS
+from butfor.table.embedded import SPECS
 from evaluation.published import PUBLISHED, named
 from evaluation.results import RankResult, Result, Run, Spread
 from evaluation.settings import published_setting

@@ -5,7 +5,7 @@ import json
 import numpy as np
 import pandas as pd
 
-from butfor.data.table import load_table
+from butfor.table.reading import load_table
 from recorded import run
 
 COLUMNS = ("--label", "granted", "--sensitive", "sex")

@@ -12,10 +12,10 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.cli import main
-from butfor.progress import Progress
 from butfor.result.record import with_checksum
 from butfor.result.run import Data, Run
 from butfor.review.tasks import Key, Task
+from butfor.support.progress import Progress
 
 RUN = Run(
     butfor="0",

@@ -48,7 +48,7 @@ NOT_RUN = {
         "butfor audit german --cases 148",
         "python -m evaluation table1",
         "python -m pytest tests/hostile",
-        "python -m pytest tests/rank -n 0",
+        "python -m pytest tests/search -n 0",
     ),
     "downloads a data set": (
         "butfor audit adult --cases 36 --members 1 --budget 28 --set rank=combined --set "

@@ -18,43 +18,44 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor import search as search
     from butfor import standard as standard
     from butfor.audit import LabelAudit as LabelAudit
-    from butfor.data import DATASETS as DATASETS
-    from butfor.data import load_dataset as load_dataset
-    from butfor.data.check import check_table as check_table
-    from butfor.encode import TableEncoder as TableEncoder
-    from butfor.models.learner import Engine as Engine
-    from butfor.models.learner import Learner as Learner
-    from butfor.models.learner import Model as Model
-    from butfor.models.learner import Table as Table
-    from butfor.models.learner import Training as Training
     from butfor.models.network import MLP as MLP
     from butfor.models.robust import PartitionEnsemble as PartitionEnsemble
     from butfor.models.robust import ThresholdedRegressor as ThresholdedRegressor
-    from butfor.rank import Ranking as Ranking
+    from butfor.models.seam import Engine as Engine
+    from butfor.models.seam import Learner as Learner
+    from butfor.models.seam import Model as Model
+    from butfor.models.seam import Training as Training
     from butfor.result.population import Population as Population
     from butfor.result.verdict import Verdict as Verdict
     from butfor.review.replay import replay as replay
+    from butfor.search.rankings import Ranking as Ranking
     from butfor.standard.compare import compare_standards as compare_standards
     from butfor.standard.groups import Standards as Standards
-    from butfor.stopping import max_retrainings as max_retrainings
-    from butfor.stopping import max_seconds as max_seconds
+    from butfor.support.stopping import max_retrainings as max_retrainings
+    from butfor.support.stopping import max_seconds as max_seconds
+    from butfor.table.checking import check_table as check_table
+    from butfor.table.embedded import DATASETS as DATASETS
+    from butfor.table.embedded import load_dataset as load_dataset
+    from butfor.table.encoding import TableEncoder as TableEncoder
+    from butfor.table.table import Table as Table
 
 _MODULES = ("errors", "rank", "rules", "search", "standard")
 _HOMES = {
     "audit": ("LabelAudit",),
-    "data": ("DATASETS", "load_dataset"),
-    "data.check": ("check_table",),
-    "encode": ("TableEncoder",),
-    "models.robust": ("PartitionEnsemble", "ThresholdedRegressor"),
-    "models.learner": ("Engine", "Learner", "Model", "Table", "Training"),
     "models.network": ("MLP",),
-    "rank": ("Ranking",),
+    "models.robust": ("PartitionEnsemble", "ThresholdedRegressor"),
+    "models.seam": ("Engine", "Learner", "Model", "Training"),
     "result.population": ("Population",),
     "result.verdict": ("Verdict",),
     "review.replay": ("replay",),
-    "standard.groups": ("Standards",),
+    "search.rankings": ("Ranking",),
     "standard.compare": ("compare_standards",),
-    "stopping": ("max_retrainings", "max_seconds"),
+    "standard.groups": ("Standards",),
+    "support.stopping": ("max_retrainings", "max_seconds"),
+    "table.checking": ("check_table",),
+    "table.embedded": ("DATASETS", "load_dataset"),
+    "table.encoding": ("TableEncoder",),
+    "table.table": ("Table",),
 }
 _HOME = {name: home for home, names in _HOMES.items() for name in names}
 __all__ = [*_MODULES, *_HOME]
@@ -64,7 +65,7 @@ def __getattr__(name: str) -> Any:
     if name in _MODULES:
         return import_module(f"butfor.{name}")
     if name in _HOME:
-        from butfor.machine import load
+        from butfor.support.optional import load
 
         return load(f"butfor.{_HOME[name]}:{name}")
     raise AttributeError(f"module 'butfor' has no attribute '{name}'")

@@ -6,7 +6,7 @@ import gc
 import sys
 from typing import NoReturn
 
-from butfor.stopping import end_on_signals
+from butfor.support.stopping import end_on_signals
 
 
 def run() -> NoReturn:

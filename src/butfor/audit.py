@@ -18,25 +18,31 @@ from sklearn.exceptions import NotFittedError as SklearnNotFittedError
 from sklearn.utils import Tags
 
 from butfor import explain, worlds
-from butfor.columns import as_table, in_pandas, own
-from butfor.data.sensitive import Cuts
-from butfor.decide import USUAL
-from butfor.errors import SettingError, listed
-from butfor.fit import NO_ADVERSE, Fitted, fit, with_params
+from butfor.fit import (
+    NO_ADVERSE,
+    Fitted,
+    fit,
+    with_params,
+)
 from butfor.labels import labels_frame, labels_to_review
-from butfor.machine import single_threaded
 from butfor.measured import run_of
-from butfor.progress import Progress, shown
-from butfor.prove import Bracket
-from butfor.provenance import data_hash
+from butfor.models.seam import decisions_about
 from butfor.result.population import Population
 from butfor.result.reviewed import Reviewed
 from butfor.result.run import figures_of
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandards
+from butfor.search.proofs import Bracket
 from butfor.standard.groups import GroupStandard, Standards
-from butfor.stopping import Stop, listen
-from butfor.validate import as_person, like_training
+from butfor.support.errors import SettingError, listed
+from butfor.support.progress import Progress, shown
+from butfor.support.stopping import Stop, listen
+from butfor.support.threads import single_threaded
+from butfor.table.columns import as_table, in_pandas, own
+from butfor.table.decisions import USUAL
+from butfor.table.groups import Cuts
+from butfor.table.handed_over import as_person, like_training
+from butfor.table.hashes import data_hash
 
 if TYPE_CHECKING:
     from butfor.review.tasks import Review
@@ -318,7 +324,7 @@ class LabelAudit(BaseEstimator):
         """
         fitted = self._require_fit()
         people = like_training(as_table(X), fitted.table.X, fitted.sensitive)
-        return fitted.table.classes[fitted.table.decided(fitted.model, people)]
+        return fitted.table.classes[decisions_about(people, fitted.model, fitted.table)]
 
     def explain(
         self,

@@ -17,10 +17,11 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy import stats
 
-from butfor.decide import Margins, decides_one
-from butfor.models.learner import Table, Training
+from butfor.models.seam import Training
+from butfor.models.trainer import Trainer
 from butfor.result.fresh import LEAST
-from butfor.train import Trainer
+from butfor.table.decisions import Margins, decides_one
+from butfor.table.table import Table
 
 DRAWS, AT_ONCE = 999, 100
 """Means that are drawn where the cut moves with them, and how many are held at a time."""

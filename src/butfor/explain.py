@@ -22,22 +22,25 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.data.check import check_people
-from butfor.data.labels import label_number
-from butfor.decide import Decision
-from butfor.errors import SettingError, Stopped, TableError, listed
 from butfor.fit import Fitted
 from butfor.labels import labels_to_review
-from butfor.ledger import Ledger
-from butfor.machine import single_threaded
-from butfor.measured import Together, performance_of, persons_of, run_of
+from butfor.measured import (
+    Together,
+    performance_of,
+    persons_of,
+    run_of,
+)
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import ledger_gaps
-from butfor.models.learner import FlipSet, Floats, Training, flip_direction, person_keys
-from butfor.progress import PEOPLE, Progress, announcement
-from butfor.prove import Bracket, prove
-from butfor.rank import checked_scores
-from butfor.rank.mix import leader_words
+from butfor.models.ledger import Ledger
+from butfor.models.seam import (
+    FlipSet,
+    Floats,
+    Training,
+    flip_direction,
+    person_keys,
+)
+from butfor.models.trainer import Trainer
 from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
 from butfor.result.outcome import (
     NO_SEED,
@@ -56,25 +59,40 @@ from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Agreement, figures_of
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
-from butfor.rules import Allowed, Situation, flippable, why_left_out
-from butfor.schedule import schedule
-from butfor.search import (
-    FOUND,
-    LEAST_FOR_SECOND,
-    NEAR,
-    RECORDED,
-    Gains,
-    Known,
-    Person,
-    Search,
-    in_turn,
-    usual_sets,
+from butfor.search.person import Gains, Known, Person, Search
+from butfor.search.proofs import Bracket, prove
+from butfor.search.published import in_turn
+from butfor.search.rankings import checked_scores
+from butfor.search.rankings.mix import leader_words
+from butfor.search.rules import (
+    Allowed,
+    Situation,
+    flippable,
+    why_left_out,
 )
+from butfor.search.schedule import schedule
+from butfor.search.solid import LEAST_FOR_SECOND
+from butfor.search.strategies import FOUND, NEAR, RECORDED, usual_sets
 from butfor.standard.compare import least_draws
 from butfor.standard.groups import Standards
-from butfor.stopping import Stop, StopFlag, checking, listen
-from butfor.train import Trainer
-from butfor.validate import as_positions
+from butfor.support.errors import (
+    SettingError,
+    Stopped,
+    TableError,
+    listed,
+)
+from butfor.support.progress import PEOPLE, Progress, announcement
+from butfor.support.stopping import (
+    Stop,
+    StopFlag,
+    checking,
+    listen,
+)
+from butfor.support.threads import single_threaded
+from butfor.table.checking import check_people
+from butfor.table.decisions import Decision
+from butfor.table.handed_over import as_positions
+from butfor.table.labels import label_number
 from butfor.worlds import (
     FlipTrial,
     changes_decision,

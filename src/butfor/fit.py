@@ -15,29 +15,65 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor import validate
-from butfor.columns import ASIDE, as_numbers, as_table, own
-from butfor.data.check import Concern, concerns_of, undermining, weight_concerns
-from butfor.data.labels import label_names as usual_names
-from butfor.data.labels import label_numbers
-from butfor.data.sensitive import Cuts, Sensitive
-from butfor.decide import Decision, DecisionFacts, decides_one, parse_threshold
-from butfor.errors import LearnerError, SettingError, TableError, brief, listed
-from butfor.machine import check_random_state, check_whole
-from butfor.models import ensemble, learners
+from butfor.models import ensemble
+from butfor.models import making as learners
 from butfor.models.engines import check_engine, fit_ensemble
 from butfor.models.estimators import preprocesses
-from butfor.models.learner import BIAS, Learner, MakesLearner, Model, Table
-from butfor.progress import Progress
-from butfor.prove import provable
-from butfor.provenance import data_hash
-from butfor.rank import NAMES, Ranking, as_ranking
-from butfor.rank.mix import RankingMix
+from butfor.models.seam import (
+    BIAS,
+    Learner,
+    MakesLearner,
+    Model,
+)
+from butfor.models.validation_rows import training_table
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
-from butfor.rules import Mask, Rule, Situation, as_rule, predicted, stable_under_switch
-from butfor.search import Strategy, as_strategy, budget_in_labels
+from butfor.search.proofs import provable
+from butfor.search.rankings import NAMES, Ranking, as_ranking
+from butfor.search.rankings.mix import RankingMix
+from butfor.search.rules import (
+    Mask,
+    Rule,
+    Situation,
+    as_rule,
+    predicted,
+    stable_under_switch,
+)
+from butfor.search.strategies import Strategy, as_strategy, budget_in_labels
 from butfor.standard.compare import check_draws, compare, references_of
 from butfor.standard.groups import Standards
+from butfor.support.checks import check_random_state, check_whole
+from butfor.support.errors import (
+    LearnerError,
+    SettingError,
+    TableError,
+    brief,
+    listed,
+)
+from butfor.support.progress import Progress
+from butfor.table import handed_over
+from butfor.table.checking import (
+    Concern,
+    concerns_of,
+    undermining,
+    weight_concerns,
+)
+from butfor.table.columns import (
+    ASIDE,
+    as_numbers,
+    as_table,
+    own,
+)
+from butfor.table.decisions import (
+    Decision,
+    DecisionFacts,
+    decides_one,
+    parse_threshold,
+)
+from butfor.table.groups import Cuts, Sensitive
+from butfor.table.hashes import data_hash
+from butfor.table.labels import label_names as usual_names
+from butfor.table.labels import label_numbers
+from butfor.table.table import Table
 
 LOOKED_AT = 20
 """Training rows by which it is told whether logits are log-odds."""
@@ -124,9 +160,9 @@ class Fitted:
         truth = (
             None
             if y is None
-            else validate.numbered(self.table, validate.as_labels(X, y), "these people")
+            else handed_over.numbered(self.table, handed_over.as_labels(X, y), "these people")
         )
-        X = validate.like_training(X, self.table.X, self.sensitive)
+        X = handed_over.like_training(X, self.table.X, self.sensitive)
         people = Situation(
             model=self.model,
             table=self.table,
@@ -225,7 +261,7 @@ class Fitted:
     def remarks(self, X: Any) -> list[str]:
         """Sentences about the protected attribute and about missing, unknown and rare values in the
         training rows and in X."""
-        people = validate.like_training(as_table(X), self.table.X, self.sensitive)
+        people = handed_over.like_training(as_table(X), self.table.X, self.sensitive)
         rows = pd.concat(
             [self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True
         )
@@ -286,7 +322,7 @@ def fit(
     # The rows that have a label, and what stands beside them. Dates and decimals become numbers,
     # unless the model does its own preprocessing.
     beside = (sensitive_features, sample_weight, cluster)
-    X, y, (sensitive_features, sample_weight, cluster) = validate.labelled(
+    X, y, (sensitive_features, sample_weight, cluster) = handed_over.labelled(
         X, y, *beside, note=notes.append
     )
     model, columns = (
@@ -301,7 +337,9 @@ def fit(
     raw = raw or (
         params.encoder is None and not isinstance(model, MakesLearner) and preprocesses(model)
     )
-    X, clusters = validate.as_clusters(X if raw else as_numbers(X, columns, notes.append), cluster)
+    X, clusters = handed_over.as_clusters(
+        X if raw else as_numbers(X, columns, notes.append), cluster
+    )
     X.attrs[ASIDE] = tuple(column for column in columns if column not in X.columns)
     if taken := [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]:
         raise TableError(
@@ -309,7 +347,7 @@ def fit(
         )
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
     references = references_of(reference, sensitive.each)
-    given_weights = validate.as_weights(X, sample_weight, sensitive)
+    given_weights = handed_over.as_weights(X, sample_weight, sensitive)
     # Only ratios matter, and a model's penalties mean what they say where the mean is 1.
     weights = None if given_weights is None else given_weights / given_weights.mean()
     with progress:
@@ -318,7 +356,7 @@ def fit(
         for line in (*notes, *(f"Note: {concern}" for concern in concerns)):
             progress.note(line)
         learner = learners.as_learner(model, params.encoder, params.random_state)
-        table, kept = validate.training_table(
+        table, kept = training_table(
             learner, X, y, validation, weights, clusters, sensitive, progress.note
         )
 
@@ -351,7 +389,7 @@ def fit(
         competing = (
             None
             if competing is None
-            else validate.like_training(as_table(competing), table.X, sensitive)
+            else handed_over.like_training(as_table(competing), table.X, sensitive)
         )
         table = replace(
             table, decision=learners.decision_of(params.threshold, learner, table, side, competing)
@@ -497,18 +535,18 @@ def labelled_rows(
     steering = np.empty(0, np.int64)
     if table.whole is not None:
         X, y, _, aside, _, cluster = table.whole
-        codes = validate.numbered(table, y.iloc[aside], "also_labelled")
+        codes = handed_over.numbered(table, y.iloc[aside], "also_labelled")
         beside = [None if values is None else values[aside] for values in (cluster, weight)]
         parts.append((X.iloc[aside], codes, sensitive.values[aside], *beside))
         steering = table.n + np.arange(len(aside))
     if len(given):
         beside = [*given[2:], None, None, None][:3]
-        X, y, beside = validate.labelled(
+        X, y, beside = handed_over.labelled(
             *given[:2], *beside, note=note, what="labels of also_labelled"
         )
         groups, cluster, own_weight = beside
         column = [name for name in table.X.attrs.get(ASIDE, ()) if name in X.columns]
-        X, cluster = validate.as_clusters(X, column[0] if column else cluster)
+        X, cluster = handed_over.as_clusters(X, column[0] if column else cluster)
         for name, own, theirs in (
             ("cluster", table.cluster, cluster),
             ("sample_weight", weight, own_weight),
@@ -520,11 +558,17 @@ def labelled_rows(
                     "cluster, sample_weight), with None for what there is not."
                 )
         X, codes = (
-            validate.like_training(X, table.X, sensitive),
-            validate.numbered(table, y, "also_labelled"),
+            handed_over.like_training(X, table.X, sensitive),
+            handed_over.numbered(table, y, "also_labelled"),
         )
         parts.append(
-            (X, codes, sensitive.of_people(X, groups), cluster, validate.as_weights(X, own_weight))
+            (
+                X,
+                codes,
+                sensitive.of_people(X, groups),
+                cluster,
+                handed_over.as_weights(X, own_weight),
+            )
         )
     if table.validation is not None and table.whole is None:
         X, codes = table.validation[0], table.validation_codes

@@ -12,23 +12,29 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor._version import __version__
-from butfor.columns import DATES, date_of
-from butfor.data.sensitive import in_order
 from butfor.fit import Fitted
 from butfor.models.ensemble import record_gaps
-from butfor.models.learner import FlipSet
-from butfor.prove import SLACK, Bracket
-from butfor.provenance import TYPED, versions
-from butfor.rank.ranking import Ranking, parameters
+from butfor.models.seam import FlipSet
+from butfor.models.trainer import Trainer
 from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.record import Cell, plain
-from butfor.result.run import Data, GroupRates, Performance, Run
+from butfor.result.run import (
+    Data,
+    GroupRates,
+    Performance,
+    Run,
+)
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
-from butfor.rules import Allowed, Situation
-from butfor.search import Known, Person
+from butfor.search.person import Known, Person
+from butfor.search.proofs import SLACK, Bracket
+from butfor.search.rankings.ranking import Ranking, parameters
+from butfor.search.rules import Allowed, Situation
 from butfor.standard.groups import Standards
-from butfor.train import Trainer
+from butfor.support.versions import versions
+from butfor.table.columns import DATES, date_of
+from butfor.table.groups import in_order
+from butfor.table.hashes import TYPED
 
 DECIMALS = 6
 """Decimals of pulls; a course has one fewer."""

@@ -31,12 +31,10 @@ from numpy.typing import NDArray
 from scipy.special import ndtr
 
 from butfor.controls import SingleModels
-from butfor.decide import decides_one
-from butfor.errors import Stopped
 from butfor.fit import Fitted
 from butfor.models.engines import choose_engine
-from butfor.models.learner import FlipSet, Floats, Training
-from butfor.progress import Progress
+from butfor.models.seam import FlipSet, Floats, Training
+from butfor.models.trainer import Trainer
 from butfor.result.fresh import LEAST as LEAST_SEEDS
 from butfor.result.fresh import FreshSeeds
 from butfor.result.outcome import (
@@ -50,10 +48,19 @@ from butfor.result.outcome import (
 )
 from butfor.result.record import plain
 from butfor.result.reviewed import ChangedDecision
-from butfor.result.worlds import FRESH, PAIRED, Control, OneStandard, PersonInWorlds, World
-from butfor.rules import Situation
+from butfor.result.worlds import (
+    FRESH,
+    PAIRED,
+    Control,
+    OneStandard,
+    PersonInWorlds,
+    World,
+)
+from butfor.search.rules import Situation
 from butfor.standard.groups import GroupStandard, Standards
-from butfor.train import Trainer
+from butfor.support.errors import Stopped
+from butfor.support.progress import Progress
+from butfor.table.decisions import decides_one
 
 WORLDS, LEAST = 20, 5
 """Worlds of a group, and the fewest if a training is slow."""

@@ -16,8 +16,8 @@ import butfor
 from butfor.cli import cli, main
 from butfor.cli import options as opt
 from butfor.models.engines import NAMES as ENGINES
-from butfor.models.learners import NAMES as MODELS
-from butfor.rules import PHI, PSI
+from butfor.models.making import NAMES as MODELS
+from butfor.search.rules import PHI, PSI
 from recorded import run
 
 SAID = {

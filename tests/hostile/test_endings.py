@@ -19,7 +19,7 @@ from unittest.mock import Mock
 import pytest
 
 import butfor
-from butfor import files
+from butfor.support import files
 from hostile.harness import QUICK, attempt, audit, people, run, saved
 
 KILLS = int(os.environ.get("BUTFOR_KILLS", "1"))

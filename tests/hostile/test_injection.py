@@ -10,8 +10,8 @@ import pandas as pd
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from butfor import files, terminal
-from butfor.files import as_csv
+from butfor.support import files, terminal
+from butfor.support.files import as_csv
 from hostile.harness import CONTROL, QUICK, attempt, audit, people, run, saved, strict_json
 
 FORMULAS = ["=1+1", "+1+1", "-1+cmd|' /C calc'!A0", "@SUM(1)", "\t=1", "\r=1", " =1", "=HYPERLINK(\"http://x\",\"y\")",

@@ -17,7 +17,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor import TableEncoder
-from butfor.data import table
+from butfor.table import reading as table
 from hostile.harness import QUICK, attempt, audit, people, saved
 
 STRANGE = {

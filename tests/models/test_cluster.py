@@ -22,12 +22,17 @@ from sklearn.tree import DecisionTreeClassifier, ExtraTreeClassifier
 import butfor
 from butfor.errors import EngineError, SettingError, Stopped
 from butfor.models import engines, workers
-from butfor.models.engines import ClusterEngine, OwnFit, check_engine, open_cluster
-from butfor.models.learner import Training
-from butfor.models.learners import as_learner
+from butfor.models.engines import (
+    ClusterEngine,
+    OwnFit,
+    check_engine,
+    open_cluster,
+)
+from butfor.models.making import as_learner
+from butfor.models.seam import Training
 from butfor.models.workers import Workers
-from butfor.progress import Progress
-from butfor.stopping import listen
+from butfor.support.progress import Progress
+from butfor.support.stopping import listen
 from conftest import odd_table, press
 
 TABLE = odd_table(120)

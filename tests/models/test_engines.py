@@ -16,10 +16,11 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
-from butfor.decide import Decision
 from butfor.models.engines import Fastest, OwnFit, bind
-from butfor.models.learner import Table, Training
-from butfor.models.learners import as_learner, inputs_of, model_named
+from butfor.models.making import as_learner, inputs_of, model_named
+from butfor.models.seam import Training
+from butfor.table.decisions import Decision
+from butfor.table.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
 

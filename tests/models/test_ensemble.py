@@ -10,9 +10,9 @@ from sklearn.neighbors import KNeighborsClassifier
 import butfor
 from butfor.errors import SettingError
 from butfor.models.ensemble import fresh_seeds, member_seeds, single_learner
-from butfor.models.learner import Training
 from butfor.models.network import MLPLearner, NetworkEngine
-from butfor.search import MARGIN
+from butfor.models.seam import Training
+from butfor.search.solid import MARGIN
 from conftest import fitted
 
 MEMBERS, FRESH = 5, 31

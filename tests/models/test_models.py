@@ -31,13 +31,13 @@ from butfor.measured import run_of
 from butfor.models import estimators as describe
 from butfor.models import linear
 from butfor.models.engines import OwnFit
-from butfor.models.learner import Table
-from butfor.models.learners import as_learner, learner_of, model_named
-from butfor.progress import Progress
-from butfor.rank import as_ranking
-from butfor.rank.mix import RankingMix
-from butfor.rank.named import Combined, Distance, Surrogate
-from butfor.search import guided
+from butfor.models.making import as_learner, learner_of, model_named
+from butfor.search.guided import guided
+from butfor.search.rankings import as_ranking
+from butfor.search.rankings.mix import RankingMix
+from butfor.search.rankings.named import Combined, Distance, Surrogate
+from butfor.support.progress import Progress
+from butfor.table.table import Table
 from conftest import odd_table
 
 ROWS, ASKED = 160, 25
@@ -140,7 +140,7 @@ def test_what_is_found_is_what_the_users_own_fit_says(name):
 
 def test_boosted_trees_that_are_not_installed_are_named_with_their_pip_line(monkeypatch):
     assert model_named("xgboost", 3).get_params()["random_state"] == 3
-    monkeypatch.setattr("butfor.models.learners.find_spec", lambda package: None)
+    monkeypatch.setattr("butfor.models.making.find_spec", lambda package: None)
     with pytest.raises(SettingError, match="pip install xgboost"):
         model_named("xgboost")
 

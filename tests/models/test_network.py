@@ -5,8 +5,9 @@ import numpy as np
 import pytest
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
-from butfor import MLP, stopping
+from butfor import MLP
 from butfor.models import network
+from butfor.support import stopping
 
 X, Y = np.random.default_rng(0).normal(size=(40, 3)), np.arange(40) % 2
 

@@ -20,9 +20,9 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 import butfor
-from butfor.decide import NEAR, Decision, log_odds
 from butfor.errors import LearnerError, SettingError
-from butfor.rank import as_ranking
+from butfor.search.rankings import as_ranking
+from butfor.table.decisions import NEAR, Decision, log_odds
 
 ROWS, ASKED, PLACES = 120, 60, 12
 

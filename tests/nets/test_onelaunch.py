@@ -11,7 +11,12 @@ import pytest
 import torch
 
 from benchmarks.work import packed, reference_fits
-from butfor.nets import Recipe, Rows, onelaunch, train_one
+from butfor.nets import (
+    Recipe,
+    Rows,
+    onelaunch,
+    train_one,
+)
 from butfor.nets.onelaunch import MOST_BITS, Plan, inputs_of
 from butfor.nets.recipe import Job
 

@@ -12,7 +12,15 @@ import pytest
 import torch
 
 from benchmarks.work import reference_fits
-from butfor.nets import Fits, Recipe, Rows, compiled, fit_many, onelaunch, stacks
+from butfor.nets import (
+    Fits,
+    Recipe,
+    Rows,
+    compiled,
+    fit_many,
+    onelaunch,
+    stacks,
+)
 from butfor.nets.recipe import Job
 
 on_cuda = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA GPU")

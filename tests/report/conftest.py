@@ -8,10 +8,10 @@ import pandas as pd
 import pytest
 
 from butfor.cli import main
-from butfor.names import Names
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
+from butfor.words.names import Names
 from conftest import changed
 
 NAMES = """

@@ -21,7 +21,6 @@ import pytest
 import butfor
 from butfor.cli import main
 from butfor.errors import OutputError, SettingError
-from butfor.names import Names
 from butfor.report import charts, people, public
 from butfor.report.groups import impacts
 from butfor.report.text import short, shown, without_middle
@@ -29,6 +28,7 @@ from butfor.result.fresh import SOLID as HOLDS
 from butfor.result.fresh import FreshSeeds
 from butfor.result.population import Population
 from butfor.result.verdict import Verdict
+from butfor.words.names import Names
 from conftest import changed
 from report.conftest import QUESTION, SEEDS, table
 

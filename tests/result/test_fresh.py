@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from scipy.stats import binom, norm
 
 from butfor import Training
+from butfor.models.trainer import Trainer
 from butfor.nets import train_one as train
 from butfor.result.fresh import (
     FIRST_LOOK,
@@ -22,7 +23,6 @@ from butfor.result.fresh import (
     paired_interval,
 )
 from butfor.review.gate import check_shares
-from butfor.train import Trainer
 from conftest import fitted
 
 SEEDS = 2

@@ -5,14 +5,14 @@ from dataclasses import replace
 
 import pytest
 
-from butfor.decide import DecisionFacts
-from butfor.errors import plural
-from butfor.names import Names
 from butfor.result.population import Population
 from butfor.result.reviewed import TrainingLabel, expectation
 from butfor.result.run import Performance
 from butfor.result.verdict import Flip, Person, Verdict
-from butfor.words import share_in_words, told_apart
+from butfor.support.errors import plural
+from butfor.table.decisions import DecisionFacts
+from butfor.words.figures import share_in_words, told_apart
+from butfor.words.names import Names
 from recorded import RUN
 
 NAMES = Names(

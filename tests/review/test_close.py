@@ -11,12 +11,12 @@ from sklearn.base import clone
 from sklearn.linear_model import LogisticRegression
 
 import butfor
-from butfor import files
 from butfor.errors import SettingError, TableError
-from butfor.models.learners import model_named
+from butfor.models.making import model_named
 from butfor.result.population import Population
 from butfor.standard.model import TwoModels
-from butfor.words import percent
+from butfor.support import files
+from butfor.words.figures import percent
 from recorded import LABELS, OTHER, PLANTED, TABLE, answered, changed, fill_in, key_of, of_kind, run
 
 

@@ -7,8 +7,8 @@ import pytest
 
 import butfor
 from butfor.errors import SettingError, TableError
-from butfor.models.learner import Training
 from butfor.models.network import NetworkEngine
+from butfor.models.seam import Training
 from butfor.nets import train_one
 from butfor.result.population import Population
 from conftest import fitted

@@ -11,8 +11,8 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.tree import DecisionTreeClassifier
 
 import butfor
-from butfor import columns
 from butfor.errors import SettingError
+from butfor.table import columns
 from recorded import LABELS, TABLE, fitted
 
 NET = butfor.MLP(hidden=(4,), max_epochs=5)

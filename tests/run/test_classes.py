@@ -49,7 +49,7 @@ def digits() -> tuple[pd.DataFrame, pd.Series]:
 def student() -> tuple[pd.DataFrame, pd.Series]:
     """The embedded file as it is, the last grade in three bands."""
     raw = pd.read_csv(
-        Path(butfor.__file__).parent / "data" / "files" / "student-por.csv.gz", sep=";"
+        Path(butfor.__file__).parent / "table" / "files" / "student-por.csv.gz", sep=";"
     )
     bands = pd.cut(raw["G3"], [-1, 9, 13, 20], labels=["fail", "pass", "good"]).astype(str)
     return raw[["sex", "age", "address", "studytime", "failures", "absences", "G1"]], bands.rename(

@@ -15,14 +15,24 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 import butfor
-from butfor import explain, machine, stopping
+from butfor import explain
 from butfor.cli import main
 from butfor.errors import SettingError, Stopped
 from butfor.explain import eligible_cases
 from butfor.models.network import NetworkEngine
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
-from butfor.stopping import STOPPING, Stop, StopFlag, listen, max_retrainings, max_seconds
+from butfor.support import stopping
+from butfor.support.compiling import compiling
+from butfor.support.processes import end_with
+from butfor.support.stopping import (
+    STOPPING,
+    Stop,
+    StopFlag,
+    listen,
+    max_retrainings,
+    max_seconds,
+)
 from conftest import fitted, press
 from recorded import Notes
 
@@ -108,7 +118,7 @@ def test_other_threads_and_processes_do_not_hear_ctrl_c_and_what_swallows_except
     assert seen == [before, False]
 
     def hears(parent: int) -> object:
-        machine.end_with(parent)
+        end_with(parent)
         return signal.getsignal(signal.SIGINT)
 
     asked = delayed(hears)(os.getpid())
@@ -116,7 +126,7 @@ def test_other_threads_and_processes_do_not_hear_ctrl_c_and_what_swallows_except
     assert Parallel(n_jobs=1)([asked]) == [signal.getsignal(signal.SIGINT)] != [signal.SIG_IGN]
 
     def compile_code() -> None:
-        with machine.compiling():
+        with compiling():
             press()
             seen.append("compiled")
 

@@ -13,11 +13,11 @@ from butfor import worlds
 from butfor.errors import SettingError
 from butfor.explain import flippable_labels
 from butfor.models.engines import OwnFit
+from butfor.models.trainer import Trainer
 from butfor.report.page import person_page, population_page
 from butfor.result.outcome import Outcome
 from butfor.result.population import Population
 from butfor.result.worlds import OneStandard, PersonInWorlds, World
-from butfor.train import Trainer
 from butfor.worlds import draw_world
 from conftest import press
 from recorded import LABELS, PLANTED, TABLE, Notes, fitted, run, wronged

@@ -4,12 +4,13 @@ import numpy as np
 import pytest
 
 from butfor.errors import SettingError, Stopped
-from butfor.models.learner import Bound, Engine, Learner
-from butfor.rules import Allowed
-from butfor.schedule import schedule
-from butfor.search import Confirm, Known, Rank, Try, as_strategy
-from butfor.stopping import StopFlag, max_retrainings
-from butfor.train import Trainer
+from butfor.models.seam import Bound, Engine, Learner
+from butfor.models.trainer import Trainer
+from butfor.search.person import Confirm, Known, Rank, Try
+from butfor.search.rules import Allowed
+from butfor.search.schedule import schedule
+from butfor.search.strategies import as_strategy
+from butfor.support.stopping import StopFlag, max_retrainings
 from search.test_search import someone
 
 EFFECTS = np.linspace(0.06, 0.01, 40)

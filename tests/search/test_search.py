@@ -9,21 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor.errors import SettingError
-from butfor.search import (
-    CLAIMS,
-    STRATEGIES,
-    Confirm,
-    Effects,
-    Gains,
-    Known,
-    Person,
-    Rank,
-    Try,
-    as_strategy,
-    budget_in_labels,
-    guided,
-    solid,
-)  # fmt: skip
+from butfor.search.guided import CLAIMS, Effects, guided
+from butfor.search.person import Confirm, Gains, Known, Person, Rank, Try
+from butfor.search.solid import solid
+from butfor.search.strategies import STRATEGIES, as_strategy, budget_in_labels
 
 
 def someone(order, budget, seed=0, start=-1.0, away=1.0, number=0, known=None, **more):

@@ -16,8 +16,6 @@ from sklearn.naive_bayes import GaussianNB
 from sklearn.pipeline import make_pipeline
 
 import recorded
-from butfor.data import load_dataset
-from butfor.data.sensitive import Sensitive
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.nets.threads import Cancelled
 from butfor.standard import GroupStandard, LeftOut, second_opinion
@@ -26,6 +24,8 @@ from butfor.standard.compare import compare
 from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
+from butfor.table.embedded import load_dataset
+from butfor.table.groups import Sensitive
 from conftest import press
 from recorded import compared
 

@@ -13,9 +13,19 @@ from butfor.standard import model as model_module
 from butfor.standard.boosting import Questions, fit_boosting
 from butfor.standard.explain import ColumnMove, strongest
 from butfor.standard.inputs import dense, thin
-from butfor.standard.logistic import design_of, fit_logistic, levers, predict_logistic
+from butfor.standard.logistic import (
+    design_of,
+    fit_logistic,
+    levers,
+    predict_logistic,
+)
 from butfor.standard.model import Records, TwoModels
-from butfor.standard.null import WIDER, CommonStandard, Group, at_once
+from butfor.standard.null import (
+    WIDER,
+    CommonStandard,
+    Group,
+    at_once,
+)
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.wrong import suspects
 

@@ -12,12 +12,18 @@ import pytest
 
 import recorded
 from butfor.cli.printing import print_population, print_standards
-from butfor.names import Names
 from butfor.report.page import fragment
 from butfor.result.population import Population
 from butfor.result.run import figures_of
-from butfor.standard import ASSUMPTION, GroupStandard, LeftOut, Overlap, SecondOpinion
+from butfor.standard import (
+    ASSUMPTION,
+    GroupStandard,
+    LeftOut,
+    Overlap,
+    SecondOpinion,
+)
 from butfor.standard.explain import Slice
+from butfor.words.names import Names
 
 RUN = replace(
     recorded.RUN,

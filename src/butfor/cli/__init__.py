@@ -20,9 +20,16 @@ from butfor.cli.audit import audit
 from butfor.cli.options import SETTINGS, dashed
 from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
-from butfor.errors import FULL, ButforError, OutputError, Stopped, first_line, shortened
-from butfor.stopping import stopped
-from butfor.terminal import one_line, prepare, say
+from butfor.support.errors import (
+    FULL,
+    ButforError,
+    OutputError,
+    Stopped,
+    first_line,
+    shortened,
+)
+from butfor.support.stopping import stopped
+from butfor.support.terminal import one_line, prepare, say
 
 NO_ROOM, BAD_INPUT = 3, 2
 LONGEST, LONGEST_WARNING = 1000, 300

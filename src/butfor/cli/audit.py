@@ -16,13 +16,13 @@ from butfor import __version__
 from butfor.cli import options as opt
 from butfor.cli import printing
 from butfor.cli.tables import adverse_of, load, names_of
-from butfor.errors import OutputError, SettingError, plural
-from butfor.terminal import say, say_wrapped, shown_json
+from butfor.support.errors import OutputError, SettingError, plural
+from butfor.support.terminal import say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     from butfor import LabelAudit
-    from butfor.data import Dataset
     from butfor.result.population import Population
+    from butfor.table.embedded import Dataset
 
 NOT_REPEATED = (
     *("table", "settings", "out", "overwrite", "json", "quiet", "public", "private"),
@@ -59,9 +59,14 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
     TABLE is an embedded data set (see 'butfor datasets') or a CSV, Parquet, Feather or Excel file;
     - reads a CSV from standard input.
     """
-    from butfor.files import check_folder, claimed
-    from butfor.progress import ConsoleProgress, Progress
-    from butfor.stopping import Stop, listen, max_retrainings, max_seconds
+    from butfor.support.files import check_folder, claimed
+    from butfor.support.progress import ConsoleProgress, Progress
+    from butfor.support.stopping import (
+        Stop,
+        listen,
+        max_retrainings,
+        max_seconds,
+    )
 
     begun, notes = time.monotonic(), list[str]()
     o = SimpleNamespace(**options, **settings)
@@ -78,8 +83,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
 
     # Read. What takes long to import comes now: a folder that cannot be used is said at once.
     from butfor import DATASETS
-    from butfor.data.labels import label_number
-    from butfor.models.learners import default_name
+    from butfor.models.making import default_name
+    from butfor.table.labels import label_number
 
     if o.model is None:
         o.model = "mlp" if table in DATASETS else default_name(notes.append)
@@ -170,8 +175,8 @@ def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
     from sklearn.utils import get_tags
 
     from butfor import LabelAudit, TableEncoder
-    from butfor.ledger import Ledger
-    from butfor.models.learners import MODELS, inputs_of, model_named
+    from butfor.models.ledger import Ledger
+    from butfor.models.making import MODELS, inputs_of, model_named
 
     if o.ledger is not None:
         Ledger(o.ledger).close()  # one that cannot be used is said before anything is trained
@@ -248,7 +253,7 @@ def write(
 ) -> list[str]:
     """The record, a row per person, the keystones, every label with its place in the order of
     review, the page (about one person, `private` or with the flipped rows) and the settings."""
-    from butfor.files import as_csv, save, seen_from
+    from butfor.support.files import as_csv, save, seen_from
 
     result = population[0] if len(population) == 1 else population
     result.to_json(folder / "audit.json")

@@ -20,7 +20,7 @@ import click
 from click.types import convert_type
 from cloup import argument, option, option_group
 
-from butfor.errors import SettingError, nearest, shortened
+from butfor.support.errors import SettingError, nearest, shortened
 
 ROWS, FOLDER, SEED = click.Path(), click.Path(path_type=Path, file_okay=False), int
 UNITS = {"s": 1, "m": 60, "h": 3600}
@@ -78,7 +78,7 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     over what only an audit knows."""
     if file is None:
         return
-    from butfor.files import found_from, toml_of  # imports pandas
+    from butfor.support.files import found_from, toml_of  # imports pandas
 
     lines = toml_of(Path(file), "--config", 'Name a TOML file with lines such as label = "x".')
     group = ctx.find_root().command
@@ -146,7 +146,7 @@ def references_in(
 
 def bands_in(given: Sequence[str]) -> Any:
     """Cut points from texts such as 25,60, age=25,60 and born=1980-01-01."""
-    from butfor.columns import ISO_DATE
+    from butfor.table.columns import ISO_DATE
 
     bands: dict[str, list[float | str]] = {}
     for text in given:
@@ -163,7 +163,7 @@ def bands_in(given: Sequence[str]) -> Any:
 
 def cases_in(text: str, people: int) -> list[int]:
     """Positions from 148, 3,8 or 0:200; a range may reach past the end."""
-    from butfor.validate import as_positions
+    from butfor.table.handed_over import as_positions
 
     positions: list[int] = []
     with reading(

@@ -7,8 +7,13 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from butfor.errors import plural
-from butfor.terminal import one_line, say, say_wrapped, width_of
+from butfor.support.errors import plural
+from butfor.support.terminal import (
+    one_line,
+    say,
+    say_wrapped,
+    width_of,
+)
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -94,7 +99,7 @@ def print_standards(standards: Standards) -> None:
     """The answer, a table of the groups, the rest of the summary, and what to keep in mind."""
     import pandas as pd
 
-    from butfor.words import share
+    from butfor.words.figures import share
 
     say_wrapped(standards.answer)
     rows = []
@@ -112,7 +117,7 @@ def print_standards(standards: Standards) -> None:
 
 def gap_of(comparison: GroupStandard) -> str:
     """ "6.3 less (1 to 11)", "none", "not comparable"."""
-    from butfor.words import often
+    from butfor.words.figures import often
 
     if comparison.not_comparable:
         return "not comparable"

@@ -12,8 +12,8 @@ import click
 from cloup import argument, command, option
 
 from butfor.cli import options as opt
-from butfor.errors import SettingError, as_recorded
-from butfor.terminal import say, say_wrapped, shown_json
+from butfor.support.errors import SettingError, as_recorded
+from butfor.support.terminal import say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
     from butfor.result.population import Population
@@ -40,7 +40,7 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
     FILE is the audit.json of 'butfor audit'. Everything it says about people and takes no search is
     computed again and compared, and its checksum. Exit code 1 if anything differs.
     """
-    from butfor.models.learners import model_named
+    from butfor.models.making import model_named
     from butfor.result.population import Population
     from butfor.result.record import opened
     from butfor.review.replay import replay_all
@@ -144,15 +144,15 @@ def review(
     and nothing written: no number of labels is likely to show anything, or the answers show
     nothing.
     """
-    from butfor.files import check_folder, claimed, real
-    from butfor.models.learners import model_named
-    from butfor.progress import ConsoleProgress
+    from butfor.models.making import model_named
     from butfor.result.population import Population
     from butfor.result.record import CHECKSUM, opened
     from butfor.result.reviewed import worth_a_review
     from butfor.review.answers import read_answers
     from butfor.review.close import close_review
     from butfor.review.tasks import read_key, review_of, write_review
+    from butfor.support.files import check_folder, claimed, real
+    from butfor.support.progress import ConsoleProgress
 
     record = opened(file)
     audit, seal = with_table(Population.from_json(record), data), record.content[CHECKSUM]

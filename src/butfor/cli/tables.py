@@ -15,14 +15,24 @@ from cloup import command, option, option_group
 
 from butfor.cli import options as opt
 from butfor.cli import printing
-from butfor.errors import SettingError, TableError, listed, plural
-from butfor.terminal import one_line, say, say_wrapped, shown_json
+from butfor.support.errors import (
+    SettingError,
+    TableError,
+    listed,
+    plural,
+)
+from butfor.support.terminal import (
+    one_line,
+    say,
+    say_wrapped,
+    shown_json,
+)
 
 if TYPE_CHECKING:
-    from butfor.data import Dataset
-    from butfor.data.check import Concern
-    from butfor.data.sensitive import Sensitive
-    from butfor.names import Names
+    from butfor.table.checking import Concern
+    from butfor.table.embedded import Dataset
+    from butfor.table.groups import Sensitive
+    from butfor.words.names import Names
 
 AS_NAMED = (
     "label",
@@ -41,7 +51,7 @@ AS_NAMED = (
 def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: bool) -> Dataset:
     """The table that the options name. `how`: whether to keep it `whole`, and to `hold_out`
     validation rows."""
-    from butfor.data.table import load_table
+    from butfor.table.reading import load_table
 
     given: dict[str, Any] = {name: getattr(o, name) for name in AS_NAMED} | how
     return load_table(table, identifier=o.id, drop=opt.names_in(o.drop), note=note, **given)
@@ -50,7 +60,7 @@ def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: boo
 def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
     """The labels that people would rather not have, by name: those given or, of an embedded set,
     the one it knows."""
-    from butfor.data.labels import label_number
+    from butfor.table.labels import label_number
 
     if o.adverse is None:
         return None if data.adverse is None else [data.adverse]
@@ -62,14 +72,14 @@ def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
 
 def names_of(data: Dataset, o: SimpleNamespace) -> Names:
     """What --names calls people, groups, labels and columns of this table."""
-    from butfor.names import Names
+    from butfor.words.names import Names
 
     return Names.read(o.names).check(**nameable(data, protected(data, o))) if o.names else Names()
 
 
 def protected(data: Dataset, o: SimpleNamespace) -> Sensitive:
     """The protected attribute of the training rows."""
-    from butfor.data.sensitive import Sensitive
+    from butfor.table.groups import Sensitive
 
     given = data.sensitive if data.groups is None else data.groups["train"]
     return Sensitive.of(given, data.X_train, opt.bands_in(o.bands))
@@ -119,12 +129,17 @@ def standard(table: str, **options: Any) -> int:
     """
     import pandas as pd
 
-    from butfor.files import as_csv, check_folder, claimed, save
-    from butfor.models.learners import model_named
-    from butfor.progress import ConsoleProgress, Progress
+    from butfor.models.making import model_named
     from butfor.standard.compare import compare_standards
     from butfor.standard.inputs import LARGE
     from butfor.standard.wrong import IF_REAL, WRONG
+    from butfor.support.files import (
+        as_csv,
+        check_folder,
+        claimed,
+        save,
+    )
+    from butfor.support.progress import ConsoleProgress, Progress
 
     o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed")))
     progress = Progress() if o.quiet or o.json else ConsoleProgress()
@@ -215,8 +230,8 @@ def check_table(
     protected attribute, probabilities of groups, identifiers, constant columns, numbers that stand
     for "missing" (999999), numbers read as text, and test rows that are also training rows.
     """
-    from butfor.data.check import concerns_of
-    from butfor.data.labels import label_number
+    from butfor.table.checking import concerns_of
+    from butfor.table.labels import label_number
 
     notes: list[str] = []
     o = SimpleNamespace(**settings | options)
@@ -229,8 +244,8 @@ def check_table(
     too_little, poor = overlap_concerns(data, o, named)
     concerns = [*too_little, *concerns, *poor]
     if write_names is not None:
-        from butfor.files import real, save
-        from butfor.names import template
+        from butfor.support.files import real, save
+        from butfor.words.names import template
 
         if real(Path(write_names)).exists():
             raise SettingError(
@@ -270,10 +285,10 @@ def overlap_concerns(
     """A concern about groups that cannot be compared, or that none can, and one about groups with
     little overlap, among all rows, as `butfor standard` compares them. `adverse`: labels by
     number."""
-    from butfor.data.check import Concern
-    from butfor.data.sensitive import Sensitive
     from butfor.standard.compare import overlaps
     from butfor.standard.groups import little_overlap_in_words, not_comparable_in_words
+    from butfor.table.checking import Concern
+    from butfor.table.groups import Sensitive
 
     X, y, groups, cluster, weight = data.rows_of("train", "val", "test")
     attribute = Sensitive.of(data.sensitive if groups is None else groups, X, opt.bands_in(o.bands))
@@ -304,7 +319,7 @@ def overlap_concerns(
 @opt.JSON
 def datasets(json: bool) -> None:
     """List the embedded data sets."""
-    from butfor.data import catalogue_frame
+    from butfor.table.embedded import catalogue_frame
 
     frame = catalogue_frame()
     if json:

@@ -20,11 +20,18 @@ from numba import njit
 from numpy.typing import NDArray
 from scipy.special import logit
 
-from butfor.machine import compiling, in_threads
 from butfor.models.estimators import steps_of, uses_no_label
-from butfor.models.learner import Advance, Bound, Floats, Table, Training
+from butfor.models.seam import (
+    Advance,
+    Bound,
+    Floats,
+    Training,
+)
 from butfor.models.sklearn import SklearnModel
 from butfor.nets import keeps_compiled
+from butfor.support.compiling import compiling
+from butfor.support.threads import in_threads
+from butfor.table.table import Table
 
 Bins = NDArray[np.uint8]
 Ints = NDArray[np.int64]

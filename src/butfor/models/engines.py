@@ -12,11 +12,26 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.errors import EngineError, SettingError, nearest
-from butfor.machine import available_cores, check_n_jobs, load
 from butfor.models.ensemble import Ensemble, EnsembleModel, single_learner
-from butfor.models.learner import UNKNOWN, Advance, Bound, Engine, Learner, Model, Table, Training
-from butfor.models.workers import DaskWorkers, OnWorkers, Workers, own_fit
+from butfor.models.seam import (
+    UNKNOWN,
+    Advance,
+    Bound,
+    Engine,
+    Learner,
+    Model,
+    Training,
+)
+from butfor.models.workers import (
+    DaskWorkers,
+    OnWorkers,
+    Workers,
+    own_fit,
+)
+from butfor.support.cores import available_cores, check_n_jobs
+from butfor.support.errors import EngineError, SettingError, nearest
+from butfor.support.optional import load
+from butfor.table.table import Table
 
 KINDS = {"fused": "mlp", "stacked": "mlp", "linear": "sklearn", "boosting": "sklearn"}
 """The kind of learner that an engine trains; "joblib" trains all."""

@@ -17,11 +17,19 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.decide import Decision
-from butfor.encode import Asked
-from butfor.errors import TableError
 from butfor.models.estimators import missing_parts
-from butfor.models.learner import BIAS, MEMBERS, Floats, Learner, Model, Table
+from butfor.models.seam import (
+    BIAS,
+    MEMBERS,
+    Floats,
+    Learner,
+    Model,
+    answers_about,
+)
+from butfor.support.errors import TableError
+from butfor.table.decisions import Decision
+from butfor.table.encoding import Asked
+from butfor.table.table import Table
 
 FRESH_FROM = 10_000
 """Fresh seeds start this far above the learner's own, beyond all members."""
@@ -186,7 +194,7 @@ def audited(model: Model, table: Table) -> Model:
     if not decision.has_cut:
         return model if decision.towards is None else Audited(model, decision)
     pool = table.X.iloc[:0] if decision.pool is None else decision.pool
-    at_cut = float(decision.answer_at_cut(table.answers(model, pool)))
+    at_cut = float(decision.answer_at_cut(answers_about(pool, model, table)))
     if not np.isfinite(at_cut):
         raise TableError(
             "The model's scores for the pool are infinite or not numbers: check the pool for "

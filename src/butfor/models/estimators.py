@@ -20,9 +20,9 @@ from sklearn.kernel_ridge import KernelRidge
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
 from sklearn.pipeline import Pipeline, make_pipeline
 
-from butfor.errors import ReplayError
-from butfor.machine import load
 from butfor.models.robust import ThresholdedRegressor
+from butfor.support.errors import ReplayError
+from butfor.support.optional import load
 
 LABEL_BLIND = {
     *(
@@ -129,6 +129,8 @@ text, numbers that are not finite, numpy's types, and what cannot be rebuilt."""
 PLAIN = ("sklearn.compose", "sklearn.model_selection")
 """Modules of scikit-learn with parameter objects that are not estimators: column selectors,
 splitters."""
+NAMES_IN_RECORDS = {"butfor.table.encoding:TableEncoder": "butfor.encode:TableEncoder"}
+"""Classes of ours that moved, and the names that records know them by."""
 REMEDY = "--model package.module:name, or in Python replay(..., model=...)"
 
 
@@ -148,7 +150,8 @@ def describe(value: Any) -> Any:
         }
     if parameters is not None:
         given = {name: describe(v) for name, v in parameters.items()}
-        return {CLASS: f"{kind.__module__}:{kind.__qualname__}", "params": given}
+        name = f"{kind.__module__}:{kind.__qualname__}"
+        return {CLASS: NAMES_IN_RECORDS.get(name, name), "params": given}
     if isinstance(value, float) and not math.isfinite(value):
         return {NUMBER: str(value)}
     if isinstance(value, (str, int, float, bool, type(None))):
@@ -174,8 +177,9 @@ def rebuild(record: Any) -> Any:
         return record
     if CLASS in record:
         path = record[CLASS]
+        places = {name: place for place, name in NAMES_IN_RECORDS.items()}
         try:
-            named = load(path) if _trusted(path) else None
+            named = load(places.get(path) or path) if _trusted(path) else None
         except (ImportError, AttributeError) as error:
             raise ReplayError(
                 f"The record's model is {path}, which is not installed here ({error})."

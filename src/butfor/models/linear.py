@@ -32,8 +32,20 @@ from scipy.special import expit, softmax
 from sklearn.utils.class_weight import compute_sample_weight
 
 from butfor.models.engines import OwnFit
-from butfor.models.estimators import is_logistic, linear_in_labels, steps_of, uses_no_label
-from butfor.models.learner import Advance, Bound, FlipSet, Floats, Table, Training
+from butfor.models.estimators import (
+    is_logistic,
+    linear_in_labels,
+    steps_of,
+    uses_no_label,
+)
+from butfor.models.seam import (
+    Advance,
+    Bound,
+    FlipSet,
+    Floats,
+    Training,
+)
+from butfor.table.table import Table
 
 Array = NDArray[np.float64]
 

@@ -23,12 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
-from butfor import stopping
-from butfor.data.labels import label_values
-from butfor.encode import EncodedTable, TableEncoder
-from butfor.errors import EngineError, LearnerError, SettingError, TableError, listed
-from butfor.machine import check_n_jobs, compiling
-from butfor.models.learner import (
+from butfor.models.seam import (
     MEMBERS,
     Advance,
     Bound,
@@ -38,13 +33,32 @@ from butfor.models.learner import (
     Learner,
     MakesLearner,
     Model,
-    Table,
     TableCache,
     Training,
     named_pulls,
 )
-from butfor.nets import Fits, Network, Recipe, Rows, fit_many, train_one
+from butfor.nets import (
+    Fits,
+    Network,
+    Recipe,
+    Rows,
+    fit_many,
+    train_one,
+)
 from butfor.nets.recipe import LAST_SEED
+from butfor.support import stopping
+from butfor.support.compiling import compiling
+from butfor.support.cores import check_n_jobs
+from butfor.support.errors import (
+    EngineError,
+    LearnerError,
+    SettingError,
+    TableError,
+    listed,
+)
+from butfor.table.encoding import EncodedTable, TableEncoder
+from butfor.table.labels import label_values
+from butfor.table.table import Table
 
 LARGE = 20_000
 """With more training rows an ensemble has half the members."""

@@ -22,8 +22,8 @@ from sklearn.dummy import DummyClassifier
 from sklearn.linear_model import LinearRegression, RidgeClassifier
 from sklearn.utils.validation import check_is_fitted, has_fit_parameter
 
-from butfor.data.labels import label_values
-from butfor.errors import SettingError, TableError, listed
+from butfor.support.errors import SettingError, TableError, listed
+from butfor.table.labels import label_values
 
 TARGETS = 2**25
 """Targets held at a time if every label has its own output."""

@@ -28,15 +28,34 @@ from sklearn.model_selection import FixedThresholdClassifier, TunedThresholdClas
 from sklearn.pipeline import Pipeline
 from sklearn.utils.validation import has_fit_parameter
 
-from butfor.decide import CLIP, ONE_HALF, Decision, log_odds
-from butfor.encode import EncodedTable, TableEncoder
-from butfor.errors import ButforError, LearnerError, SettingError, brief, first_line
-from butfor.machine import GENERATOR, single_threaded
 from butfor.models import estimators, linear
 from butfor.models.estimators import joined, steps_of
-from butfor.models.learner import UNKNOWN, Floats, Learner, Model, Table, TableCache, named_pulls
 from butfor.models.linear import Array
 from butfor.models.robust import PartitionEnsemble, ThresholdedRegressor
+from butfor.models.seam import (
+    UNKNOWN,
+    Floats,
+    Learner,
+    Model,
+    TableCache,
+    named_pulls,
+)
+from butfor.support.errors import (
+    ButforError,
+    LearnerError,
+    SettingError,
+    brief,
+    first_line,
+)
+from butfor.support.threads import GENERATOR, single_threaded
+from butfor.table.decisions import (
+    CLIP,
+    ONE_HALF,
+    Decision,
+    log_odds,
+)
+from butfor.table.encoding import EncodedTable, TableEncoder
+from butfor.table.table import Table
 
 NUMBERED_LABELS = {"xgboost", "skorch"}
 """Libraries whose classifiers need labels 0, 1, …"""

@@ -39,13 +39,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor import stopping
 from butfor._version import __version__
-from butfor.columns import own
-from butfor.encode import Asked
-from butfor.errors import ButforError, EngineError, LearnerError, TableError, first_line
-from butfor.machine import end_with, single_threaded
-from butfor.models.learner import PIECE, Advance, Bound, Learner, Table, Training
+from butfor.models.seam import (
+    PIECE,
+    Advance,
+    Bound,
+    Learner,
+    Training,
+    answers_about,
+)
+from butfor.support import stopping
+from butfor.support.errors import (
+    ButforError,
+    EngineError,
+    LearnerError,
+    TableError,
+    first_line,
+)
+from butfor.support.processes import end_with
+from butfor.support.threads import single_threaded
+from butfor.table.columns import own
+from butfor.table.encoding import Asked
+from butfor.table.table import Table
 
 MUCH = 12e6
 """Microseconds of work from which on processes do it: twice what two new processes take to load
@@ -169,7 +184,7 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
             if people is None:
                 return learner.pack(model)
             with asked.unchanged():
-                return np.asarray(table.answers(model, people), np.float32)
+                return np.asarray(answers_about(people, model, table), np.float32)
         except (
             Exception
         ) as error:  # such as one class alone; a learner of one's own may raise anything

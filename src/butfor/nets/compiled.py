@@ -764,7 +764,7 @@ def mean_loss(plan: Plan, room: Room, table: Table) -> f32:
 
 
 @compiled(entry=True)
-def run_epochs(
+def run_epochs(  # type: ignore[no-untyped-def]
     plan,
     room,
     training,
@@ -776,7 +776,7 @@ def run_epochs(
     patience,
     history,
     best_loss,
-):  # type: ignore[no-untyped-def]
+):
     """Train on for at most `epochs` epochs; True once patience has run out.
 
     `history` counts the epochs done, the kept one, and the steps done.
@@ -811,9 +811,9 @@ def predict(plan: Plan, room: Room, table: Table, logits: Floats) -> None:
 
 
 @compiled(entry=True)
-def walk_epoch(
+def walk_epoch(  # type: ignore[no-untyped-def]
     do, plan, room, walk, table, order, batch, rate, steps_before, first, stop, every, states
-):  # type: ignore[no-untyped-def]
+):
     """All that a walk needs in one function: each of several would be compiled with everything it
     calls.
 

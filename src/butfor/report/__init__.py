@@ -1,2 +1,5 @@
-"""The report: what a page says about people (`people`) and `groups`, `charts`, pages and their
-files (`page`), and the version for the public (`public`)."""
+"""The page: templates of verdicts, groups and runs.
+
+It knows results and changes none. Begin with `page.py`; `people.py` and `groups.py` say what a page
+shows about them, `charts.py` draws.
+"""

@@ -16,15 +16,20 @@ from typing import Any
 import numpy as np
 from markupsafe import Markup, escape
 
-from butfor.data.sensitive import in_order
-from butfor.files import save
-from butfor.names import Names
 from butfor.report.people import Listed, cut_of, scores
 from butfor.report.text import short, without_middle
 from butfor.result.verdict import Verdict
 from butfor.standard.explain import ColumnMove
 from butfor.standard.groups import GroupStandard
-from butfor.words import NOTHING, often, points, signed
+from butfor.support.files import save
+from butfor.table.groups import in_order
+from butfor.words.figures import (
+    NOTHING,
+    often,
+    points,
+    signed,
+)
+from butfor.words.names import Names
 
 THEME = {
     "ink": ("#1c2530", "#e8ebf0"),

@@ -9,8 +9,8 @@ from dataclasses import dataclass
 
 import pandas as pd
 
-from butfor.encode import MISSING
 from butfor.result.population import Population
+from butfor.table.encoding import MISSING
 
 FOUR_FIFTHS = 0.8
 SMALL_SHARE = 0.02

@@ -18,24 +18,29 @@ from typing import Any
 from jinja2 import ChoiceLoader, Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup, escape
 
-from butfor import words
 from butfor._version import __version__
-from butfor.decide import decides_one
-from butfor.errors import SettingError, plural
-from butfor.rank.mix import leader_words
 from butfor.report import charts, people
 from butfor.report.groups import impacts
 from butfor.report.text import short, shown
 from butfor.result import fresh, reviewed
 from butfor.result import words as result_words
 from butfor.result.population import SMALL_GROUP, Population
-from butfor.result.record import SCHEMA_VERSION, as_json, builtins_of, checksum
+from butfor.result.record import (
+    SCHEMA_VERSION,
+    as_json,
+    builtins_of,
+    checksum,
+)
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.rules import meanings
+from butfor.search.rankings.mix import leader_words
+from butfor.search.rules import meanings
 from butfor.standard.groups import ASSUMPTION, ON_COLUMNS, Standards
 from butfor.standard.wrong import WRONG
-from butfor.terminal import STEERING
+from butfor.support.errors import SettingError, plural
+from butfor.support.terminal import STEERING
+from butfor.table.decisions import decides_one
+from butfor.words import figures as words
 
 EMPTY: tuple[Any, ...] = (None, "", [], {})
 RESULTS = {

@@ -8,15 +8,21 @@ from collections.abc import Sequence
 
 from markupsafe import Markup, escape
 
-from butfor.decide import USUAL
 from butfor.report.text import short, shown
 from butfor.result.fresh import SOLID
 from butfor.result.population import Population
 from butfor.result.reviewed import TrainingLabel, worth_a_review
 from butfor.result.run import Run
 from butfor.result.verdict import Verdict
-from butfor.result.words import CLOSE_CALL, NO_DIFFERENCE, REVIEW, SOLIDITY, STATUS
+from butfor.result.words import (
+    CLOSE_CALL,
+    NO_DIFFERENCE,
+    REVIEW,
+    SOLIDITY,
+    STATUS,
+)
 from butfor.result.worlds import OneStandard, PersonInWorlds
+from butfor.table.decisions import USUAL
 
 MOST_LISTED, MOST_DETAILED = 1000, 300
 """The most people in the list, and one by one below it: those who matter most."""

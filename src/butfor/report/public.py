@@ -13,13 +13,13 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.errors import SettingError
-from butfor.files import save
-from butfor.names import ALTERNATIVES
 from butfor.report.page import render
 from butfor.report.text import short
 from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, builtins_of
+from butfor.support.errors import SettingError
+from butfor.support.files import save
+from butfor.words.names import ALTERNATIVES
 
 FEW = 10
 KEPT = {

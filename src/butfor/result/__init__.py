@@ -1,6 +1,5 @@
-"""What an audit says: verdicts, populations, their tables and records, and how far to believe them.
+"""What users hold: verdicts, populations, the run and its record, and how far to believe them.
 
-Whoever holds facts says them: `sentence` and its like stand with the run, the verdict, the
-population and the worlds. `butfor.words` has numbers in words; `words` here, what pages say about
-each status, and about strategies and rankings.
+Whoever holds facts says them: `sentence` and its like stand with the run, the verdict and the
+worlds. It knows figures, and never trains. Begin with `verdict.py`, then `population.py`, `run.py`.
 """

@@ -19,9 +19,9 @@ from functools import cache, cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.errors import plural
 from butfor.result.record import within
-from butfor.words import share
+from butfor.support.errors import plural
+from butfor.words.figures import share
 
 SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = (
     "solid",

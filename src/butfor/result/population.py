@@ -14,15 +14,27 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.data.sensitive import in_order
-from butfor.errors import SettingError, plural
-from butfor.files import pages, save
-from butfor.result.fresh import LEAST, NOT_CHECKED, SOLID, WORDS, interval_of
-from butfor.result.record import SCHEMA_VERSION, Opened, as_json, builtins_of, opened
+from butfor.result.fresh import (
+    LEAST,
+    NOT_CHECKED,
+    SOLID,
+    WORDS,
+    interval_of,
+)
+from butfor.result.record import (
+    SCHEMA_VERSION,
+    Opened,
+    as_json,
+    builtins_of,
+    opened,
+)
 from butfor.result.reviewed import TrainingLabel, under_review
 from butfor.result.run import Run
 from butfor.result.verdict import ONE_LABEL, Record, Verdict
-from butfor.words import percent, share_in_words
+from butfor.support.errors import SettingError, plural
+from butfor.support.files import save
+from butfor.table.groups import in_order
+from butfor.words.figures import percent, share_in_words
 
 ALL = "everyone"
 PEOPLE_COLUMNS = (
@@ -462,18 +474,24 @@ class Population(Sequence[Verdict]):
 
     def plot(self) -> Any:
         """A dot per person on the score's axis, by group. Notebooks show it; `to_svg` writes it."""
-        return pages().chart(self)
+        from butfor.report import page
+
+        return page.chart(self)
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The report as one self-contained page or, given a `path`, the path it was written to."""
-        return save(pages().population_page(self.in_folder_of(path)), path)
+        from butfor.report import page
+
+        return save(page.population_page(self.in_folder_of(path)), path)
 
     def in_folder_of(self, path: str | Path | None) -> Population:
         """The population for a file there, which names the table as seen from its folder."""
         return self if path is None else self._of(self.run.seen_from(Path(path).parent))
 
     def _repr_html_(self) -> str:
-        return pages().fragment(self)
+        from butfor.report import page
+
+        return page.fragment(self)
 
 
 def _share(count: int, n: int, stopped: int) -> tuple[float, float, float]:

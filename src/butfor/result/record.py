@@ -24,7 +24,7 @@ from typing import Any, TypeVar
 import numpy as np
 import pandas as pd
 
-from butfor.errors import ReplayError
+from butfor.support.errors import ReplayError
 
 T = TypeVar("T")
 Cell = str | int | float | bool | None

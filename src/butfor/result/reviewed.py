@@ -14,12 +14,23 @@ from functools import cached_property
 import numpy as np
 from scipy.special import gammaln
 
-from butfor.errors import plural
-from butfor.names import PLAIN
-from butfor.result.fresh import SOLID, FreshSeeds, interval_of, solidity
+from butfor.result.fresh import (
+    SOLID,
+    FreshSeeds,
+    interval_of,
+    solidity,
+)
 from butfor.result.record import Cell
 from butfor.standard.groups import Compared, GroupStandard
-from butfor.words import interval_in_words, often, percent, points, share
+from butfor.support.errors import plural
+from butfor.words.figures import (
+    interval_in_words,
+    often,
+    percent,
+    points,
+    share,
+)
+from butfor.words.names import PLAIN
 
 LEVEL = 0.05
 """Significance level of tests."""

@@ -15,19 +15,29 @@ from typing import Any
 import pandas as pd
 from scipy.special import expit
 
-from butfor.data.check import Concern
-from butfor.decide import FEWEST, USUAL, DecisionFacts, log_odds
-from butfor.files import found_from, seen_from
-from butfor.machine import LARGEST_SEED
-from butfor.names import ALTERNATIVES, Names, named
 from butfor.result.outcome import Questions
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import MISSING, OneStandard
 from butfor.standard.explain import MOST_KEPT
 from butfor.standard.groups import Compared, Standards
-from butfor.stopping import Stop
-from butfor.words import percent, share_in_words, signed, told_apart
+from butfor.support.checks import LARGEST_SEED
+from butfor.support.files import found_from, seen_from
+from butfor.support.stopping import Stop
+from butfor.table.checking import Concern
+from butfor.table.decisions import (
+    FEWEST,
+    USUAL,
+    DecisionFacts,
+    log_odds,
+)
+from butfor.words.figures import (
+    percent,
+    share_in_words,
+    signed,
+    told_apart,
+)
+from butfor.words.names import ALTERNATIVES, Names, named
 
 LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
 """Files whose lines people count: the first row of data is line 2."""

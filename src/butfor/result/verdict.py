@@ -14,11 +14,13 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.decide import USUAL, Decision, decides_one
-from butfor.errors import ReplayError, SettingError, plural
-from butfor.files import pages, save
-from butfor.models.learner import Table
-from butfor.result.fresh import CLOSE, SOLID, Collateral, FreshSeeds, solidity
+from butfor.result.fresh import (
+    CLOSE,
+    SOLID,
+    Collateral,
+    FreshSeeds,
+    solidity,
+)
 from butfor.result.ranges import check_people, check_ranges
 from butfor.result.record import (
     SCHEMA_VERSION,
@@ -32,7 +34,11 @@ from butfor.result.record import (
 )
 from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
-from butfor.words import percent, signed, told_apart
+from butfor.support.errors import ReplayError, SettingError, plural
+from butfor.support.files import save
+from butfor.table.decisions import USUAL, Decision, decides_one
+from butfor.table.table import Table
+from butfor.words.figures import percent, signed, told_apart
 
 BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
 ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
@@ -505,7 +511,9 @@ class Verdict:
     def plot(self) -> Any:
         """A chart of the fresh seeds' logits without the flips and with them. Notebooks show it;
         `to_svg` writes it."""
-        return pages().chart(self)
+        from butfor.report import page
+
+        return page.chart(self)
 
     def to_html(self, path: str | Path | None = None, *, others: bool = True) -> Any:
         """The report as one self-contained page or, given a `path`, the path it was written to.
@@ -513,7 +521,9 @@ class Verdict:
         It shows the flipped rows' values and labels, which are other people's. With `others=False`,
         for a page that goes to the person or a lawyer, it names these rows and shows nothing of
         them."""
-        return save(pages().person_page(self._in_folder_of(path), others=others), path)
+        from butfor.report import page
+
+        return save(page.person_page(self._in_folder_of(path), others=others), path)
 
     def _in_folder_of(self, path: str | Path | None) -> Verdict:
         """The verdict for a file there, which names the table as seen from its folder."""
@@ -524,4 +534,6 @@ class Verdict:
         )
 
     def _repr_html_(self) -> str:
-        return pages().fragment(self)
+        from butfor.report import page
+
+        return page.fragment(self)

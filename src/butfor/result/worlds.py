@@ -13,12 +13,12 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from butfor.errors import plural
-from butfor.names import PLAIN
 from butfor.result.fresh import CLOSE
 from butfor.result.outcome import NOT_ASKED, NOT_FINISHED, Outcome
 from butfor.result.record import Cell, within
-from butfor.words import percent, share
+from butfor.support.errors import plural
+from butfor.words.figures import percent, share
+from butfor.words.names import PLAIN
 
 SPREAD = (5, 95)
 """Intervals run between these percentiles of the worlds."""

@@ -16,12 +16,27 @@ import numpy as np
 import pandas as pd
 from sklearn.metrics import cohen_kappa_score
 
-from butfor.columns import spelled
-from butfor.data.labels import EQUALS
-from butfor.errors import SettingError, TableError, listed, plural
-from butfor.files import harmless, real, text_of
 from butfor.result.reviewed import Evidence
-from butfor.review.tasks import CANNOT_TELL, CLEAR, ERRS, ID, LABEL, REVIEWED, Key, Review, Task
+from butfor.review.tasks import (
+    CANNOT_TELL,
+    CLEAR,
+    ERRS,
+    ID,
+    LABEL,
+    REVIEWED,
+    Key,
+    Review,
+    Task,
+)
+from butfor.support.errors import (
+    SettingError,
+    TableError,
+    listed,
+    plural,
+)
+from butfor.support.files import harmless, real, text_of
+from butfor.table.columns import spelled
+from butfor.table.labels import EQUALS
 
 LONGEST = 40
 """The most characters of an id or an answer in a message."""

@@ -16,14 +16,8 @@ from typing import Any
 
 import pandas as pd
 
-from butfor.data.labels import EQUALS
-from butfor.errors import ReplayError, TableError
-from butfor.files import as_csv, save_all
 from butfor.fit import Fitted, with_labels
 from butfor.labels import labels_frame, labels_to_review
-from butfor.machine import single_threaded
-from butfor.names import ALTERNATIVES
-from butfor.progress import Progress
 from butfor.result.population import Population
 from butfor.result.record import plain
 from butfor.result.reviewed import Reviewed
@@ -31,6 +25,12 @@ from butfor.result.run import figures_of
 from butfor.review.answers import Outcome
 from butfor.review.replay import fitted_again
 from butfor.standard.groups import GroupStandard, Standards
+from butfor.support.errors import ReplayError, TableError
+from butfor.support.files import as_csv, save_all
+from butfor.support.progress import Progress
+from butfor.support.threads import single_threaded
+from butfor.table.labels import EQUALS
+from butfor.words.names import ALTERNATIVES
 from butfor.worlds import FlipTrial
 
 

@@ -13,13 +13,18 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.errors import ReplayError, SettingError, nearest, plural
 from butfor.result.fresh import LEAST
 from butfor.result.population import Population
 from butfor.result.ranges import check_ranges
 from butfor.result.record import CHECKSUM, Opened
 from butfor.standard.groups import Compared
-from butfor.words import number, often
+from butfor.support.errors import (
+    ReplayError,
+    SettingError,
+    nearest,
+    plural,
+)
+from butfor.words.figures import number, often
 
 SLACK = 1e-12
 """Rounding errors of shares do not fail a limit."""

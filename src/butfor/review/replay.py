@@ -17,23 +17,40 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.data import Dataset
-from butfor.data.table import load_table
-from butfor.decide import USUAL
-from butfor.errors import ReplayError, as_recorded, brief, listed, plural
 from butfor.explain import explain_all, flippable_labels
-from butfor.fit import Fitted, fit, with_labels, with_params
+from butfor.fit import (
+    Fitted,
+    fit,
+    with_labels,
+    with_params,
+)
 from butfor.measured import run_of
 from butfor.models.ensemble import member_seeds, single_learner
-from butfor.models.learner import Table, set_rows_aside
-from butfor.models.learners import learner_of
-from butfor.progress import Progress
-from butfor.provenance import data_hash
+from butfor.models.making import learner_of
+from butfor.models.validation_rows import set_rows_aside
 from butfor.result.record import builtins_of, plain
 from butfor.result.run import Run
-from butfor.result.verdict import ENUMERATION, ONE_LABEL, Person, Verdict
-from butfor.search import recorded
-from butfor.validate import typed_like
+from butfor.result.verdict import (
+    ENUMERATION,
+    ONE_LABEL,
+    Person,
+    Verdict,
+)
+from butfor.search.strategies import recorded
+from butfor.support.errors import (
+    ReplayError,
+    as_recorded,
+    brief,
+    listed,
+    plural,
+)
+from butfor.support.progress import Progress
+from butfor.table.decisions import USUAL
+from butfor.table.embedded import Dataset
+from butfor.table.handed_over import typed_like
+from butfor.table.hashes import data_hash
+from butfor.table.reading import load_table
+from butfor.table.table import Table
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""

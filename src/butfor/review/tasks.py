@@ -30,17 +30,15 @@ import numpy as np
 import pandas as pd
 from scipy.spatial import cKDTree
 
-from butfor.columns import DATES, date_of
-from butfor.data.labels import EQUALS
-from butfor.data.sensitive import Sensitive
-from butfor.errors import ReplayError, SettingError, TableError, nearest, plural, shortened
-from butfor.files import as_csv, claimed, harmless, real, save_all, text_of
-from butfor.machine import check_random_state, single_threaded
-from butfor.models.learner import Table
-from butfor.names import Names
 from butfor.report.text import missing, plain_number, short
 from butfor.result.population import Population
-from butfor.result.record import CHECKSUM, checksum, plain, unread_fields, with_checksum
+from butfor.result.record import (
+    CHECKSUM,
+    checksum,
+    plain,
+    unread_fields,
+    with_checksum,
+)
 from butfor.result.reviewed import (
     LEVEL,
     TrainingLabel,
@@ -56,6 +54,29 @@ from butfor.standard.inputs import Floats, Mask
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import FOLDS, folds_of
+from butfor.support.checks import check_random_state
+from butfor.support.errors import (
+    ReplayError,
+    SettingError,
+    TableError,
+    nearest,
+    plural,
+    shortened,
+)
+from butfor.support.files import (
+    as_csv,
+    claimed,
+    harmless,
+    real,
+    save_all,
+    text_of,
+)
+from butfor.support.threads import single_threaded
+from butfor.table.columns import DATES, date_of
+from butfor.table.groups import Sensitive
+from butfor.table.labels import EQUALS
+from butfor.table.table import Table
+from butfor.words.names import Names
 
 ID, LABEL = "id", "label"
 """The columns that tasks add to the table."""

@@ -1,5 +1,9 @@
 """One standard for all: are people of each group labelled as comparable people of the other groups
-are?"""
+are?
+
+Figures of groups, of columns, of slices and of single labels. It knows tables and no audited model.
+Begin with `compare.py`, which says the method in its docstring, then `null.py` (drawn tables).
+"""
 
 from butfor.standard.compare import compare_standards
 from butfor.standard.groups import (

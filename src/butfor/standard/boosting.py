@@ -15,9 +15,15 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import expit
 
-from butfor import stopping
-from butfor.errors import TableError
-from butfor.standard.inputs import Floats, Inputs, Mask, Rows, dense
+from butfor.standard.inputs import (
+    Floats,
+    Inputs,
+    Mask,
+    Rows,
+    dense,
+)
+from butfor.support import stopping
+from butfor.support.errors import TableError
 
 Singles = NDArray[np.float32]
 

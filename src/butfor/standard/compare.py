@@ -18,22 +18,21 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from butfor.columns import as_numbers, clusters_in, spelled
-from butfor.data.check import concerns_of, undermining, weight_concerns
-from butfor.data.labels import label_names, label_numbers, label_values
-from butfor.data.notation import refuse_unread
-from butfor.data.sensitive import Cuts, Sensitive
-from butfor.errors import SettingError, Stopped, TableError, listed, nearest
-from butfor.machine import (
-    check_n_jobs,
-    check_random_state,
-    check_whole,
-    in_threads,
-    single_threaded,
+from butfor.standard.explain import (
+    ColumnMove,
+    Slicing,
+    column_moves,
+    slices_of,
+    strongest,
 )
-from butfor.progress import Progress, shown
-from butfor.standard.explain import ColumnMove, Slicing, column_moves, slices_of, strongest
-from butfor.standard.groups import BINS, GroupStandard, LeftOut, Overlap, SecondOpinion, Standards
+from butfor.standard.groups import (
+    BINS,
+    GroupStandard,
+    LeftOut,
+    Overlap,
+    SecondOpinion,
+    Standards,
+)
 from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.model import OwnModel, Records, TwoModels
 from butfor.standard.null import (
@@ -49,10 +48,31 @@ from butfor.standard.null import (
     is_close,
 )
 from butfor.standard.order import OwnOrder, columns_by_name
-from butfor.standard.second_opinion import EVERYBODY, Opinion, Part, folds_of
+from butfor.standard.second_opinion import (
+    EVERYBODY,
+    Opinion,
+    Part,
+    folds_of,
+)
 from butfor.standard.wrong import suspects
-from butfor.stopping import Stop, listen
-from butfor.validate import as_clusters, as_weights, labelled
+from butfor.support.checks import check_random_state, check_whole
+from butfor.support.cores import check_n_jobs
+from butfor.support.errors import (
+    SettingError,
+    Stopped,
+    TableError,
+    listed,
+    nearest,
+)
+from butfor.support.progress import Progress, shown
+from butfor.support.stopping import Stop, listen
+from butfor.support.threads import in_threads, single_threaded
+from butfor.table.checking import concerns_of, undermining, weight_concerns
+from butfor.table.columns import as_numbers, clusters_in, spelled
+from butfor.table.groups import Cuts, Sensitive
+from butfor.table.handed_over import as_clusters, as_weights, labelled
+from butfor.table.labels import label_names, label_numbers, label_values
+from butfor.table.notation import refuse_unread
 
 LEAST_CLUSTERS = 10
 """With fewer, nobody can say how far clusters differ by chance."""

@@ -19,15 +19,30 @@ from dataclasses import dataclass, replace
 import numpy as np
 import pandas as pd
 
-from butfor.columns import DATES, date_of, is_numeric, numbers_in
-from butfor.data.sensitive import AS_THEY_ARE, Bands
-from butfor.encode import MISSING
-from butfor.errors import plural
-from butfor.names import PLAIN, Names
-from butfor.standard.inputs import MOST_LEARNED, Floats, dense, thin
+from butfor.standard.inputs import (
+    MOST_LEARNED,
+    Floats,
+    dense,
+    thin,
+)
 from butfor.standard.logistic import design_of, fit_logistic, levers
 from butfor.standard.model import Records
-from butfor.standard.null import LEAST_ROWS, WIDER, CommonStandard, Group
+from butfor.standard.null import (
+    LEAST_ROWS,
+    WIDER,
+    CommonStandard,
+    Group,
+)
+from butfor.support.errors import plural
+from butfor.table.columns import (
+    DATES,
+    date_of,
+    is_numeric,
+    numbers_in,
+)
+from butfor.table.encoding import MISSING
+from butfor.table.groups import AS_THEY_ARE, Bands
+from butfor.words.names import PLAIN, Names
 
 MOST_COLUMNS = 60
 """Of more columns only those whose terms in the logistic regression differ most between the groups

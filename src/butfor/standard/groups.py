@@ -18,14 +18,28 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.errors import SettingError, listed, plural
-from butfor.files import pages, save
-from butfor.names import ALTERNATIVES, PLAIN, Names
-from butfor.standard.explain import MOST_KEPT, MOST_VALUES, ColumnMove, Slice
-from butfor.standard.inputs import LARGE, SAMPLE, Floats, Mask
-from butfor.standard.null import LEAST_ROWS, SIGNIFICANT, error_of_p, is_close
+from butfor.standard.explain import (
+    MOST_KEPT,
+    MOST_VALUES,
+    ColumnMove,
+    Slice,
+)
+from butfor.standard.inputs import (
+    LARGE,
+    SAMPLE,
+    Floats,
+    Mask,
+)
+from butfor.standard.null import (
+    LEAST_ROWS,
+    SIGNIFICANT,
+    error_of_p,
+    is_close,
+)
 from butfor.standard.wrong import with_sum
-from butfor.words import (
+from butfor.support.errors import SettingError, listed, plural
+from butfor.support.files import save
+from butfor.words.figures import (
     NOTHING,
     Interval,
     interval_in_words,
@@ -35,6 +49,7 @@ from butfor.words import (
     points,
     share,
 )
+from butfor.words.names import ALTERNATIVES, PLAIN, Names
 
 ASSUMPTION = (
     "This compares labels that somebody gave. It assumes that people of different groups with the "
@@ -835,8 +850,12 @@ class Standards(Compared):
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
-        return save(pages().standard_record(self), path)
+        from butfor.report import page
+
+        return save(page.standard_record(self), path)
 
     def to_html(self, path: str | Path | None = None) -> Any:
         """The page of `butfor standard` as text or, given a `path`, the path it was written to."""
-        return save(pages().render("standard.html", t=self, names=self.names), path)
+        from butfor.report import page
+
+        return save(page.render("standard.html", t=self, names=self.names), path)

@@ -14,8 +14,15 @@ from scipy.linalg import cho_factor, cho_solve
 from scipy.sparse import csr_array
 from scipy.special import expit
 
-from butfor import stopping
-from butfor.standard.inputs import MOST_LEARNED, ROWS_AT_ONCE, Floats, Inputs, beside, thin
+from butfor.standard.inputs import (
+    MOST_LEARNED,
+    ROWS_AT_ONCE,
+    Floats,
+    Inputs,
+    beside,
+    thin,
+)
+from butfor.support import stopping
 
 PENALTY = 1.0
 """On the squared coefficients, the intercept left out: scikit-learn's C = 1."""

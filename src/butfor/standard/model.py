@@ -16,13 +16,22 @@ from scipy.sparse import csr_array, vstack
 from sklearn.base import clone
 from sklearn.pipeline import Pipeline
 
-from butfor import stopping
-from butfor.encode import TableEncoder
-from butfor.errors import LearnerError, SettingError
 from butfor.standard import inputs as large_tables
 from butfor.standard.boosting import Boosting, Questions, fit_boosting
-from butfor.standard.inputs import ROWS_AT_ONCE, Floats, Inputs, Mask, Rows, beside, dense, thin
+from butfor.standard.inputs import (
+    ROWS_AT_ONCE,
+    Floats,
+    Inputs,
+    Mask,
+    Rows,
+    beside,
+    dense,
+    thin,
+)
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
+from butfor.support import stopping
+from butfor.support.errors import LearnerError, SettingError
+from butfor.table.encoding import TableEncoder
 
 MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
 """Where one-hot columns would be more, each column keeps its most frequent values and the rest

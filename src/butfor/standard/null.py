@@ -21,10 +21,24 @@ from scipy.optimize import brentq
 from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri
 
-from butfor.standard.inputs import LARGE, MOST_LEARNED, ROWS_AT_ONCE, Floats, Rows, beside, thin
+from butfor.standard.inputs import (
+    LARGE,
+    MOST_LEARNED,
+    ROWS_AT_ONCE,
+    Floats,
+    Rows,
+    beside,
+    thin,
+)
 from butfor.standard.model import Records
-from butfor.standard.second_opinion import EVERYBODY, ClusteredError, Opinion, Part, folds_of
-from butfor.words import Interval
+from butfor.standard.second_opinion import (
+    EVERYBODY,
+    ClusteredError,
+    Opinion,
+    Part,
+    folds_of,
+)
+from butfor.words.figures import Interval
 
 MEMBERSHIP = 2.0
 """Size of a membership input: as large as a column's spread of two standard deviations, so that it

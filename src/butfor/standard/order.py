@@ -16,8 +16,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.columns import is_numeric, numbers_in
 from butfor.standard.inputs import Floats, Mask, Rows
+from butfor.table.columns import is_numeric, numbers_in
 
 ALONE = -1
 """Stands for every cluster of one row: which of them a row is says nothing."""

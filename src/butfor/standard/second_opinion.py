@@ -15,7 +15,12 @@ import numpy as np
 from scipy import stats
 from scipy.optimize import brentq
 
-from butfor.standard.inputs import MOST_LEARNED, Floats, Rows, thin
+from butfor.standard.inputs import (
+    MOST_LEARNED,
+    Floats,
+    Rows,
+    thin,
+)
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import Records
 

@@ -17,11 +17,19 @@ import numpy as np
 from scipy.optimize import brentq, minimize
 from scipy.special import expit, logit
 
-from butfor import stopping
-from butfor.standard.inputs import MOST_LEARNED, Floats, Inputs, Mask, Rows, beside, thin
+from butfor.standard.inputs import (
+    MOST_LEARNED,
+    Floats,
+    Inputs,
+    Mask,
+    Rows,
+    beside,
+    thin,
+)
 from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import Records
 from butfor.standard.null import Group
+from butfor.support import stopping
 
 WRONG = (
     "Of labels marked 0.3, about 3 in 10 would have been favourable, if the recorded columns are "

@@ -1,0 +1,442 @@
+"""What would mislead readers of an audit: columns to leave out, marks for missing values, people
+who are training rows.
+
+A column that determines the protected attribute, such as a first name or the dummy variable of
+another race, leaves no comparable people: nobody in another group has the same columns. Each
+concern names its columns. Rows that are equal because the columns are coarse, and measurements that
+are all different, are normal and no concern.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Hashable, Iterable, Sequence
+from dataclasses import dataclass
+from itertools import chain, combinations
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.support.errors import TableError, listed, plural
+from butfor.table.columns import MOSTLY_DIFFERENT, as_table, is_numeric
+from butfor.table.groups import Sensitive
+from butfor.table.labels import as_values, refuse_infinite
+from butfor.table.notation import MANY, unread, unreadable
+
+LEAST_ROWS = 20
+"""With fewer rows, such patterns arise by chance."""
+TELLING = 0.05
+"""A column gives the label away if guessing from it makes at most this share of the majority
+guess's errors."""
+LEAST_RARER = 5
+"""The rarer label needs this many rows before a column can be said to give it away."""
+EXCEPTIONS = 0.02
+"""A column determines a group if guessing from it who is a member makes at most this share of the
+errors that guessing the same for everybody makes."""
+MOST_PAIRS = 1000
+"""With more pairs of columns of two values, pairs are not looked at."""
+MEASURED = 50
+"""A number with more different values gives the label away by a cut point, others by their values.
+"""
+APART = 3.0
+"""A mark for "missing" is this many times larger than any other number of the column."""
+SENTINELS = [
+    float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)
+]
+"""One repeated digit: 99, 999, 999999, 666."""
+TWINS, LEAST_TWINS = 0.01, 2
+"""People who are training rows beyond coincidence: the least share and number that is a concern."""
+MOST_OF_WEIGHT = 0.1
+"""A row with more of its group's weight is a concern."""
+ROUNDING = 0.005
+"""Probabilities may be rounded to this much."""
+UNDERMINING = ("copy", "telling", "proxy")
+"""Concerns about columns with which a comparison of groups says little."""
+WORDS = 3
+"""Values that are longer, on average, are free text, not identifiers."""
+MANY_WHOLE = 1000
+"""This many whole numbers that all differ are no coincidence."""
+SAID = {
+    "copy": "{column} is a copy of the label, so the model learns nothing else. Leave it out "
+    "(--drop).",
+    "telling": "{column} alone predicts the label of {right} of the rows (always the commoner "
+    "label: {usual}). Was it "
+    "known before the decision? If not, leave it out (--drop).",
+    "identifier": "{column} has {values}, like an identifier, which says nothing about other "
+    "people. Leave it out "
+    "(--drop), or name the rows by it (--id).",
+    "constant": "{column} the same value in every row, which carries no information.",
+    "empty": "{column} no value in any row, which carries no information.",
+    "sentinel": "{column} holds {mark} in {rows}, which looks like a mark for a missing value "
+    "(other values: {least} "
+    "to {most}). The model reads it as a number; if it is a mark, leave these cells empty.",
+    "text numbers": "{column} holds numbers, but also {texts}, so every number counts as its own "
+    "category. Leave those "
+    "cells empty to have it read as numbers.",
+    "probabilities": "{column} sum to 1 in every row, like the probabilities of groups. If they "
+    "are, they tell the "
+    "groups apart, and hardly anybody in another group is comparable. Leave them out: --drop "
+    "{drop}.",
+    "written": "{column} holds {texts}, so every value counts as its own category. {remedy}",
+    "text": "{column} holds free text, {values}. Unless your model reads text, every value is its "
+    "own category: leave "
+    "it out (--drop).",
+}
+"""What is said of columns, in this order."""
+
+Codes = NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class Concern:
+    """Something that readers of an audit should know about its table or model. Prints as a
+    sentence."""
+
+    kind: str
+    """"copy", "telling", "written", "text", "identifier", "constant", "sentinel", "text numbers",
+    "probabilities", "proxy", "duplicates", "overlap", "little overlap" or "weight"."""
+    columns: tuple[str, ...]
+    sentence: str
+
+    def __str__(self) -> str:
+        return self.sentence
+
+
+def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> list[Concern]:
+    """Check a table before an audit.
+
+    Parameters
+    ----------
+    X : pandas.DataFrame
+        The training rows.
+    y : array
+        Their labels.
+    X_test : pandas.DataFrame, optional
+        The people to be audited.
+
+    Returns
+    -------
+    list of Concern
+        Copies of the label and columns that almost give it away; identifiers; constant columns;
+        numbers that stand for "missing", such as 999999; numbers read as text because of a few
+        cells; columns that sum to 1 like probabilities of groups; people who are training rows. An
+        empty list does not mean that the table is right.
+
+    Examples
+    --------
+    >>> import butfor
+    >>> data = butfor.load_dataset("german")
+    >>> leaky = data.X_train.assign(repaid=data.y_train)
+    >>> [concern.columns for concern in butfor.check_table(leaky, data.y_train)]
+    [('repaid',)]
+    """
+    X, labels = as_table(X), as_values(y, "labels")
+    if len(X) != len(labels):
+        raise TableError(
+            f"The table has {len(X)} rows and there are {len(labels)} labels; give one per row."
+        )
+    refuse_infinite(labels, "labels")
+    known = labels.notna().to_numpy()
+    if not known.any():
+        raise TableError("All labels are missing: check that they are of the right column.")
+    return concerns_of(X[known], labels[known], None, None if X_test is None else as_table(X_test))
+
+
+def concerns_of(
+    X: pd.DataFrame, y: Any, sensitive: Sensitive | None, X_test: pd.DataFrame | None = None
+) -> list[Concern]:
+    """Everything that would mislead an audit or a comparison of a table that was checked before."""
+    rows, concerns = len(X), dict[str, list[Concern]]((kind, []) for kind in SAID)
+    labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
+    counts = np.bincount(labels)
+    rarer = int(counts.min()) if len(counts) == 2 else 0
+    for name in X.columns if rows >= LEAST_ROWS else ():
+        values, numeric = X[name], is_numeric(X[name])
+        codes, found = pd.factorize(values, sort=False)  # −1 for missing values
+        different, present = pd.Index(found), int((codes >= 0).sum())
+
+        def add(kind: str, name: Any = name, **about: Any) -> None:
+            sentence = SAID[kind].format(column=f"Column '{name}'", **about)
+            concerns[kind].append(Concern(kind, (str(name),), sentence))
+
+        if len(different) < 2 and present in (0, rows):
+            add("constant" if present else "empty")
+
+        wrong = rows  # guesses of the label from this column alone
+        if rarer >= LEAST_RARER and len(different) > 1:
+            wrong = _errors(values, codes + 1, numeric and len(different) > MEASURED, labels)
+        alone = len(different) == present
+        written = unread(values)
+        if wrong == 0 and len(different) == 2 and present == rows:
+            add("copy")
+        elif wrong <= TELLING * rarer:
+            add(
+                "telling",
+                right=f"{100 * (1 - wrong / rows):.1f} %",
+                usual=f"{100 * (1 - rarer / rows):.1f} %",
+            )
+        elif written:
+            add("written", texts=written.holds, remedy=written.remedy)
+        elif present >= LEAST_ROWS and (
+            (alone and _counts_rows(values.dropna()))
+            if numeric
+            else len(different) >= MOSTLY_DIFFERENT * present
+        ):
+            all_but = f"{len(different)} different values in {present} rows"
+            how_many = "a different value in every row" if alone else all_but
+            add("text" if _is_prose(different) else "identifier", values=how_many)
+
+        if (
+            numeric and len(different) >= 3
+        ):  # 999 or 666 far beyond all other numbers, or a single −1 or −99
+            numbers = np.sort(different.to_numpy(dtype=np.float64))
+            repeated = np.isin(np.trunc(np.abs(numbers)), SENTINELS)  # 999999.4 is one, too
+            rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
+            far = (
+                repeated
+                & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0)))
+                & (len(rest) >= 2)
+            )
+            lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
+            for mark in dict.fromkeys([*numbers[far], *(negative if lone else ())]):
+                count = int((codes == np.flatnonzero(different == mark)[0]).sum())
+                least, most = (f"{number:.6g}" for number in numbers[numbers != mark][[0, -1]])
+                add(
+                    "sentinel",
+                    mark=f"{mark:.12g}",
+                    rows=plural(count, "row"),
+                    least=least,
+                    most=most,
+                )
+
+        if not written and (strange := strange_among_numbers(values)):
+            add("text numbers", texts=unreadable(values[values.isin(strange)].value_counts()))
+
+    for kind in ("constant", "empty"):  # one sentence for all of them
+        if names := [concern.columns[0] for concern in concerns[kind]]:
+            subject = (
+                f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
+            )
+            concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
+    more = [] if X_test is None else check_people(X, X_test)
+    concerns["probabilities"] = check_probabilities(
+        X, () if sensitive is None else sensitive.columns
+    )
+    return [
+        *chain(*concerns.values()),
+        *more,
+        *([] if sensitive is None else check_groups(X, sensitive)),
+    ]
+
+
+def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) -> list[Concern]:
+    """Rows that are more than a tenth of their group's weight: a comparison of the group hangs on
+    such a row."""
+    concerns = list[Concern]()
+    if weight is None:
+        return concerns
+    for part in sensitive.each:
+        groups = part.values.astype(str)
+        for group in np.unique(groups):
+            own = weight[groups == group]
+            largest = own.max()
+            if len(own) < LEAST_ROWS or largest <= MOST_OF_WEIGHT * own.sum():
+                continue
+            sentence = (
+                f"One row has {100 * largest / own.sum():.0f} % of the weight of {part.name} = "
+                f"{group}, so the group's "
+                "figures hang on it."
+            )
+            if largest in SENTINELS:
+                sentence += (
+                    f" {largest:.12g} looks like a mark for an unknown weight: give the "
+                    "row its own or drop it."
+                )
+            concerns.append(Concern("weight", (part.name,), sentence))
+    return concerns
+
+
+def undermining(concerns: Iterable[Concern]) -> tuple[str, ...]:
+    """What is said first of a comparison of groups: columns that alone tell the label or a
+    group."""
+    return tuple(concern.sentence for concern in concerns if concern.kind in UNDERMINING)
+
+
+def check_probabilities(X: pd.DataFrame, protected: Collection[Hashable] = ()) -> list[Concern]:
+    """A concern about columns of numbers from 0 to 1, one after the other, that sum to 1 in each
+    row, as probabilities of groups do. Columns of 0 and 1 alone are no probabilities."""
+    shares = dict[Hashable, NDArray[np.float64]]()
+    for name in X.columns if len(X) >= LEAST_ROWS else ():
+        if is_numeric(X[name]) and X[name].nunique() > 2 and X[name].dropna().between(0, 1).all():
+            shares[name] = X[name].to_numpy(np.float64, na_value=np.nan)
+    concerns, left = list[Concern](), list(shares)
+    while left:
+        together = _sum_to_one([shares[name] for name in left])
+        if together:
+            columns, drop = (
+                left[:together],
+                [str(name) for name in left[:together] if name not in protected],
+            )
+            about = {"column": f"Columns {listed(columns)}", "drop": ",".join(drop)}
+            sentence = SAID["probabilities"].format(**about)
+            concerns.append(Concern("probabilities", tuple(map(str, columns)), sentence))
+        left = left[together or 1 :]
+    return concerns
+
+
+def _sum_to_one(shares: Sequence[NDArray[np.float64]]) -> int:
+    """How many of the first columns sum to 1 in each row without a missing value; 0 if none do."""
+    total = np.zeros(len(shares[0]))
+    for count, share in enumerate(shares, 1):
+        total = total + share
+        off = total[~np.isnan(total)] - 1
+        if len(off) < LEAST_ROWS or off.max() > ROUNDING * len(shares):
+            return 0
+        if count > 1 and np.abs(off).max() <= ROUNDING * count:
+            return count
+    return 0
+
+
+def strange_among_numbers(values: pd.Series) -> list[str]:
+    """The texts, such as "?", that make a column of many different numbers text: less than half of
+    its spellings and of its cells; none in any other column."""
+    if is_numeric(values):
+        return []
+    different = pd.Index(values.dropna().unique())
+    if len(different) < MANY or not isinstance(different[0], str):
+        return []
+    strange = different[
+        pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()
+    ]
+    few = (
+        1 <= len(strange) < len(different) / 2
+        and values.isin(strange).sum() <= values.notna().sum() / 2
+    )
+    return list(strange) if few else []
+
+
+def _is_prose(different: pd.Index) -> bool:
+    """Whether texts are sentences: several words on average."""
+    texts = [value for value in different if isinstance(value, str)]
+    return bool(texts) and sum(len(text.split()) for text in texts) > WORDS * len(texts)
+
+
+def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:
+    """Errors of the best cut point of a `measured` number; of others, errors when each row's label
+    is guessed as the commoner label of the other rows with its value or, if there are none or a
+    tie, of all rows."""
+    if measured:
+        order = np.argsort(numbers := values.to_numpy(np.float64, na_value=np.nan), kind="stable")
+        below = np.cumsum(labels[order])
+        ends = np.flatnonzero(
+            np.diff(numbers[order], append=np.inf) != 0
+        )  # a cut lies between different numbers
+        wrong = 2 * below[ends] + len(labels) - 1 - ends - below[-1]  # 0 below the cut, 1 above
+        return int(min(wrong.min(), (len(labels) - wrong).min()))
+    ones = np.bincount(codes, weights=labels)[codes] - labels
+    others = np.bincount(codes)[codes] - 1
+    usual = int(2 * labels.sum() > len(labels))
+    guess = np.where(2 * ones == others, usual, 2 * ones > others)
+    return int((guess != labels).sum())
+
+
+def _counts_rows(values: pd.Series) -> bool:
+    """Whether whole numbers that all differ count rows: very many, without large gaps, or in
+    order."""
+    ordered = values.sort_index() if pd.api.types.is_integer_dtype(values.index.dtype) else values
+    numbers = ordered.astype(np.float64)
+    dense = numbers.max() / 4 - numbers.min() / 4 < len(
+        numbers
+    )  # the difference itself may overflow
+    in_order = numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing
+    return not (numbers % 1).any() and (len(numbers) >= MANY_WHOLE or dense or in_order)
+
+
+def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
+    """A concern if columns of X determine a group: single ones (text, or a number with two values)
+    or, if there is none, two columns of two values together."""
+    codes = {name: _codes(X[name]) for name in X.columns if name not in sensitive.columns}
+    few = {
+        name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])
+    }
+    attributes = [_codes(pd.Series(part.values.astype(str))) for part in sensitive.each]
+
+    def determine(found: Codes) -> bool:
+        """Whether a value tells of any group who is a member, nearly without exception. Each row is
+        guessed from the other rows with its value, so that a value of one row tells nothing."""
+        for groups in attributes:
+            width = int(groups.max()) + 1
+            cells = np.bincount(found * width + groups, minlength=(int(found.max()) + 1) * width)
+            members: NDArray[np.int64] = cells.reshape(-1, width)
+            rows = members.sum(axis=1, keepdims=True)
+            missed = members * (2 * (members - 1) <= rows - 1)
+            taken = (rows - members) * (2 * members >= rows - 1)
+            rarer = np.minimum(members.sum(axis=0), rows.sum() - members.sum(axis=0))
+            if ((rarer >= LEAST_ROWS) & ((missed + taken).sum(axis=0) <= EXCEPTIONS * rarer)).any():
+                return True
+        return False
+
+    telling, together = [name for name, found in few.items() if determine(found)], ""
+    if not telling:
+        two, together = (
+            {name: found for name, found in few.items() if found.max() == 1},
+            " together",
+        )
+        pairs = combinations(two, 2) if len(two) * (len(two) - 1) <= 2 * MOST_PAIRS else ()
+        telling = next(
+            ([one, other] for one, other in pairs if determine(2 * two[one] + two[other])), []
+        )
+    if not telling:
+        return []
+    subject = (
+        f"Columns {listed(telling)}{together} tell"
+        if len(telling) > 1
+        else f"Column {listed(telling)} tells"
+    )
+    columns, them = tuple(map(str, telling)), "them" if len(telling) > 1 else "it"
+    sentence = (
+        f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has "
+        "the same values, so "
+        f"there are no comparable people. Leave {them} out: --drop {','.join(columns)}."
+    )
+    return [Concern("proxy", columns, sentence)]
+
+
+def _codes(values: pd.Series) -> Codes:
+    """Each row's value as a number from 0; missing is a value."""
+    return pd.factorize(values, use_na_sentinel=False)[0].astype(np.int64)
+
+
+def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
+    """Whether more people equal training rows than by coincidence. Where the columns are coarse, a
+    person who equals a training row also has near twins that differ in one column."""
+    shared = [name for name in X.columns if name in people.columns]
+    if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
+        return []  # with one column alone, twins say nothing
+    both, n = pd.concat([X[shared], people[shared]], ignore_index=True), len(X)
+    cells = np.empty(both.shape, dtype=np.uint64)  # hashes: that of a row is their sum
+    for k, name in enumerate(shared):
+        codes = _codes(both[name])
+        cells[:, k] = np.random.default_rng(k).integers(
+            0, 2**64, int(codes.max()) + 1, dtype=np.uint64
+        )[codes]
+    whole = cells.sum(axis=1, dtype=np.uint64)
+    twins = n + np.flatnonzero(np.isin(whole[n:], whole[:n]))
+
+    def alike(hashes: NDArray[np.uint64]) -> NDArray[np.int64]:
+        """How many training rows have a twin's hash."""
+        return np.asarray(pd.Series(hashes[:n]).value_counts().reindex(hashes[twins]), np.int64)
+
+    equal, ways = alike(whole), np.zeros(len(twins), np.int64)
+    for k in range(len(shared)):
+        ways += alike(whole - cells[:, k]) > equal
+    # One way may be the column that tells all people apart.
+    if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
+        return []
+    sentence = (
+        f"{len(twins)} of the {len(people)} test people equal a training row in every column, so "
+        "the model "
+        "has seen them. Remove duplicate rows from the file, or keep them on one side of the split."
+    )
+    return [Concern("duplicates", (), sentence)]

@@ -1,0 +1,162 @@
+"""The rows that a model is trained on, and their labels."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from butfor.table.columns import own
+from butfor.table.decisions import ONE_HALF, Decision, decides_one
+from butfor.table.labels import label_values
+
+Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class Table:
+    """Training rows and their labels: copies, so that a table never changes.
+
+    Parameters
+    ----------
+    X : pandas.DataFrame
+        The training rows.
+    y : pandas.Series
+        Their labels, with two or more values.
+    validation : (X, y), optional
+        Rows for a learner that stops early. Their labels are never flipped.
+    weight : array of shape (n,), optional
+        Weights, for a learner that takes them and for the comparison of groups.
+    whole : (X, y, positions, positions, weight, cluster), optional
+        If rows were set aside: the given table, the positions of the training rows in it and of
+        those set aside, and the weights and clusters of all.
+    decision : Decision, default=one half
+        The threshold between two labels; with more than two, which count as 1 and what a flip
+        gives.
+    cluster : array of shape (n,), optional
+        Rows with the same value are about one person or household. Only the comparison of groups
+        uses it.
+    """
+
+    X: pd.DataFrame
+    y: pd.Series
+    validation: tuple[pd.DataFrame, pd.Series] | None = None
+    weight: NDArray[np.float64] | None = None
+    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = (
+        None
+    )
+    decision: Decision = ONE_HALF
+    cluster: NDArray[np.object_] | None = None
+
+    def __post_init__(self) -> None:
+        copies: dict[str, Any] = {
+            name: own(getattr(self, name)) for name in ("X", "y", "weight", "cluster")
+        }
+        if self.validation is not None:
+            copies["validation"] = tuple(map(own, self.validation))
+        vars(self).update(copies)
+
+    @property
+    def n(self) -> int:
+        return len(self.X)
+
+    @property
+    def set_aside(self) -> int:
+        """The number of rows that were set aside for validation."""
+        return 0 if self.whole is None else len(self.whole[0]) - self.n
+
+    @cached_property
+    def classes(self) -> NDArray[Any]:
+        """The label values in sorted order; the second of two is class 1."""
+        return label_values(self.y.to_numpy())
+
+    @property
+    def multiclass(self) -> bool:
+        return len(self.classes) > 2
+
+    @cached_property
+    def codes(self) -> NDArray[np.int64]:
+        """The labels by their number in `classes`, `[n]`."""
+        return self.numbers_of(self.y)
+
+    @cached_property
+    def validation_codes(self) -> NDArray[np.int64]:
+        return self.numbers_of(self.validation[1]) if self.validation else np.empty(0, np.int64)
+
+    @cached_property
+    def zero_one(self) -> Floats:
+        """The labels as 0 and 1, `[n]`; with more than two, 1 is a label that the split counts as
+        1."""
+        return self.sides(self.codes).astype(np.float32)
+
+    def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
+        """These people and, if places are limited, everyone who competes for them."""
+        if self.decision.pool is None:
+            return people
+        both = pd.concat([people, self.decision.pool])
+        kinds = {
+            name: dtype
+            for name, dtype in self.X.dtypes.items()
+            if isinstance(dtype, pd.CategoricalDtype)
+        }
+        return both.astype(kinds)
+
+    def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
+        """Which labels or decisions, given by number, count as 1."""
+        if not self.multiclass:
+            return np.asarray(codes == 1)
+        assert self.decision.towards is not None
+        return self.decision.towards[codes]
+
+    def labels(self, flips: Sequence[int] = ()) -> Floats:
+        """Labels by number, flipped at the given positions."""
+        y, at = self.codes.astype(np.float32), list(flips)
+        y[at] = self.new_codes[at]
+        return y
+
+    @cached_property
+    def new_codes(self) -> NDArray[np.int64]:
+        """Each label after a flip, by number."""
+        return 1 - self.codes if self.decision.new is None else self.decision.new
+
+    def margins(self, answers: Floats) -> Floats:
+        """Logits `[… × people]` from models' answers about people `with_pool`."""
+        return self.decision.margins(answers)
+
+    def decisions(self, answers: Floats) -> NDArray[np.int64]:
+        """The decisions, by number, from the same answers."""
+        if not self.multiclass:
+            return np.asarray(decides_one(self.margins(answers)), np.int64)
+        return np.asarray(
+            answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(-1), np.int64
+        )
+
+    @property
+    def outputs(self) -> int:
+        """Numbers that a model gives per person."""
+        return len(self.classes) if self.multiclass else 1
+
+    def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
+        """D' = (X, y'): the whole given table with these labels flipped."""
+        X, y, kept, *_ = self.whole or (self.X, self.y, np.arange(self.n))
+        y, at = y.copy(), list(positions)
+        if at:
+            y.iloc[kept[at]] = self.classes[self.new_codes[at]]
+        return X, y
+
+    def with_labels(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
+        """The same rows with these labels flipped for good, or replaced by `labels` by number; rows
+        that were set aside stay aside."""
+        y, at = self.y.copy(), list(positions)
+        if at:
+            y.iloc[at] = self.classes[self.new_codes[at] if labels is None else list(labels)]
+        return replace(self, y=y, whole=None)
+
+    def numbers_of(self, y: pd.Series) -> NDArray[np.int64]:
+        """Labels by their number in `classes`."""
+        return np.searchsorted(self.classes, y.to_numpy().astype(self.classes.dtype))
