@@ -136,10 +136,13 @@ def test_the_parts_that_contributing_shows_work_in_an_audit(capsys):
     names: dict = {}
     exec("\n".join(re.findall(r"```python\n(.*?)```", text, re.DOTALL)), names)
     assert capsys.readouterr().out.count(" training labels (") == 3
-    files = re.findall(
-        r"`(\w+)\.py`", text[text.index("## The method") : text.index("## Where things live")]
-    )
-    assert all((ROOT / "src" / "butfor" / f"{name}.py").exists() for name in files)
+    method = text[text.index("## The method") : text.index("## The rooms")]
+    files = re.findall(r"`([\w/]+\.py)`", method)
+    inside = [*(ROOT / "src" / "butfor").rglob("*.py")]
+    assert len(files) > 6
+    assert all(any(path.as_posix().endswith(f"/{name}") for path in inside) for name in files)
+    for room in re.findall(r"^\| `(\w+)/`", text[text.index("## The rooms") :], re.MULTILINE):
+        assert (ROOT / "src" / "butfor" / room / "__init__.py").exists()
 
 
 def test_public_names_and_parameters_are_described():

@@ -1,10 +1,8 @@
-"""Runs the examples beside this file and writes each as a page: its text, its code, what it printed
-and drew.
+"""Runs the examples beside this file and writes each as a page: its text, its code, what it printed and drew.
 
-An example is a Python script in cells: `# %% [markdown]` begins text in comments, `# %% [console]`
-commands in comments, `# %%` code. All cells of a script run in one empty folder, all its code in
-one namespace. As in a notebook, the value of a cell's last line is shown: a chart as SVG, anything
-else as printed. A cell that fails ends the build.
+An example is a Python script in cells: `# %% [markdown]` begins text in comments, `# %% [console]` commands in
+comments, `# %%` code. All cells of a script run in one empty folder, all its code in one namespace. As in a notebook,
+the value of a cell's last line is shown: a chart as SVG, anything else as printed. A cell that fails ends the build.
 
     python docs/examples/build.py            # all of them
     python docs/examples/build.py proofs     # one
@@ -37,8 +35,7 @@ WIDTH = 84
 
 
 def cells(script: str) -> Iterator[tuple[str, str]]:
-    """Each cell: its kind ("markdown", "console", "python") and lines. Code keeps its line numbers,
-    for tracebacks."""
+    """Each cell: its kind ("markdown", "console", "python") and lines. Code keeps its line numbers, for tracebacks."""
     starts = [*CELL.finditer(script)]
     for this, following in zip(starts, [*starts[1:], None], strict=True):
         body = script[this.end() : following.start() if following else None].rstrip()
@@ -50,8 +47,7 @@ def cells(script: str) -> Iterator[tuple[str, str]]:
 
 
 def run_commands(commands: str) -> str:
-    """What the commands of a cell print, on a terminal of 80 columns with this Python's
-    programs."""
+    """What the commands of a cell print, on a terminal of 80 columns with this Python's programs."""
     environment = os.environ | {
         "COLUMNS": "80",
         "PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}",

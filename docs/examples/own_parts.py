@@ -1,8 +1,8 @@
 # %% [markdown]
 # # Parts of your own
 #
-# Put a learner, a ranking, a strategy or an engine of your own into an audit: each is a few lines,
-# shown here and run on the embedded German credit data.
+# Put a learner, a ranking, a strategy or an engine of your own into an audit: each is a few lines, shown here and run
+# on the embedded German credit data.
 
 # %%
 import numpy as np
@@ -22,11 +22,10 @@ def ask(audit, cases=range(10)):
 # %% [markdown]
 # ## A learner
 #
-# Derive from `butfor.Learner` and `butfor.Model`. `table.X` is the raw training table; labels come
-# as 0 and 1; a model answers raw people with logits, above 0 for class 1. `seeded` is False unless
-# the class says otherwise; a learner with a seed also has `reseeded(seed)`. `record()` is what the
-# ledger tells learners apart by. A model that can do more has further methods (`leaves`,
-# `flip_effects`, …: see `butfor.Model`); rankings that need them then accept it.
+# Derive from `butfor.Learner` and `butfor.Model`. `table.X` is the raw training table; labels come as 0 and 1; a model
+# answers raw people with logits, above 0 for class 1. `seeded` is False unless the class says otherwise; a learner with
+# a seed also has `reseeded(seed)`. `record()` is what the ledger tells learners apart by. A model that can do more
+# has further methods (`leaves`, `flip_effects`, …: see `butfor.Model`); rankings that need them then accept it.
 
 
 # %%
@@ -59,9 +58,9 @@ ask(butfor.LabelAudit(NearestAlong("amount"), budget=1))
 #
 # ## A ranking
 #
-# A function of the trained model, the training table and the people. It returns one row of scores
-# per person, higher meaning "flip first". An object with `score(model, table, people)` will do too;
-# a subclass of `butfor.Ranking` can say more (`accepts`, `needs`, `signed`, `predicts`, …).
+# A function of the trained model, the training table and the people. It returns one row of scores per person, higher
+# meaning "flip first". An object with `score(model, table, people)` will do too; a subclass of `butfor.Ranking` can say
+# more (`accepts`, `needs`, `signed`, `predicts`, …).
 
 
 # %%
@@ -81,12 +80,11 @@ ask(
 # %% [markdown]
 # ## A strategy
 #
-# A generator function of a person. `yield` a flip set, or a list of them, and get the gains: the
-# logit towards the other decision after training on these flips, above 0 if the decision changes.
-# `person.order` holds the flippable rows, best first, `person.best(k)` the first k of them,
-# `person.budget` how many labels may flip, and `person.gains` everything known so far, also from
-# models that were trained for other people. Return the set that was found: it counts once the
-# model's own `fit` confirms it.
+# A generator function of a person. `yield` a flip set, or a list of them, and get the gains: the logit towards the
+# other decision after training on these flips, above 0 if the decision changes. `person.order` holds the flippable
+# rows, best first, `person.best(k)` the first k of them, `person.budget` how many labels may flip, and `person.gains`
+# everything known so far, also from models that were trained for other people. Return the set that was found: it counts
+# once the model's own `fit` confirms it.
 
 
 # %%
@@ -104,10 +102,9 @@ ask(butfor.LabelAudit(logistic, strategy=pairs, budget=2))
 # %% [markdown]
 # ## An engine
 #
-# Derive from `butfor.Engine`. Bound to a learner, a table and people, it gives a function that
-# trains lists of flip sets, or None if it does not train this learner. A training is (flips, seed);
-# seed None is the learner's own. What it finds is confirmed by the model's own `fit`, unless the
-# engine declares itself to be the definition (`Bound`).
+# Derive from `butfor.Engine`. Bound to a learner, a table and people, it gives a function that trains lists of flip
+# sets, or None if it does not train this learner. A training is (flips, seed); seed None is the learner's own. What it
+# finds is confirmed by the model's own `fit`, unless the engine declares itself to be the definition (`Bound`).
 
 
 # %%

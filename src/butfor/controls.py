@@ -23,8 +23,10 @@ from butfor.result.fresh import LEAST
 from butfor.table.decisions import Margins, decides_one
 from butfor.table.table import Table
 
-DRAWS, AT_ONCE = 999, 100
-"""Means that are drawn where the cut moves with them, and how many are held at a time."""
+DRAWN_MEANS = 999
+"""Means that are drawn where the cut moves with them."""
+MEANS_AT_ONCE = 100
+"""How many of them are held at a time."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -56,13 +58,17 @@ class SingleModels:
         where its cut moves or the best of several classes counts, by the share of drawn means."""
         if self.table.multiclass or self.table.decision.pool is not None:
             rng = np.random.default_rng(random_state)
-            sizes = [min(AT_ONCE, DRAWS - begun) for begun in range(0, DRAWS, AT_ONCE)]
+            sizes = [
+                min(MEANS_AT_ONCE, DRAWN_MEANS - begun)
+                for begun in range(0, DRAWN_MEANS, MEANS_AT_ONCE)
+            ]
             found: NDArray[np.float64] = (
-                sum(decides_one(self.drawn(rng, size)).sum(axis=0) for size in sizes) / DRAWS
+                sum(decides_one(self.drawn(rng, size)).sum(axis=0) for size in sizes) / DRAWN_MEANS
             )
             return found
         margins = self.table.margins(self.answers.astype(np.float32)).astype(np.float64)
-        mean, deviation = margins.mean(axis=0), self.spread * margins.std(axis=0, ddof=1)
+        mean = margins.mean(axis=0)
+        deviation = self.spread * margins.std(axis=0, ddof=1)
         away = np.divide(
             mean, deviation, out=np.where(decides_one(mean), np.inf, -np.inf), where=deviation > 0
         )

@@ -78,8 +78,12 @@ def persons_of(
     truth: NDArray[np.int64] | None = None,
 ) -> list[result.Person]:
     """What was measured about each person, in their order. `truth`: the labels of everyone."""
-    people, trainer, names = part.people, part.trainer, fitted.label_names
-    table, decision, strategy = people.table, people.table.decision, fitted.strategy
+    people = part.people
+    trainer = part.trainer
+    names = fitted.label_names
+    table = people.table
+    decision = people.table.decision
+    strategy = fitted.strategy
     dates = table.X.attrs.get(DATES, ())
     doubt = None if standards is None else standards.doubt
     if (
@@ -110,7 +114,8 @@ def persons_of(
         known = (
             None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
         )
-        row, label = plain(table.X.index[position]), names[table.codes[position]]
+        row = plain(table.X.index[position])
+        label = names[table.codes[position]]
         return result.Flip(int(position), row, label, cells(table.X.iloc[[position]])[0], known)
 
     def scores(logit: float, at_cut: float) -> tuple[float, float]:
@@ -119,9 +124,12 @@ def persons_of(
             at_cut, fitted.favourable
         )
 
-    persons, values_of, flippable = [], cells(people.people), part.psi.counts.tolist()
+    persons = []
+    values_of = cells(people.people)
+    flippable = part.psi.counts.tolist()
     for k, case in enumerate(part.cases):
-        search, more = searched.get(k), dict[str, Any]()
+        search = searched.get(k)
+        more = dict[str, Any]()
         flips: FlipSet = search.found or () if search else ()
         if decision.has_cut:
             more["score"], more["cut"] = scores(float(people.logits[k]), people.model.at_cut)
@@ -130,7 +138,8 @@ def persons_of(
         if search is not None:
             # The course up to the first set that worked; if members were looked at one by one, to
             # its end.
-            asked, own = search.asked, [tried for tried, _ in search.asked]
+            asked = search.asked
+            own = [tried for tried, _ in search.asked]
             if search.first and search.spread is None:
                 asked = asked[
                     : own.index(search.first) + 1 if search.first in own else search.tried
@@ -213,11 +222,14 @@ def persons_of(
 def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:
     """How good the model is for these people, whose labels are the classes `truth`, and for each
     group of them."""
-    table, decided = fitted.table, everyone.decisions
+    table = fitted.table
+    decided = everyone.decisions
     commonest = int(np.bincount(table.codes).argmax())  # the first of equally common ones
     sided = not table.multiclass or fitted.adverse is not None
     groups = pd.Series(everyone.groups).astype(str).to_numpy()
-    label, said, rates = table.sides(truth), table.sides(decided), []
+    label = table.sides(truth)
+    said = table.sides(decided)
+    rates = []
     for group in map(str, in_order(everyone.groups, fitted.sensitive.cuts)):
         ours = groups == group
         sides = (
@@ -246,8 +258,10 @@ def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]
 def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -> Run:
     """Everything needed to run an audit again. `decisions` about the people asked about; `more`:
     further fields."""
-    table, sensitive = fitted.table, fitted.sensitive
-    own, seeds = fitted.learner.own_seed, fitted.seeds
+    table = fitted.table
+    sensitive = fitted.sensitive
+    own = fitted.learner.own_seed
+    seeds = fitted.seeds
     origin: dict[str, Any] = {
         name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()
     }
@@ -262,7 +276,10 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         weighted=table.weight is not None,
         clustered=table.cluster is not None,
     )
-    ranking, strategy, phi, psi = fitted.ranking, fitted.strategy, fitted.phi, fitted.psi
+    ranking = fitted.ranking
+    strategy = fitted.strategy
+    phi = fitted.phi
+    psi = fitted.psi
     lost = {
         f"data: {data.source}": data.table is None,
         "sample_weight: given in Python": data.weighted and data.weight is None,

@@ -62,13 +62,14 @@ from butfor.support.errors import Stopped
 from butfor.support.progress import Progress
 from butfor.table.decisions import decides_one
 
-WORLDS, LEAST = 20, 5
-"""Worlds of a group, and the fewest if a training is slow."""
-PATIENCE = 60.0
-"""Seconds for a group's worlds; if they take longer, there are fewer."""
-DECIMALS = 4
+WORLDS_PER_GROUP = 20
+MIN_WORLDS = 5
+"""Where a training is slow."""
+WORLDS_SECONDS = 60.0
+"""For a group's worlds; if they take longer, there are fewer."""
+SHARE_DECIMALS = 4
 """Of the share of controls that decide otherwise."""
-SEEDS = 2**31
+SEED_LIMIT = 2**31
 """Seeds of worlds and of their trainings are below this."""
 
 
@@ -102,7 +103,8 @@ class FlipTrial:
         """On the people X. With more than two labels, `new_labels` gives the label after a flip, by
         position."""
         everyone, truth = fitted.people(X, y, sensitive_features)
-        table, decision = fitted.table, fitted.table.decision
+        table = fitted.table
+        decision = fitted.table.decision
         if new_labels and decision.new is not None:
             new = decision.new.copy()
             new[list(new_labels)] = list(new_labels.values())
@@ -133,10 +135,15 @@ class FlipTrial:
 
     def flip(self, flips: FlipSet) -> dict[str, Any]:
         """What these flips change for everyone, by the model's own `fit`: fields of `Reviewed`."""
-        everyone, trainer, seeds = self.everyone, self.trainer, self.fitted.seeds
-        decisions, index, groups = everyone.predictions, everyone.people.index, everyone.groups
+        everyone = self.everyone
+        trainer = self.trainer
+        seeds = self.fitted.seeds
+        decisions = everyone.predictions
+        index = everyone.people.index
+        groups = everyone.groups
         trainer.confirm([flips])
-        before, after = everyone.logits, trainer.confirmed_logits(flips)
+        before = everyone.logits
+        after = trainer.confirmed_logits(flips)
         turned = np.flatnonzero(changes_decision(after, decisions)).tolist()
         fresh: dict[int, FreshSeeds] = {}
         if seeds and turned:
@@ -149,7 +156,8 @@ class FlipTrial:
                     changes_decision(logits[:, k], int(decisions[k])) for logits in both
                 )
                 fresh[k] = FreshSeeds.of(without, with_)
-        was, now = self.rates(before), self.rates(after)
+        was = self.rates(before)
+        now = self.rates(after)
         accuracies = (
             self.accuracy(everyone.decisions),
             self.accuracy(trainer.table.decisions(trainer.confirmed[flips])),
@@ -195,10 +203,10 @@ class DrawnWorld:
         return tuple(Training((), training.seed) for training in self.trainings)
 
 
-def world_seeds(group: object, random_state: int = 0, count: int = WORLDS) -> list[int]:
+def world_seeds(group: object, random_state: int = 0, count: int = WORLDS_PER_GROUP) -> list[int]:
     """The seeds of a group's worlds, by a name or number of the group."""
     rng = np.random.default_rng([random_state, crc32(str(group).encode())])
-    return [int(seed) for seed in rng.integers(SEEDS, size=count)]
+    return [int(seed) for seed in rng.integers(SEED_LIMIT, size=count)]
 
 
 def draw_world(
@@ -225,7 +233,7 @@ def draw_world(
 
     flips = drawn(standards)
     seeds: list[int | None] = (
-        [int(each) for each in rng.integers(SEEDS, size=members)] if seeded else [None]
+        [int(each) for each in rng.integers(SEED_LIMIT, size=members)] if seeded else [None]
     )
     trainings = tuple(Training(flips, each) for each in seeds)
     return DrawnWorld(
@@ -263,14 +271,18 @@ def train_worlds(
             flipped = replace(
                 table, validation=(X, pd.Series(table.classes[codes], y.index, name=y.name))
             )
-            how: dict[str, Any] = {
-                "n_jobs": trainer.n_jobs,
-                "progress": trainer.progress,
-                "flag": trainer.flag,
-            }
-            its = Trainer(trainer.engine, trainer.single, flipped, trainer.people, **how)
+            its = Trainer(
+                trainer.engine,
+                trainer.single,
+                flipped,
+                trainer.people,
+                n_jobs=trainer.n_jobs,
+                progress=trainer.progress,
+                flag=trainer.flag,
+            )
         answers = its.ensemble_answers([world.trainings])[0]
-        yield world, answers, trainer.ensemble_answers([world.control])[0] if paired else None
+        control = trainer.ensemble_answers([world.control])[0] if paired else None
+        yield world, answers, control
 
 
 # --- of an audit ----------------------------------------------------------------------------------
@@ -293,14 +305,15 @@ class Plan(NamedTuple):
 def plan_worlds(fitted: Fitted, trainer: Trainer) -> Plan:
     """What there is time for. There are no worlds if there is no control for them: too slow to be
     paired, and too few fresh seeds."""
-    members, seconds = trainer.members, fitted.fit_seconds
-    wanted = WORLDS * members * (2 if fitted.seeded else 1)
-    if seconds * wanted > PATIENCE:
+    members = trainer.members
+    seconds = fitted.fit_seconds
+    wanted = WORLDS_PER_GROUP * members * (2 if fitted.seeded else 1)
+    if seconds * wanted > WORLDS_SECONDS:
         seconds = trainer.seconds_each(seconds)
-    if seconds * wanted <= PATIENCE:
-        return Plan(WORLDS, PAIRED if fitted.seeded else None)
-    left = PATIENCE - seconds * len(fitted.seeds)
-    fewer = int(np.clip(left / (members * seconds), LEAST, WORLDS))
+    if seconds * wanted <= WORLDS_SECONDS:
+        return Plan(WORLDS_PER_GROUP, PAIRED if fitted.seeded else None)
+    left = WORLDS_SECONDS - seconds * len(fitted.seeds)
+    fewer = int(np.clip(left / (members * seconds), MIN_WORLDS, WORLDS_PER_GROUP))
     if not fitted.seeded:
         return Plan(fewer)
     return Plan(fewer, FRESH, tuple(fitted.seeds)) if len(fitted.seeds) >= LEAST_SEEDS else Plan(0)
@@ -328,10 +341,11 @@ def not_asked(standards: Standards, tried: FlipTrial, by_hand: bool) -> list[One
 def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     """One result per group with a gap beyond chance. After a stop, the worlds that are done
     count."""
-    short, fitted, trainer = falling_short(standards), tried.fitted, tried.trainer
-    learned = set(
-        standards.groups.astype(str)
-    )  # by their labels: other groups are in further labelled rows alone
+    short = falling_short(standards)
+    fitted = tried.fitted
+    trainer = tried.trainer
+    # By their labels: other groups are in further labelled rows alone.
+    learned = set(standards.groups.astype(str))
     without_rows = Outcome(NOT_ASKED, NO_TRAINING_ROWS)
     results = [
         replace(as_it_is(c, tried), outcome=without_rows) for c in short if c.group not in learned
@@ -339,11 +353,12 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
     short = [c for c in short if c.group in learned]
     if not short:
         return results
-    progress, plan = trainer.progress, plan_worlds(fitted, trainer)
-    if 0 < plan.worlds < WORLDS:
+    progress = trainer.progress
+    plan = plan_worlds(fitted, trainer)
+    if 0 < plan.worlds < WORLDS_PER_GROUP:
         progress.note(
-            f"One standard for all: {plan.worlds} worlds instead of {WORLDS}, since a training is "
-            "slow."
+            f"One standard for all: {plan.worlds} worlds instead of {WORLDS_PER_GROUP}, since a "
+            "training is slow."
         )
     progress.phase("one standard for all", plan.trainings(trainer.members, len(short)))
     progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
@@ -365,7 +380,8 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
             seeds = world_seeds(first_row, fitted.params.random_state, plan.worlds)
             now = in_worlds(standards, now, tried, seeds, plan.control, single)
             if now.unfinished:
-                done, why = len(now.worlds), now.outcome.why if now.outcome else None
+                done = len(now.worlds)
+                why = now.outcome.why if now.outcome else None
                 kept = "those that are done count" if done else "changed decisions are not reported"
                 progress.note(
                     f"Stopped after {done} of {plan.worlds} worlds of {comparison.name}: {kept}."
@@ -396,7 +412,8 @@ def outcome_of(groups: Sequence[OneStandard]) -> Outcome:
 
 def as_it_is(comparison: GroupStandard, tried: FlipTrial) -> OneStandard:
     """The decisions as they are, before any world."""
-    everyone, ours = tried.everyone, tried.members_of(comparison.group)
+    everyone = tried.everyone
+    ours = tried.members_of(comparison.group)
     refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
     return OneStandard(
         attribute=comparison.attribute,
@@ -425,24 +442,26 @@ def in_worlds(
 ) -> OneStandard:
     """The decisions in these worlds; after a stop, in those that are done. `single`: models under
     fresh seeds, for controls that are not paired."""
-    everyone, trainer, table, seeded = (
-        tried.everyone,
-        tried.trainer,
-        tried.trainer.table,
-        tried.fitted.seeded,
-    )
+    everyone = tried.everyone
+    trainer = tried.trainer
+    table = tried.trainer.table
+    seeded = tried.fitted.seeded
     ours = tried.members_of(now.group)
     refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
     towards = np.where(refused, 1, -1)
     """Of a changed decision: 1 if it becomes favourable, −1 if it becomes adverse."""
-    worlds, outcome = list[World](), Outcome()
-    others, by_seed = np.zeros(len(refused), np.int64), np.zeros(len(refused), np.int64)
+    worlds = list[World]()
+    outcome = Outcome()
+    others = np.zeros(len(refused), np.int64)
+    by_seed = np.zeros(len(refused), np.int64)
     drawn = [draw_world(standards, now.group, seed, trainer.members, seeded) for seed in seeds]
     try:
         for world, answers, unflipped in train_worlds(trainer, drawn, control == PAIRED):
-            logits, decisions = table.margins(answers), table.decisions(answers)
+            logits = table.margins(answers)
+            decisions = table.decisions(answers)
             if not world.flips and not seeded:  # the audited model itself, to the last bit
-                logits, decisions = everyone.logits, everyone.decisions
+                logits = everyone.logits
+                decisions = everyone.decisions
             changed = changes_decision(logits, everyone.predictions)
             others += changed
             gained = None
@@ -472,9 +491,10 @@ def in_worlds(
     if single is not None:
         ones = single.decides_one(tried.fitted.params.random_state)
         by_luck_alone = np.where(decides_one(everyone.logits), 1 - ones, ones)
-    by_luck_alone = by_luck_alone.round(DECIMALS)
+    by_luck_alone = by_luck_alone.round(SHARE_DECIMALS)
     shown = np.flatnonzero((others > 0) | (seeded & (by_luck_alone > 0))) if worlds else ()
-    index, groups = everyone.people.index, everyone.groups
+    index = everyone.people.index
+    groups = everyone.groups
     people = [
         PersonInWorlds(
             k,

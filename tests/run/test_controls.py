@@ -102,7 +102,7 @@ def test_worlds_are_compared_with_the_same_trainings_without_flips(audit, one):
 def test_where_pairs_take_too_long_single_models_under_fresh_seeds_say_what_the_seed_changes(
     audit, one, monkeypatch
 ):
-    monkeypatch.setattr(worlds, "PATIENCE", 1e-9)
+    monkeypatch.setattr(worlds, "WORLDS_SECONDS", 1e-9)
     (few,) = audit.one_standard(PEOPLE)
     assert (few.control, len(few.worlds)) == ("fresh seeds", 5)
     logits = np.array(
@@ -143,7 +143,7 @@ def test_places_are_given_anew_with_and_without_flips(monkeypatch):
     assert paired.change.sum() == pytest.approx(0, abs=0.01)
     assert paired.expected > 1
     assert paired.displaced == pytest.approx(paired.expected, abs=0.01)
-    monkeypatch.setattr(worlds, "PATIENCE", 1e-9)
+    monkeypatch.setattr(worlds, "WORLDS_SECONDS", 1e-9)
     (few,) = audit.one_standard(PEOPLE)
     assert few.control == "fresh seeds"
     assert few.change.sum() == pytest.approx(0, abs=0.5)

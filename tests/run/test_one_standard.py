@@ -182,7 +182,7 @@ def test_ctrl_c_keeps_the_worlds_that_are_done(audit, population):
 
 def test_a_slow_learner_has_fewer_worlds_and_it_says_so(audit, monkeypatch):
     (whole,) = audit.one_standard(PEOPLE)
-    monkeypatch.setattr(worlds, "PATIENCE", 1e-9)
+    monkeypatch.setattr(worlds, "WORLDS_SECONDS", 1e-9)
     notes = Notes()
     (few,) = audit.one_standard(PEOPLE, progress=notes)
     assert few.worlds == tuple(replace(world, accuracy=None) for world in whole.worlds[:5])
@@ -266,7 +266,7 @@ def test_psi_doubted_allows_the_groups_doubted_labels_alone(audit):
 
 
 def test_worlds_of_networks_are_trained_under_seeds_of_their_own(monkeypatch):
-    monkeypatch.setattr(worlds, "WORLDS", 4)
+    monkeypatch.setattr(worlds, "WORLDS_PER_GROUP", 4)
     network, settings = (
         butfor.MLP((4,), max_epochs=20, batch_size=64),
         {"members": 2, "fresh_seeds": 0},

@@ -11,10 +11,10 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
-from butfor import Table
 from butfor.errors import SettingError, TableError
 from butfor.explain import eligible_cases, flippable_labels
 from butfor.result.population import Population
+from butfor.search import rules
 from butfor.table.groups import Bands, bands_of
 from recorded import run
 
@@ -300,9 +300,9 @@ def test_a_switch_goes_to_the_median_of_the_other_bands_and_a_rule_names_one(mon
     }
     with monkeypatch.context() as patch:
         patch.setattr(
-            Table,
-            "decided",
-            lambda table, model, people: switched.append(people) or person.decisions,
+            rules,
+            "decisions_about",
+            lambda people, model, table: switched.append(people) or person.decisions,
         )
         assert not person.switch_changes.any()
     assert len(switched) == 3
