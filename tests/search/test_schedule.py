@@ -65,7 +65,17 @@ def agree(trainer, flips):
     trainer.confirmed.update({each: trainer.means[each] for each in flips})
 
 
-def audit(starts, strategy, effects=None, budget=4, psi=None, confirm=agree, stop=None, **engine):
+def audit(
+    starts,
+    strategy,
+    effects=None,
+    budget=4,
+    psi=None,
+    confirm=agree,
+    stop=None,
+    rank_again=None,
+    **engine,
+):
     """The people after a search, and what was trained."""
     effects = np.tile(EFFECTS, (len(starts), 1)) if effects is None else effects
     engine = Bar(starts, effects, **engine)
@@ -74,12 +84,19 @@ def audit(starts, strategy, effects=None, budget=4, psi=None, confirm=agree, sto
     psi = Allowed(np.ones(effects.shape, bool) if psi is None else psi, np.arange(len(effects)))
     known, strategy = Known(np.ones(len(starts))), as_strategy(strategy)
     people = [
-        someone(np.flatnonzero(psi[k]), budget, seed=k, start=start, number=k, known=known)
+        someone(
+            np.flatnonzero(psi[k]),
+            budget,
+            seed=k,
+            start=start,
+            number=k,
+            known=known,
+            ranks_again=rank_again is not None,
+        )
         for k, start in enumerate(starts)
     ]
-    schedule(
-        {person: strategy.search(person) for person in people}, strategy, known, trainer, psi, None
-    )
+    searches = {person: strategy.search(person) for person in people}
+    schedule(searches, strategy, known, trainer, psi, rank_again)
     return people, engine, trainer
 
 
@@ -160,6 +177,112 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
                 SettingError, match=f"strategy '{search.__name__}' asked for .*{said}"
             ):
                 audit([-0.1], search, psi=np.arange(40)[None] < 39)
+
+
+# --- the order of a round ---------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("claims", "after_rounds"), [(15, 5), (16, 1)])
+def test_confirmations_wait_for_sixteen_claims_only_while_others_train(claims, after_rounds):
+    """Five rounds of training for the last person; all others claim a set of their own at once."""
+    confirmed = []
+
+    def confirm(trainer, flips):
+        confirmed.append((len(trainer.engine.calls), len(flips)))
+        agree(trainer, flips)
+
+    def claim_or_train(person):
+        if person.number < claims:
+            yield Confirm((person.number,))
+            return
+        for row in range(5):
+            yield (30 + row,)
+
+    audit([-0.5] * (claims + 1), claim_or_train, confirm=confirm)
+    # The made-up `fit` trains claims in the engine: the first call of `confirm` counts.
+    assert confirmed[0] == (after_rounds, claims)
+
+
+def test_rankings_wait_until_nobody_trains_and_come_before_confirmations():
+    events = []
+
+    def confirm(trainer, flips):
+        events.append("confirm")
+        agree(trainer, flips)
+
+    def rank_again(asked):
+        events.append(("rank", [flips for _, flips in asked]))
+        return [np.zeros(40) for _ in asked]
+
+    def ask(person):
+        if person.number == 0:
+            others = yield Rank((3, 7))
+            events.append(("ranked", len(others), 3 in others))
+        elif person.number == 1:
+            yield Confirm((1,))
+        else:
+            for row in range(3):
+                yield (30 + row,)
+                events.append("trained")
+
+    audit([-0.5] * 3, ask, confirm=confirm, rank_again=rank_again)
+    assert events == [*["trained"] * 3, ("rank", [(3, 7)]), ("ranked", 38, False), "confirm"]
+
+
+def test_what_a_search_returns_is_confirmed_only_if_it_is_not_the_find():
+    confirmed = []
+
+    def confirm(trainer, flips):
+        confirmed.extend(flips)
+        agree(trainer, flips)
+
+    def same(person):
+        yield Confirm(person.best(4))
+        return person.best(4)
+
+    def smaller(person):
+        yield Confirm(person.best(4))
+        return person.best(3)
+
+    ((person,), _, _) = audit([-0.1], same, confirm=confirm)
+    assert (person.found, person.complete, confirmed) == ((0, 1, 2, 3), True, [(0, 1, 2, 3)])
+    confirmed.clear()
+    ((person,), _, _) = audit([-0.1], smaller, confirm=confirm)
+    assert (person.found, person.complete) == ((0, 1, 2), True)
+    assert confirmed == [(0, 1, 2, 3), (0, 1, 2)]
+
+
+def test_a_search_that_goes_on_again_is_incomplete_until_it_ends_with_a_find():
+    begun = []
+
+    def gives_up(person):
+        """The first finds a set that works for the second as well, who gives up, twice."""
+        begun.append(person.number)
+        if person.number == 0:
+            yield person.best(4)
+            return person.best(4)
+        return None
+        yield
+
+    people, _, _ = audit([-0.1, -0.1], gives_up)
+    assert begun == [0, 1, 1]
+    assert [(person.found, person.complete) for person in people] == [
+        ((0, 1, 2, 3), True),
+        ((0, 1, 2, 3), False),
+    ]
+
+    def cut_off(person):
+        """The second goes on and trains, until the limit ends it."""
+        if person.number == 0:
+            yield person.best(4)
+            return person.best(4)
+        for row in range(40) if person.smallest() else ():
+            yield (row,)
+        return None
+
+    people, _, _ = audit([-0.1, -0.1], cut_off, stop=max_retrainings(5))
+    assert [person.complete for person in people] == [True, False]
+    assert people[1].found is not None
 
 
 # --- stops ----------------------------------------------------------------------------------------
