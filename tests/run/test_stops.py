@@ -8,7 +8,6 @@ import os
 import signal
 from pathlib import Path
 
-import pytest
 from sklearn.linear_model import LogisticRegression
 
 import butfor
