@@ -290,7 +290,7 @@ TRAININGS = """
 import os, time
 import numpy as np, pandas as pd
 from butfor.models.engines import OwnFit
-from butfor.models.learner import Learner, Table, Training
+from butfor.models.seam import Learner, Table, Training
 
 class Slow(Learner):
     def work(self, table):

@@ -230,8 +230,8 @@ def test_a_ledger_of_another_rule_recalls_nothing_and_says_so_once(tmp_path):
 def test_writers_that_share_a_file_or_are_killed_leave_whole_rows(tmp_path):
     code = f"""
 import os, sys, numpy as np
-from butfor.models.learner import Training
-from butfor.ledger import Ledger
+from butfor.models.seam import Training
+from butfor.models.ledger import Ledger
 ledger, first = Ledger({str(tmp_path / "l.db")!r}, print), int(sys.argv[1])
 for k in range(first, first + 60):
     ledger.write(b"page", {{Training((k,)): np.full(3, k, np.float32)}})
