@@ -71,7 +71,7 @@ from butfor.search.rules import (
     why_left_out,
 )
 from butfor.search.schedule import schedule
-from butfor.search.solid import LEAST_FOR_SECOND
+from butfor.search.solid import MIN_BUDGET_FOR_SECOND
 from butfor.search.strategies import FOUND, NEAR, RECORDED, usual_sets
 from butfor.standard.compare import least_draws
 from butfor.standard.groups import Standards
@@ -608,7 +608,7 @@ def _forecast(
     sets = float(sum(usual_sets(strategy, person) for person in ranked))
     again = (
         strategy == "solid"
-        and fitted.budget >= LEAST_FOR_SECOND
+        and fitted.budget >= MIN_BUDGET_FOR_SECOND
         and part.ranking.score_at is not None
     )
     rankings = RANKING_COST * (-(-people // BLOCK) + NEAR * people * again / trainer.n_jobs)

@@ -27,7 +27,7 @@ from butfor.result.run import (
 )
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
 from butfor.search.person import Known, Person
-from butfor.search.proofs import SLACK, Bracket
+from butfor.search.proofs import MARGIN_TOLERANCE, Bracket
 from butfor.search.rankings.ranking import Ranking, parameters
 from butfor.search.rules import Allowed, Situation
 from butfor.standard.groups import Standards
@@ -174,7 +174,7 @@ def persons_of(
         if flips and search:
             fewer = [tuple(row for row in flips if row != out) for out in flips]
             line = (
-                0.0 if trainer.bound.by_definition else -SLACK
+                0.0 if trainer.bound.by_definition else -MARGIN_TOLERANCE
             )  # nearer than that an engine's rounding decides
             none_works = strategy.shares and all(
                 s in search.rejected or search.gains.get(s, 1) <= line for s in fewer

@@ -9,7 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor.errors import SettingError
-from butfor.search.guided import CLAIMS, Effects, guided
+from butfor.search.guided import MAX_CLAIMS, Effects, guided
 from butfor.search.person import Confirm, Gains, Known, Person, Rank, Try
 from butfor.search.solid import solid
 from butfor.search.strategies import STRATEGIES, as_strategy, budget_in_labels
@@ -162,7 +162,7 @@ def test_guided_goes_on_from_what_is_not_confirmed_and_gives_up_in_the_end():
     assert len(play(guided, someone(range(8), 6), gain, lambda flips: len(flips) > 2)[2]) == 3
     hopeless = someone(range(8), 6)
     _, claimed, found = play(guided, hopeless, gain, lambda flips: False)
-    assert (len(claimed), found) == (CLAIMS, None)
+    assert (len(claimed), found) == (MAX_CLAIMS, None)
     assert hopeless.working  # so the search counts as incomplete
 
 

@@ -63,10 +63,10 @@ class Known:
     def add(self, flips: FlipSet, logits: Floats) -> None:
         """A trained set, of which nobody is told yet."""
         gains = np.asarray(logits, np.float32) * self.away
-        gains[(logits == 0) & (self.away < 0)] = np.finfo(
-            np.float32
-        ).tiny  # a logit of 0 decides for class 0
-        self.sets[flips] = gains, np.zeros(len(gains), bool)
+        # A logit of 0 decides for class 0.
+        gains[(logits == 0) & (self.away < 0)] = np.finfo(np.float32).tiny
+        nobody = np.zeros(len(gains), bool)
+        self.sets[flips] = (gains, nobody)
 
     def tell(self, flips: FlipSet, people: NDArray[np.bool_]) -> None:
         """These people may use the set."""
@@ -84,7 +84,8 @@ class Gains(Mapping[FlipSet, float]):
     the person asked for one by one, who would fill the memory if all people's were kept."""
 
     def __init__(self, known: Known, person: int) -> None:
-        self._known, self._person = known, person
+        self._known = known
+        self._person = person
         self.own: dict[FlipSet, float] = {}
 
     def __getitem__(self, flips: FlipSet) -> float:
@@ -96,8 +97,8 @@ class Gains(Mapping[FlipSet, float]):
         return float(gains[self._person])
 
     def __iter__(self) -> Iterator[FlipSet]:
-        told = (flips for flips, (_, told) in self._known.sets.items() if told[self._person])
-        return chain(told, (flips for flips in self.own if flips not in self._known.sets))
+        shared = (flips for flips, (_, told) in self._known.sets.items() if told[self._person])
+        return chain(shared, (flips for flips in self.own if flips not in self._known.sets))
 
     def __len__(self) -> int:
         return sum(1 for _ in self)
@@ -169,11 +170,8 @@ class Person:
     @property
     def working(self) -> dict[FlipSet, float]:
         """All sets that change the decision, and their gains."""
-        return {
-            flips: g
-            for flips, g in self.known.working[self.number].items()
-            if flips not in self.rejected
-        }
+        gains = self.known.working[self.number]
+        return {flips: gain for flips, gain in gains.items() if flips not in self.rejected}
 
     def smallest(self) -> FlipSet | None:
         """The smallest set whose gain exceeds the margin or, if there is none, the one with the

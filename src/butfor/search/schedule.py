@@ -27,13 +27,16 @@ from butfor.search.rules import Allowed
 from butfor.search.strategies import Strategy
 from butfor.support.errors import SettingError, Stopped, brief
 
-SEARCH, CONFIRMATION = "search", "confirmation"
-"""Phases of a search, as progress names them."""
-MEASURED, NEAR = 8, 10
-"""Sets on which the engine's distance from the model's own `fit` is measured, and how many times
-that distance a gain must be below 0 for "no set changes the decision" to be said without that
-`fit`."""
-CLAIMS_AT_ONCE = 16
+SEARCH = "search"
+"""The phase of a search, as progress names it."""
+CONFIRMATION = "confirmation"
+"""The phase in which finds are confirmed."""
+MEASURED_SETS = 8
+"""Sets on which the engine's distance from the model's own `fit` is measured."""
+SAFE_DISTANCES = 10
+"""How many times that distance a gain must be below 0 for "no set changes the decision" to be said
+without that `fit`."""
+MAX_WAITING_CLAIMS = 16
 """Sets that wait for confirmation before they are confirmed side by side."""
 
 RankAgain = Callable[[Sequence[tuple[Person, FlipSet]]], Iterable[NDArray[np.floating[Any]]]]
@@ -51,7 +54,8 @@ def schedule(
 ) -> None:
     """Run the searches of the strategy to their end; what they find is noted in the persons. `psi`:
     which labels may be flipped for whom. `after_round` hears how many searches are left."""
-    people, progress = list(searches), trainer.progress
+    people = list(searches)
+    progress = trainer.progress
     open_ = dict(searches)
     questions: dict[Person, Try | Confirm | Rank] = {}
     again = set[FlipSet]() if strategy.shares else set(trainer.means)
@@ -91,8 +95,9 @@ def schedule(
         """Note for each person the first set that works."""
         for person in people:
             if person.first is None and person.working:
-                own = [flips for flips, _ in person.asked if person.works(flips)]
-                person.first, person.tried = [*own, *person.working][0], len(person.asked)
+                asked = [flips for flips, _ in person.asked if person.works(flips)]
+                person.first = [*asked, *person.working][0]
+                person.tried = len(person.asked)
         progress.found(sum(person.first is not None for person in people))
 
     def train(tries: Mapping[Person, Try]) -> None:
@@ -101,13 +106,15 @@ def schedule(
         for person, question in tries.items():
             for flips in question.sets:
                 askers.setdefault((flips, question.members), []).append(person)
-        short, wanted = False, list[Training]()
+        short = False
+        wanted = list[Training]()
         for flips, members in askers:
-            missing = (
-                [] if members is None and flips in known.sets else trainer.missing(flips, members)
-            )
+            missing = list[Training]()
+            if members is not None or flips not in known.sets:
+                missing = trainer.missing(flips, members)
             short = short or len(wanted) + len(missing) > trainer.left
-            wanted += [] if short else missing
+            if not short:
+                wanted += missing
         try:
             trainer.fit(wanted)
         finally:  # what was trained before a stop counts
@@ -123,9 +130,8 @@ def schedule(
                     ):
                         answers = trainer.member_answers(flips)[: question.members]
                         gain = float(gains_of(person, mean_answers(answers)))
-                        person.asked = [(f, g) for f, g in person.asked if f != flips] + [
-                            (flips, gain)
-                        ]
+                        earlier = [(f, g) for f, g in person.asked if f != flips]
+                        person.asked = [*earlier, (flips, gain)]
                         if question.members >= trainer.members:
                             person.note(flips, gain)
             note_first()
@@ -135,9 +141,8 @@ def schedule(
     def gains_of(person: Person, answers: Floats) -> NDArray[np.float32]:
         """The person's gain by each model. That of an ensemble is by the mean answers: with places
         or more than two labels, it is not the mean of the members' gains."""
-        return np.asarray(
-            trainer.table.margins(answers)[..., person.number] * np.float32(person.away)
-        )
+        margins = trainer.table.margins(answers)[..., person.number]
+        return np.asarray(margins * np.float32(person.away))
 
     def note_confirmed(claims: Mapping[Person, FlipSet]) -> None:
         """Note whose decision the model's own `fit` changes."""
@@ -145,10 +150,12 @@ def schedule(
             logit = float(trainer.confirmed_logits(flips)[person.number])
             if not math.isnan(logit) and (logit > 0) == (person.away > 0):
                 if person.found is None or len(flips) < len(person.found):
-                    person.found, person.found_logit = flips, logit
+                    person.found = flips
+                    person.found_logit = logit
             else:
                 person.rejected.add(flips)
-                person.first = None if person.first == flips else person.first
+                if person.first == flips:
+                    person.first = None
         note_first()
 
     def confirm(claims: Mapping[Person, FlipSet]) -> None:
@@ -156,9 +163,10 @@ def schedule(
         try:
             trainer.confirm(list(dict.fromkeys(claims.values())))
         finally:  # what was confirmed before a stop counts
-            note_confirmed(
-                {person: flips for person, flips in claims.items() if flips in trainer.confirmed}
-            )
+            trained = {
+                person: flips for person, flips in claims.items() if flips in trainer.confirmed
+            }
+            note_confirmed(trained)
         progress.phase(SEARCH)
 
     progress.phase(SEARCH)
@@ -180,32 +188,29 @@ def schedule(
                         gains: Any = [person.gains[flips] for flips in question.sets]
                         step(person, gains[0] if question.one else gains)
                     else:
-                        own = [
-                            trainer.member_answers(flips)[: question.members]
+                        by_member = [
+                            gains_of(person, trainer.member_answers(flips)[: question.members])
                             for flips in question.sets
                         ]
-                        step(person, np.array([gains_of(person, each) for each in own], np.float64))
+                        step(person, np.array(by_member, np.float64))
+                # Sets that may still be confirmed, or asked for.
+                working = {flips for sets in known.working for flips in sets}
                 pending = {
                     flips for q in questions.values() if isinstance(q, Try) for flips in q.sets
                 }
-                # Sets that may still be confirmed, or asked for.
-                trainer.release(
-                    keep={flips for sets in known.working for flips in sets}, again=pending | again
-                )
+                trainer.release(keep=working, again=pending | again)
                 after_round(len(open_))
             rankings = {person: q for person, q in questions.items() if isinstance(q, Rank)}
             claims = {person: q.flips for person, q in questions.items() if isinstance(q, Confirm)}
             if rankings and not tries:
-                scores = rank_again(
-                    [(person, ranking.flips) for person, ranking in rankings.items()]
-                )
+                after_flips = [(person, ranking.flips) for person, ranking in rankings.items()]
+                scores = rank_again(after_flips)
                 for (person, ranking), score in zip(rankings.items(), scores, strict=True):
                     trainer.flag.check()
-                    others = np.setdiff1d(
-                        np.flatnonzero(psi[person.number] & np.isfinite(score)), ranking.flips
-                    )
+                    ranked = np.flatnonzero(psi[person.number] & np.isfinite(score))
+                    others = np.setdiff1d(ranked, ranking.flips)
                     step(person, others[np.argsort(-score[others], kind="stable")])
-            elif claims and (not tries or len(set(claims.values())) >= CLAIMS_AT_ONCE):
+            elif claims and (not tries or len(set(claims.values())) >= MAX_WAITING_CLAIMS):
                 confirm(claims)
                 for person, flips in claims.items():
                     step(person, flips not in person.rejected)
@@ -217,11 +222,8 @@ def schedule(
                     open_[person] = strategy.search(person)
                     step(person)
         if strategy.enumerates and budget == 1 and not trainer.bound.by_definition:
-            _rule_out(
-                [p for p in people if p.complete and p.found is None and len(p.order)],
-                known,
-                trainer,
-            )
+            unchanged = [p for p in people if p.complete and p.found is None and len(p.order)]
+            _rule_out(unchanged, known, trainer)
     except Stopped:
         pass
     for person, search in open_.items():
@@ -245,52 +247,46 @@ def schedule(
 
     with suppress(Stopped), trainer.flag.grace():
         while left := unconfirmed():
-            for some in (
-                [{person: left[person]} for person in left] if trainer.flag.interrupted else [left]
-            ):
-                confirm(some)
+            batches = [left]
+            if trainer.flag.interrupted:
+                batches = [{person: flips} for person, flips in left.items()]
+            for claims in batches:
+                confirm(claims)
     if lost := sum(person.found is None for person in unconfirmed()):
-        sets = (
-            "1 set that changes a decision was"
-            if lost == 1
-            else f"{lost} sets that change decisions were"
-        )
+        sets = f"{lost} sets that change decisions were"
+        if lost == 1:
+            sets = "1 set that changes a decision was"
         progress.note(
             f"Stopped before {sets} confirmed by retraining: not reported. With a ledger the next "
-            "run continues from "
-            "here."
+            "run continues from here."
         )
 
 
 def _question(person: Person, asked: Any, strategy: Strategy) -> Any:
     """What a search yielded, as a question (`Try`, `Confirm` or `Rank`) with sorted sets."""
-    said = f"strategy '{strategy.name}' asked for {brief(asked)}, "
+    complaint = f"strategy '{strategy.name}' asked for {brief(asked)}, "
     if not isinstance(asked, (Try, Confirm, Rank)):
         one = isinstance(asked, (tuple, np.ndarray))
         asked = Try([asked] if one else asked, one=one)
     try:
-        sets = [
-            flip_set(flips) for flips in (asked.sets if isinstance(asked, Try) else [asked.flips])
-        ]
+        yielded = asked.sets if isinstance(asked, Try) else [asked.flips]
+        sets = [flip_set(flips) for flips in yielded]
     except TypeError:
         raise SettingError(
-            f"{said}which is no question: yield a flip set (a tuple of positions), a list of "
-            "them, Try, Confirm or "
-            "Rank."
+            f"{complaint}which is no question: yield a flip set (a tuple of positions), a list of "
+            "them, Try, Confirm or Rank."
         ) from None
     if strategy.own and isinstance(asked, Rank) and not person.ranks_again:
         raise SettingError(
-            f"{said}but this ranking cannot rank again after flips: ask only if person.ranks_again."
+            f"{complaint}but this ranking cannot rank again after flips: ask only if "
+            "person.ranks_again."
         )
     for flips in sets if strategy.own else ():
-        if (
-            not len(set(flips)) == len(flips) <= person.budget
-            or not np.isin(flips, person.order).all()
-        ):
+        within_budget = len(set(flips)) == len(flips) <= person.budget
+        if not within_budget or not np.isin(flips, person.order).all():
             raise SettingError(
-                f"{said}but the budget is {person.budget} labels, each once, and ψ allows the "
-                "rows of person.order "
-                "only."
+                f"{complaint}but the budget is {person.budget} labels, each once, and ψ allows the "
+                "rows of person.order only."
             )
     return asked._replace(sets=sets) if isinstance(asked, Try) else asked._replace(flips=sets[0])
 
@@ -306,30 +302,28 @@ def _rule_out(people: Sequence[Person], known: Known, trainer: Trainer) -> None:
         return
     for person in people:
         person.complete = False
-    away, engine = (
-        known.away[numbers].astype(float),
-        np.array([known.sets[flips][0][numbers] for flips in sets], float),
-    )
+    away = known.away[numbers].astype(float)
+    engine = np.array([known.sets[flips][0][numbers] for flips in sets], float)
     allowed = np.array([known.sets[flips][1][numbers] for flips in sets]) & ~np.isnan(engine)
     gains = np.where(allowed, engine, -np.inf)
     closest = gains.argmax(axis=0)[np.argsort(-gains.max(axis=0), kind="stable")]
-    new, trained = list(dict.fromkeys(closest.tolist()))[:MEASURED], list[int]()
+    new = list(dict.fromkeys(closest.tolist()))[:MEASURED_SETS]
+    trained = list[int]()
     trainer.progress.phase(CONFIRMATION)
     while new:
         trainer.confirm([sets[k] for k in new])
         trained += new
         logits = np.array([trainer.confirmed_logits(sets[k])[numbers] for k in trained], np.float64)
-        distance = np.fmax.reduce(
-            np.abs(logits * away - engine[trained])
-        )  # of sets that could be trained
-        near = allowed & (gains >= -NEAR * np.nan_to_num(distance, nan=np.inf))
+        # Of sets that could be trained.
+        distance = np.fmax.reduce(np.abs(logits * away - engine[trained]))
+        near = allowed & (gains >= -SAFE_DISTANCES * np.nan_to_num(distance, nan=np.inf))
         new = np.setdiff1d(np.flatnonzero(near.any(axis=1)), trained).tolist()
     changes = allowed[trained] & ((logits > 0) == (away > 0)) & ~np.isnan(logits)
     for k, person in enumerate(people):
         if changes[:, k].any():
             best = int(np.argmax(np.where(changes[:, k], logits[:, k] * away[k], -np.inf)))
-            person.found, person.found_logit = sets[trained[best]], float(logits[best, k])
+            person.found = sets[trained[best]]
+            person.found_logit = float(logits[best, k])
             person.first = person.found
-        person.complete = (
-            person.found is not None or not np.isnan(logits[near[trained, k], k]).any()
-        )
+        failed = np.isnan(logits[near[trained, k], k]).any()
+        person.complete = person.found is not None or not failed
