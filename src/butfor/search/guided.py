@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -71,7 +71,7 @@ def guided(person: Person, tries: int | None = None) -> Search:
     while failed < MAX_CLAIMS:
         while not person.working:
             # Who comes nearer to the other decision gets more attempts.
-            left = float(person.known.closest[person.number]) / (person.start or -1e-9)
+            left = person.gains.closest / (person.start or -1e-9)
             allowed_tries = tries * np.clip(left, least_left, 1) ** -0.75
             if tried >= allowed_tries or flips is None:
                 return None
@@ -245,12 +245,9 @@ class Effects:
     def learn(self, person: Person) -> None:
         """Observe everything that the person was told since the last time, without trainings that
         diverged."""
-        sets = person.known.sets
-        number = person.number
-        new = list(islice(reversed(sets.items()), len(sets) - self._seen))[::-1]
-        own = {flips: float(gains[number]) for flips, (gains, told) in new if told[number]}
-        finite = {flips: gain for flips, gain in own.items() if not math.isnan(gain)}
-        self._seen = len(sets)
+        new = person.gains.since(self._seen)
+        self._seen = person.gains.trained
+        finite = {flips: gain for flips, gain in new.items() if not math.isnan(gain)}
         self.observe(list(finite), list(finite.values()))
 
     def observe(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
