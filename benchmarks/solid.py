@@ -47,7 +47,7 @@ from butfor.result.fresh import (
 from butfor.result.population import Population
 from butfor.search.rankings import Ranking
 from butfor.search.rankings.mix import RankingMix
-from butfor.search.solid import MARGIN
+from butfor.search.solid import MARGIN_DEVIATIONS
 from butfor.search.solid import solid as solid_search
 from butfor.table.embedded import Dataset, load_dataset
 from butfor.table.encoding import TableEncoder
@@ -82,7 +82,7 @@ SEARCHES: dict[str, dict[str, Any]] = {
 def margin_of(strategy: Any) -> float:
     """The margin that a search keeps; infinite if it has none."""
     return (
-        MARGIN
+        MARGIN_DEVIATIONS
         if strategy == "solid"
         else float(getattr(strategy, "keywords", {}).get("margin", math.inf))
     )

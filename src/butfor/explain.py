@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
 from copy import copy
 from dataclasses import replace
@@ -59,7 +59,8 @@ from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Agreement, figures_of
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandard
-from butfor.search.person import Gains, Known, Person, Search
+from butfor.search.gains import GainTable
+from butfor.search.person import Person, Search
 from butfor.search.proofs import Bracket, prove
 from butfor.search.published import in_turn
 from butfor.search.rankings import checked_scores
@@ -70,8 +71,8 @@ from butfor.search.rules import (
     flippable,
     why_left_out,
 )
-from butfor.search.schedule import schedule
-from butfor.search.solid import LEAST_FOR_SECOND
+from butfor.search.schedule import Lab, Scheduler
+from butfor.search.solid import MIN_BUDGET_FOR_SECOND
 from butfor.search.strategies import FOUND, NEAR, RECORDED, usual_sets
 from butfor.standard.compare import least_draws
 from butfor.standard.groups import Standards
@@ -237,9 +238,10 @@ def explain_all(
                 trainer = Trainer(
                     engine, fitted.learner, ours.table, ours.people, flag=StopFlag(limits), **how
                 )
-                why, known = [left_out[k] for k in at], Known(flip_direction(ours.logits))
+                why = [left_out[k] for k in at]
+                gains = GainTable(flip_direction(ours.logits))
                 together = Together(
-                    ours, at, [cases[k] for k in at], psi, why, trainer, known, copy(fitted.ranking)
+                    ours, at, [cases[k] for k in at], psi, why, trainer, gains, copy(fitted.ranking)
                 )
                 share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
                 parts.append(together)
@@ -321,15 +323,14 @@ def explain_together(
     trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
     begun, seconds, members = time.monotonic(), flag.limits.seconds, trainer.members
     table, counts = people.table, psi.counts
-    persons = part.searched = [
+    persons = [
         Person(
             number=number,
             position=int(part.positions[number]),
             budget=budget,
             flippable=int(counts[number]),
-            start=float(part.known.away[number]) * float(people.logits[number]),
-            gains=Gains(part.known, number),
-            known=part.known,
+            start=float(part.gains.away[number]) * float(people.logits[number]),
+            gains=part.gains.people[number],
             members=members,
             random_order=ranking.is_random,
             ranks_again=ranking.score_at is not None,
@@ -399,9 +400,8 @@ def explain_together(
                     f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions "
                     "furthest in a trial."
                 )
-        after_round: Callable[[int], None] = lambda left: None  # noqa: E731
         if progress.listens and share is not None:
-            after_round = _forecast(fitted, part, to_rank, seconds_each, share, short)
+            _forecast(fitted, part, to_rank, seconds_each, share, short)
 
         # Rank the labels, block by block. With a limit of time, those closest to the other decision
         # are first.
@@ -435,15 +435,16 @@ def explain_together(
                 yield from ranking.score_at(people.model, table, who, flips)
 
         searches |= {person: strategy.search(person) for person in to_rank}
-        schedule(searches, strategy, part.known, trainer, psi, rank_again, after_round)
+        lab = Lab(trainer, part.gains, psi, strategy.shares, budget)
+        part.outcomes |= dict(Scheduler(strategy, lab, rank_again).run(searches))
 
     if flag.out_of_time:
-        left = sum(not person.complete for person in persons)
+        left = len(persons) - sum(outcome.complete for outcome in part.outcomes.values())
         progress.note(
             f"The time is up: the search for {left} of {len(persons)} people is incomplete."
         )
     flag.deadline = flag.last
-    finds = {person.number: person.found for person in persons if person.found}
+    finds = {number: find.flips for number, find in part.finds.items()}
 
     # Fresh seeds: without flips, and with every find.
     if fitted.seeds and persons and not flag.interrupted:
@@ -537,7 +538,7 @@ def _outcomes(
     """What became of the fresh seeds and of the side effects, by the finds for which they are
     known."""
     why = STOPPED if by_hand else TIME
-    finds = sum(person.found is not None for part in parts for person in part.searched)
+    finds = sum(len(part.finds) for part in parts)
     tested, counted = (
         sum(len(part.fresh) for part in parts),
         sum(len(part.collateral) for part in parts),
@@ -549,7 +550,8 @@ def _outcomes(
     )
     if not fitted.seeded:
         return Outcome(NOT_ASKED, NO_SEED), side_effects
-    if any(part.searched and not part.without_flips for part in parts):  # nor are close calls known
+    # Nor are close calls known.
+    if any(len(part.audited) and not part.without_flips for part in parts):
         return Outcome(NOT_FINISHED if tested else NOT_ASKED, why, tested, finds), side_effects
     return Outcome.of_parts(tested, finds, why), side_effects
 
@@ -587,28 +589,25 @@ def _forecast(
     seconds_each: float | None,
     share: float,
     short: int,
-) -> Callable[[int], None]:
+) -> None:
     """Announce how many people are audited and about how long it takes, by the seconds of a
-    training: of the trial's or, when everything is compiled, of one more. The function returned
-    corrects that by how many searches are left. `ranked`: the people whom no proof answers."""
-    trainer, progress, most, begun = (
-        part.trainer,
-        part.trainer.progress,
-        part.trainer.flag.limits,
-        time.monotonic(),
-    )
-    if not part.searched:
+    training: of the trial's or, when everything is compiled, of one more. `ranked`: the people whom
+    no proof answers."""
+    trainer = part.trainer
+    progress = trainer.progress
+    most = trainer.flag.limits
+    if not len(part.audited):
         progress.note(announcement(0, 0.0))
-        return lambda left: None
+        return
     if seconds_each is None or seconds_each < 1:  # the trial's may have been compiling
         progress.phase("timing one training")
         seconds_each = min(trainer.seconds_each(fitted.fit_seconds), seconds_each or math.inf)
     members, strategy, people = trainer.members, fitted.strategy.name, len(ranked)
-    finds = FOUND * people + len(part.searched) - people
+    finds = FOUND * people + len(part.audited) - people
     sets = float(sum(usual_sets(strategy, person) for person in ranked))
     again = (
         strategy == "solid"
-        and fitted.budget >= LEAST_FOR_SECOND
+        and fitted.budget >= MIN_BUDGET_FOR_SECOND
         and part.ranking.score_at is not None
     )
     rankings = RANKING_COST * (-(-people // BLOCK) + NEAR * people * again / trainer.n_jobs)
@@ -620,15 +619,8 @@ def _forecast(
         search = min(search, most.seconds - min(after, most.seconds))
     worlds = plan_worlds(fitted, trainer).trainings(members, short) if short else 0
     rest = after * share + worlds * seconds_each + search * (share - 1)
-    progress.note(announcement(round(share * len(part.searched)), search + rest))
+    progress.note(announcement(round(share * len(part.audited)), search + rest))
     progress.expect(search + rest)
-
-    def after_round(left: int) -> None:
-        done = len(part.searched) - left
-        if done >= len(part.searched) / 5:  # the first ones tell little
-            progress.expect((time.monotonic() - begun) * left / done + rest)
-
-    return after_round
 
 
 # --- without a search -----------------------------------------------------------------------------

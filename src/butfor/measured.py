@@ -26,10 +26,11 @@ from butfor.result.run import (
     Run,
 )
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
-from butfor.search.person import Known, Person
-from butfor.search.proofs import SLACK, Bracket
+from butfor.search.gains import GainTable
+from butfor.search.proofs import Bracket
 from butfor.search.rankings.ranking import Ranking, parameters
 from butfor.search.rules import Allowed, Situation
+from butfor.search.schedule import Find, Outcome
 from butfor.standard.groups import Standards
 from butfor.support.versions import versions
 from butfor.table.columns import DATES, date_of
@@ -54,13 +55,14 @@ class Together:
     left_out: list[str | None]
     """Why φ leaves a person out; None for the others."""
     trainer: Trainer
-    known: Known
+    gains: GainTable
     ranking: Ranking
     """What a trial teaches it holds for these people alone."""
     proven: dict[int, Bracket] = field(default_factory=dict)
     agreement: dict[str, Any] | None = None
     """What a trial of rankings showed."""
-    searched: list[Person] = field(default_factory=list)
+    outcomes: dict[int, Outcome] = field(default_factory=dict)
+    """What the search for a person came to."""
     without_flips: dict[int, int] = field(default_factory=dict)
     """How many fresh seeds change the decision on the unchanged data."""
     fresh: dict[int, FreshSeeds] = field(default_factory=dict)
@@ -69,6 +71,15 @@ class Together:
     @property
     def audited(self) -> NDArray[np.int64]:
         return np.array([k for k, why in enumerate(self.left_out) if why is None], np.int64)
+
+    @property
+    def finds(self) -> dict[int, Find]:
+        """What was found, by person."""
+        return {
+            number: outcome.find
+            for number, outcome in self.outcomes.items()
+            if outcome.find is not None
+        }
 
 
 def persons_of(
@@ -79,11 +90,9 @@ def persons_of(
 ) -> list[result.Person]:
     """What was measured about each person, in their order. `truth`: the labels of everyone."""
     people = part.people
-    trainer = part.trainer
     names = fitted.label_names
     table = people.table
     decision = people.table.decision
-    strategy = fitted.strategy
     dates = table.X.attrs.get(DATES, ())
     doubt = None if standards is None else standards.doubt
     if (
@@ -92,7 +101,6 @@ def persons_of(
         assert decision.new is not None
         sides = fitted.table.sides
         doubt = np.where(sides(table.codes) != sides(decision.new), doubt, np.nan)
-    searched = {person.number: person for person in part.searched}
     pulled = None if people.model.pulls is None else people.model.pulls(people.people)
 
     def cells(rows: pd.DataFrame) -> list[dict[str, Cell]]:
@@ -128,74 +136,49 @@ def persons_of(
     values_of = cells(people.people)
     flippable = part.psi.counts.tolist()
     for k, case in enumerate(part.cases):
-        search = searched.get(k)
+        outcome = part.outcomes.get(k, Outcome()) if part.left_out[k] is None else None
+        find = None if outcome is None else outcome.find
+        away = float(part.gains.away[k])
         more = dict[str, Any]()
-        flips: FlipSet = search.found or () if search else ()
+        flips: FlipSet = () if find is None else find.flips
         if decision.has_cut:
             more["score"], more["cut"] = scores(float(people.logits[k]), people.model.at_cut)
         if table.multiclass and decision.new is not None:
             more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
-        if search is not None:
-            # The course up to the first set that worked; if members were looked at one by one, to
-            # its end.
-            asked = search.asked
-            own = [tried for tried, _ in search.asked]
-            if search.first and search.spread is None:
-                asked = asked[
-                    : own.index(search.first) + 1 if search.first in own else search.tried
-                ]
-            course = [(len(tried), gain) for tried, gain in asked if math.isfinite(gain)]
-            gains = [gain for _, gain in course]
-            if strategy.shares and np.isfinite(part.known.closest[k]):
-                gains.append(float(part.known.closest[k]))
+        if outcome is not None:
+            course = [(len(tried), gain) for tried, gain in outcome.asked if math.isfinite(gain)]
             if bracket := part.proven.get(k):
                 more |= {"at_least": bracket.at_least, "proof": bracket.how}
             elif len(flips) == 1:
                 more |= {"at_least": 1, "proof": ONE_LABEL}
-            elif strategy.enumerates and fitted.budget == 1 and search.complete and not flips:
-                singles = [
-                    search.gains.get((int(row),), math.nan) for row in np.flatnonzero(part.psi[k])
-                ]
-                if singles and all(
-                    map(math.isfinite, singles)
-                ):  # after a failed training it is not complete
-                    more |= {"at_least": 2, "proof": ENUMERATION}
+            elif outcome.all_tried:
+                more |= {"at_least": 2, "proof": ENUMERATION}
             more |= {
-                "attempts": len(asked),
-                "complete": search.complete,
-                "shared": bool(flips) and search.first not in own,
-                "first_size": len(search.first or ()) if flips else 0,
-                "closest_logit": plain(max(gains) * search.away) if gains else None,
+                "attempts": len(outcome.asked),
+                "complete": outcome.complete,
+                "shared": find is not None and find.shared,
+                "first_size": 0 if find is None else find.first_size,
+                "closest_logit": None if outcome.closest is None else plain(outcome.closest * away),
                 "course": tuple(
-                    (size, round(float(gain) * search.away, DECIMALS - 1)) for size, gain in course
+                    (size, round(float(gain) * away, DECIMALS - 1)) for size, gain in course
                 ),
                 "without_flips": None if k in part.fresh else part.without_flips.get(k),
             }
-        if flips and search:
-            fewer = [tuple(row for row in flips if row != out) for out in flips]
-            line = (
-                0.0 if trainer.bound.by_definition else -SLACK
-            )  # nearer than that an engine's rounding decides
-            none_works = strategy.shares and all(
-                s in search.rejected or search.gains.get(s, 1) <= line for s in fewer
-            )
+        if find is not None:
             more |= {
-                "counterfactual_logit": search.found_logit,
-                "minimal": len(flips) == 1 or none_works,
+                "counterfactual_logit": float(table.margins(find.answers)[k]),
+                "minimal": find.minimal,
                 "fresh": part.fresh.get(k),
                 "collateral": part.collateral.get(k),
             }
-            if search.spread is not None:  # the members' mean gain in standard deviations
-                gain = search.gains[flips]
-                more["clearance"] = plain(
-                    gain / search.spread if search.spread else float(np.sign(gain)) * math.inf
-                )
+            if find.clearance is not None:
+                more["clearance"] = plain(find.clearance)
             if decision.has_cut:
-                logits = float(trainer.confirmed_logits(flips)[k])
-                after = scores(logits, float(decision.answer_at_cut(trainer.confirmed[flips])))
+                logit = float(table.margins(find.answers)[k])
+                after = scores(logit, float(decision.answer_at_cut(find.answers)))
                 more["counterfactual_score"], more["counterfactual_cut"] = after
             if table.multiclass:
-                more["new_decision"] = names[table.decisions(trainer.confirmed[flips])[k]]
+                more["new_decision"] = names[table.decisions(find.answers)[k]]
         persons.append(
             result.Person(
                 case=int(case),

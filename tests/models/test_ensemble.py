@@ -12,7 +12,7 @@ from butfor.errors import SettingError
 from butfor.models.ensemble import fresh_seeds, member_seeds, single_learner
 from butfor.models.network import MLPLearner, NetworkEngine
 from butfor.models.seam import Training
-from butfor.search.solid import MARGIN
+from butfor.search.solid import MARGIN_DEVIATIONS
 from conftest import fitted
 
 MEMBERS, FRESH = 5, 31
@@ -78,7 +78,10 @@ def test_fresh_seeds_took_no_part_and_single_networks_of_further_seeds_hold_what
 def test_the_margin_is_kept_within_the_budget(german):
     audit, _, population = german
     assert audit.fitted_.strategy.name == "solid"
-    assert any(v.clearance >= MARGIN and len(v.positions) < v.run.budget for v in population.found)
+    assert any(
+        v.clearance >= MARGIN_DEVIATIONS and len(v.positions) < v.run.budget
+        for v in population.found
+    )
     assert all(len(v.positions) <= v.run.budget for v in population.found)
 
 

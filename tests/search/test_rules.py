@@ -31,7 +31,7 @@ def test_the_published_rules_row_by_row_with_few_masks_for_everyone(situation, m
     expected = np.array(rows)
     assert np.array_equal([*allowed], expected)
     assert len(allowed.masks) == len(np.unique(expected, axis=0)) <= 4
-    monkeypatch.setattr(rules, "BLOCK", 3 * s.table.n)
+    monkeypatch.setattr(rules, "MASK_ENTRIES_AT_ONCE", 3 * s.table.n)
     assert np.array_equal([*rules.flippable(rules.published_psi(), s)], expected), (
         "three people at a time"
     )

@@ -1,14 +1,17 @@
 """Everybody's searches at once, on a made-up engine: who is told what, and how it ends."""
 
+from dataclasses import dataclass
+
 import numpy as np
 import pytest
 
 from butfor.errors import SettingError, Stopped
 from butfor.models.seam import Bound, Engine, Learner
 from butfor.models.trainer import Trainer
-from butfor.search.person import Confirm, Known, Rank, Try
+from butfor.search.gains import Gains, GainTable
+from butfor.search.person import Confirm, Rank, Try
 from butfor.search.rules import Allowed
-from butfor.search.schedule import schedule
+from butfor.search.schedule import Lab, Outcome, Scheduler
 from butfor.search.strategies import as_strategy
 from butfor.support.stopping import StopFlag, max_retrainings
 from search.test_search import someone
@@ -59,6 +62,27 @@ class Plain:
         return people
 
 
+@dataclass
+class Searched:
+    """What a person was told of, and what the search came to."""
+
+    gains: Gains
+    outcome: Outcome
+
+    @property
+    def found(self):
+        return None if self.outcome.find is None else self.outcome.find.flips
+
+    @property
+    def complete(self):
+        return self.outcome.complete
+
+    @property
+    def asked(self):
+        """The course, up to the first set that worked."""
+        return list(self.outcome.asked)
+
+
 def agree(trainer, flips):
     """A model's own `fit` that says what the engine says."""
     trainer.answers(flips)
@@ -82,7 +106,8 @@ def audit(
     trainer = Trainer(engine, Learner(), Plain(), np.zeros((len(starts), 1)), flag=StopFlag(stop))
     trainer.confirm = lambda flips: confirm(trainer, flips)
     psi = Allowed(np.ones(effects.shape, bool) if psi is None else psi, np.arange(len(effects)))
-    known, strategy = Known(np.ones(len(starts))), as_strategy(strategy)
+    strategy = as_strategy(strategy)
+    table = GainTable(np.ones(len(starts)))
     people = [
         someone(
             np.flatnonzero(psi[k]),
@@ -90,14 +115,16 @@ def audit(
             seed=k,
             start=start,
             number=k,
-            known=known,
+            table=table,
             ranks_again=rank_again is not None,
         )
         for k, start in enumerate(starts)
     ]
     searches = {person: strategy.search(person) for person in people}
-    schedule(searches, strategy, known, trainer, psi, rank_again)
-    return people, engine, trainer
+    lab = Lab(trainer, table, psi, strategy.shares, budget)
+    outcomes = dict(Scheduler(strategy, lab, rank_again).run(searches))
+    seen = [Searched(person.gains, outcomes[person.number]) for person in people]
+    return seen, engine, trainer
 
 
 def test_rounds_do_not_depend_on_the_engines_width():
@@ -153,7 +180,7 @@ def test_a_search_of_ones_own_asks_what_it_likes_within_budget_and_psi_and_what_
     assert (person.found, person.complete) == ((0, 1), True)
     refuses = lambda trainer, flips: trainer.confirmed.update({each: [-1.0] for each in flips})  # noqa: E731
     ((person,), _, _) = audit([-0.1], mine, confirm=refuses)
-    assert (person.found, person.rejected) == (None, {(0, 1), (0, 1, 2)})
+    assert (person.found, person.gains.refuted) == (None, {(0, 1), (0, 1, 2)})
 
     too_many, nothing = (
         "but the budget is 4 labels, each once, and ψ allows",
@@ -293,7 +320,7 @@ def test_under_a_limit_of_trainings_finding_comes_before_shrinking():
     people, engine, _ = audit([-0.12, -0.5], "guided", effects, stop=max_retrainings(5))
     assert all(len(flips) == 4 for flips in engine.sets)
     assert len(people[1].asked) == 5
-    assert people[0].found == people[0].best(4)
+    assert people[0].found == (0, 1, 2, 3)
 
 
 def test_ctrl_c_keeps_the_pieces_that_were_trained_and_reports_nothing_unconfirmed():

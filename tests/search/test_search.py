@@ -9,26 +9,29 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from butfor.errors import SettingError
-from butfor.search.guided import CLAIMS, Effects, guided
-from butfor.search.person import Confirm, Gains, Known, Person, Rank, Try
+from butfor.search.gains import GainTable
+from butfor.search.guided import MAX_CLAIMS, Effects, guided
+from butfor.search.person import Confirm, Person, Rank, Try
 from butfor.search.solid import solid
 from butfor.search.strategies import STRATEGIES, as_strategy, budget_in_labels
 
 
-def someone(order, budget, seed=0, start=-1.0, away=1.0, number=0, known=None, **more):
+def someone(order, budget, seed=0, start=-1.0, away=1.0, number=0, table=None, **more):
     """A person of whom nothing is known, or what others know too."""
-    known, order = known or Known(np.array([away])), np.asarray(order)
+    table = table or GainTable(np.array([away]))
+    order = np.asarray(order)
     return Person(
         number=number, position=number, budget=budget, order=order, flippable=len(order), start=start,
-        rng=np.random.default_rng(seed), gains=Gains(known, number), known=known, **more,
+        rng=np.random.default_rng(seed), gains=table.people[number], **more,
     )  # fmt: skip
 
 
 def tell(person, flips, gain):
     """What a scheduler does when a set was trained."""
-    if flips not in person.known.sets:
-        person.known.add(flips, np.array([gain * person.away]))
-        person.known.tell(flips, np.ones(1, bool))
+    table = person.gains.table
+    if flips not in table:
+        table.add(flips, np.array([gain * person.gains.away]))
+        table.tell(flips, np.ones(1, bool))
 
 
 def play(search, person, gain=lambda flips: -1.0, confirms=lambda flips: True, again=None):
@@ -43,7 +46,7 @@ def play(search, person, gain=lambda flips: -1.0, confirms=lambda flips: True, a
         if isinstance(question, Confirm):
             claimed.append(question.flips)
             answer = confirms(question.flips)
-            person.rejected |= set() if answer else {question.flips}
+            person.gains.refuted |= set() if answer else {question.flips}
         elif isinstance(question, Rank):
             answer = again
         elif isinstance(question, Try):
@@ -51,7 +54,7 @@ def play(search, person, gain=lambda flips: -1.0, confirms=lambda flips: True, a
             answer = np.array([gain(flips)[: question.members] for flips in question.sets])
             for flips, gains in zip(question.sets, answer, strict=True):
                 if len(gains) == person.members:
-                    person.note(flips, float(gains.mean()))
+                    person.gains.note(flips, float(gains.mean()))
         else:
             sets = [question] if isinstance(question, tuple) else question
             asked += sets
@@ -162,7 +165,7 @@ def test_guided_goes_on_from_what_is_not_confirmed_and_gives_up_in_the_end():
     assert len(play(guided, someone(range(8), 6), gain, lambda flips: len(flips) > 2)[2]) == 3
     hopeless = someone(range(8), 6)
     _, claimed, found = play(guided, hopeless, gain, lambda flips: False)
-    assert (len(claimed), found) == (CLAIMS, None)
+    assert (len(claimed), found) == (MAX_CLAIMS, None)
     assert hopeless.working  # so the search counts as incomplete
 
 

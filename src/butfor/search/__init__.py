@@ -19,6 +19,7 @@ It knows models and tables, and nothing of groups' standards. Begin with `person
 sees), then `published.py`; `schedule.py` runs the searches, `rules.py` has φ and ψ.
 """
 
-from butfor.search.person import Confirm, Gains, Person, Rank, Search, Try, flip_set
+from butfor.search.gains import Gains
+from butfor.search.person import Confirm, Person, Rank, Search, Try, flip_set
 
 __all__ = ["Confirm", "Gains", "Person", "Rank", "Search", "Try", "flip_set"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Generator, Sequence
-from itertools import chain, islice
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -14,23 +14,29 @@ from butfor.models.seam import FlipSet
 from butfor.search.person import Confirm, Person, Search, Vector, flip_set
 from butfor.search.published import one_by_one
 
-CLAIMS = 8
+MAX_CLAIMS = 8
 """The most sets of one person that a guided search confirms, since confirmation rarely fails."""
-LEAST, MOST = 8, 64
-"""A guided search gives somebody up after as many attempts as Algorithm 1 takes, counted from LEAST
-to MOST."""
-FEW = 2000
+MIN_TRIES = 8
+"""The fewest attempts after which a guided search gives somebody up."""
+MAX_TRIES = 64
+"""The most; between the two as many as Algorithm 1 takes."""
+MAX_TRIED_ALONE = 2000
 """Flippable labels up to which all are tried one by one, with a budget of one label."""
-REACH, LEAST_CANDIDATES = 3, 24
-"""Rows that a search chooses from, as a multiple of the budget, and at least."""
-SURE = 4.0
+CANDIDATES_PER_LABEL = 3
+"""Rows that a search chooses from, as a multiple of the budget."""
+MIN_CANDIDATES = 24
+"""The fewest rows that a guided search chooses from."""
+GIVE_UP_DEVIATIONS = 4.0
 """A reliable forecast this many standard deviations short of the other decision ends the search."""
-DRAWS = 20
+MAX_DRAWS = 20
 """The most draws to find a set that was not tried before."""
-EACH, AT_MOST, OTHERS = 16, 400, 12
-"""The most attempts to shrink a set by single flips: for each of its labels, in all, and with other
-sets."""
-SMALL = 64
+SHRINK_TRIES_PER_LABEL = 16
+"""The most attempts to shrink a set by single flips, as a multiple of its labels."""
+MAX_SHRINK_TRIES = 400
+"""The most such attempts in all."""
+MAX_OTHER_SETS = 12
+"""The most attempts with other sets that are smaller by one."""
+MAX_PRUNED_SIZE = 64
 """The largest set whose flips are dropped one by one; beyond it that costs too much."""
 
 
@@ -44,30 +50,30 @@ def guided(person: Person, tries: int | None = None) -> Search:
     since little is left to learn then."""
     if person.budget == 1 or len(person.order) < 2:
         return (yield from one_by_one(person, person.order[: tries or tried_alone(person)]))
-    rows = [int(row) for row in person.order[: max(LEAST_CANDIDATES, REACH * person.budget)]]
+    rows = [
+        int(row)
+        for row in person.order[: max(MIN_CANDIDATES, CANDIDATES_PER_LABEL * person.budget)]
+    ]
     budget = min(person.budget, len(rows))
     believed = person.predicted is not None
-    effects = Effects(
-        rows,
-        budget,
-        person.start,
-        None if person.predicted is None else person.predicted[: len(rows)],
-    )
+    predicted = None if person.predicted is None else person.predicted[: len(rows)]
+    effects = Effects(rows, budget, person.start, predicted)
     if tries is None:
-        tries = LEAST if believed else max(LEAST, min(person.budget, person.flippable, MOST))
+        tries = MIN_TRIES
+        if not believed:
+            tries = max(MIN_TRIES, min(person.budget, person.flippable, MAX_TRIES))
+    # A near miss gets up to 8 times as many attempts, 2 times if predictions are believed.
+    least_left = 2 / 5 if believed else 1 / 16
     # The first set flips the top of the ranking: more flips move a decision further, and what works
     # is shrunk.
     flips: FlipSet | None = person.best(budget)
     tried = failed = 0
-    while failed < CLAIMS:
+    while failed < MAX_CLAIMS:
         while not person.working:
-            # Who comes nearer to the other decision gets more attempts, up to eight times as many;
-            # twice if believed.
-            left = float(person.known.closest[person.number]) / (person.start or -1e-9)
-            if (
-                tried >= tries * np.clip(left, 2 / 5 if believed else 1 / 16, 1) ** -0.75
-                or flips is None
-            ):
+            # Who comes nearer to the other decision gets more attempts.
+            left = person.gains.closest / (person.start or -1e-9)
+            allowed_tries = tries * np.clip(left, least_left, 1) ** -0.75
+            if tried >= allowed_tries or flips is None:
                 return None
             gain = yield flips
             tried += 1
@@ -78,41 +84,47 @@ def guided(person: Person, tries: int | None = None) -> Search:
                 # Even the best set, stretched as far as the trial allows, falls short.
                 expected, spread = effects.forecast(effects.best(effects.worth(), budget))
                 stretched = person.start + person.gain_limit * (gain - person.start)
-                if expected + SURE * spread < 0 or (
-                    tried == 1 and gain > person.start and stretched < 0
-                ):
+                if expected + GIVE_UP_DEVIATIONS * spread < 0:
+                    return None
+                if tried == 1 and gain > person.start and stretched < 0:
                     return None
             flips = effects.new_set(person, budget)
-            if flips is None:  # beliefs are too firm to give one: a random one
-                drawn = (
-                    flip_set(person.rng.choice(rows, budget, replace=False)) for _ in range(DRAWS)
-                )
-                flips = next((flips for flips in drawn if flips not in person.gains), None)
-        found = yield from _shrink(person, effects)
-        while not (yield Confirm(found)):
+            if flips is None:  # beliefs are too firm to give one
+                flips = _random_set(person, rows, budget)
+        claim = yield from _shrink(person, effects)
+        while not (yield Confirm(claim)):
             failed += 1
             # The engine is not exact near the boundary: back to a larger set, at last to the
             # clearest.
             larger = {
-                flips: gain for flips, gain in person.working.items() if len(flips) > len(found)
+                flips: gain for flips, gain in person.working.items() if len(flips) > len(claim)
             }
-            if failed >= CLAIMS or not larger:
+            if failed >= MAX_CLAIMS or not larger:
                 break
-            if failed == CLAIMS - 1:
-                found = max(larger, key=lambda flips: larger[flips])
+            if failed == MAX_CLAIMS - 1:
+                claim = max(larger, key=lambda flips: larger[flips])
             else:
                 smallest = min(larger, key=lambda flips: (len(flips), -larger[flips]))
-                found = flip_set(
-                    (yield from _halve(person, effects.strongest_first(smallest), len(found)))
-                )
+                order = effects.strongest_first(smallest)
+                shortest = yield from _halve(person, order, len(claim))
+                claim = flip_set(shortest)
         else:
-            return found
+            return claim
     return None
 
 
 def tried_alone(person: Person) -> int:
     """How many labels are tried one by one, with a budget of one label."""
-    return person.flippable if person.flippable <= FEW else FEW // 10
+    return person.flippable if person.flippable <= MAX_TRIED_ALONE else MAX_TRIED_ALONE // 10
+
+
+def _random_set(person: Person, rows: list[int], size: int) -> FlipSet | None:
+    """A set of these rows by chance that was not tried before; None if no draw brings one."""
+    for _ in range(MAX_DRAWS):
+        flips = flip_set(person.rng.choice(rows, size, replace=False))
+        if flips not in person.gains:
+            return flips
+    return None
 
 
 def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, Any, list[int]]:
@@ -124,7 +136,10 @@ def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, A
         half = flip_set(order[:middle])
         if half not in person.gains:
             yield half
-        fails, works = (fails, middle) if person.works(half) else (middle, works)
+        if person.works(half):
+            works = middle
+        else:
+            fails = middle
     return order[:works]
 
 
@@ -135,17 +150,18 @@ def _shrink(person: Person, effects: Effects) -> Generator[Any, Any, FlipSet]:
 
     In the end every set that drops a single flip was tried and does not work, unless the set is
     large or the attempts ran out."""
-    found = person.smallest()
-    assert found is not None
-    left, others = min(EACH * len(found), AT_MOST) + OTHERS, OTHERS
-    order = effects.strongest_first(found)
-    while len(found) > 1:
-        found = flip_set((yield from _halve(person, order)))
-        fewer = (
-            {row: tuple(r for r in found if r != row) for row in found}
-            if 1 < len(found) <= SMALL
-            else {}
-        )
+    kept = person.smallest()
+    assert kept is not None
+    left = min(SHRINK_TRIES_PER_LABEL * len(kept), MAX_SHRINK_TRIES) + MAX_OTHER_SETS
+    others = MAX_OTHER_SETS
+    order = effects.strongest_first(kept)
+    while len(kept) > 1:
+        shortest = yield from _halve(person, order)
+        kept = flip_set(shortest)
+        fewer: dict[int, FlipSet] = {}
+        """By row: the set without it."""
+        if 1 < len(kept) <= MAX_PRUNED_SIZE:
+            fewer = {row: tuple(other for other in kept if other != row) for row in kept}
         new = [flips for flips in fewer.values() if flips not in person.gains][:left]
         if new:
             left -= len(new)
@@ -154,14 +170,14 @@ def _shrink(person: Person, effects: Effects) -> Generator[Any, Any, FlipSet]:
         if working:
             # What each flip is worth is known now: the most needed first.
             rest = {row: person.gains.get(flips, 0.0) for row, flips in fewer.items()}
-            found = max(working, key=lambda flips: person.gains[flips])
-            order = sorted(found, key=lambda row: rest[row])
+            kept = max(working, key=lambda flips: person.gains[flips])
+            order = sorted(kept, key=lambda row: rest[row])
             continue
         effects.learn(person)
         smaller = None
-        while smaller is None and others > 0 and left > 0 and len(found) > 1:
+        while smaller is None and others > 0 and left > 0 and len(kept) > 1:
             others -= 1
-            flips = effects.new_set(person, len(found) - 1)
+            flips = effects.new_set(person, len(kept) - 1)
             if flips is not None:
                 left -= 1
                 yield flips
@@ -169,9 +185,10 @@ def _shrink(person: Person, effects: Effects) -> Generator[Any, Any, FlipSet]:
                 smaller = flips if person.works(flips) else None
         if smaller is None:
             break
-        found, order = smaller, effects.strongest_first(smaller)
+        kept = smaller
+        order = effects.strongest_first(smaller)
     best = person.smallest()
-    return best if best is not None and len(best) < len(found) else found
+    return best if best is not None and len(best) < len(kept) else kept
 
 
 class Effects:
@@ -187,54 +204,57 @@ class Effects:
     `start`: the gain of the unchanged data. `predicted [rows]`: the effects, if the ranking
     predicts them reliably."""
 
-    SHIFT, SCALE = 0, 1
-    """Positions of two parameters before those of the rows: a shift common to all retrainings (the
-    unchanged model is itself one draw of training noise), and the scale of the ranking's
-    effects."""
-    FALL = 3.0
+    SHIFT = 0
+    """Position of a shift common to all retrainings: the unchanged model is itself one draw of
+    training noise."""
+    SCALE = 1
+    """Position of the scale of the ranking's effects; the rows' own parameters follow."""
+    DECAY_BUDGETS = 3.0
     """Ranks, as a multiple of the budget, over which the expected effect falls to 1/e."""
-    OWN = 0.5
+    ROW_DEVIATION = 0.5
     """The standard deviation of a row's effect, as a share of the effect expected from its rank."""
-    PREDICTED = 0.05
+    PREDICTED_DEVIATION = 0.05
     """The same if a reliable ranking predicts the effects."""
-    NOISE = 0.15
+    NOISE_SHARE = 0.15
     """The prior noise of training, as a share of the effect of a full set."""
 
     def __init__(
         self, rows: list[int], budget: int, start: float, predicted: Vector | None = None
     ) -> None:
-        self.rows, self.start, self._seen = rows, start, 0
+        self.rows = rows
+        self.start = start
+        self._seen = 0
         self.place = {row: k for k, row in enumerate(rows)}
-        self._sorted, self._ascending = np.argsort(rows), np.sort(rows)
+        self._sorted = np.argsort(rows)
+        self._ascending = np.sort(rows)
         if predicted is None:
-            own, self.expected = self.OWN, np.exp(-np.arange(len(rows)) / (self.FALL * budget))
+            deviation = self.ROW_DEVIATION
+            self.expected = np.exp(-np.arange(len(rows)) / (self.DECAY_BUDGETS * budget))
         else:
-            own, self.expected = (
-                self.PREDICTED,
-                predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12),
-            )
+            deviation = self.PREDICTED_DEVIATION
+            self.expected = predicted / max(float(np.abs(predicted).max(initial=0.0)), 1e-12)
         # In units of one expected effect: noise variance over a row's own variance.
-        ridge = (self.NOISE * budget / own) ** 2
+        ridge = (self.NOISE_SHARE * budget / deviation) ** 2
         self._precision = np.diag(np.r_[1e-3, 1e-3, np.full(len(rows), ridge)])
         self._moment = np.zeros(len(rows) + 2)
-        self._squares, self._count = 0.0, 0
+        self._squares = 0.0
+        self._count = 0
         self._solved: tuple[Vector, Vector, float] | None = None
         self.observe([()], [start])
 
     def learn(self, person: Person) -> None:
         """Observe everything that the person was told since the last time, without trainings that
         diverged."""
-        sets, number = person.known.sets, person.number
-        new = list(islice(reversed(sets.items()), len(sets) - self._seen))[::-1]
-        told = {flips: float(gains[number]) for flips, (gains, told) in new if told[number]}
-        gains = {flips: gain for flips, gain in told.items() if not math.isnan(gain)}
-        self._seen = len(sets)
-        self.observe(list(gains), list(gains.values()))
+        new = person.gains.since(self._seen)
+        self._seen = person.gains.trained
+        finite = {flips: gain for flips, gain in new.items() if not math.isnan(gain)}
+        self.observe(list(finite), list(finite.values()))
 
     def observe(self, sets: Sequence[FlipSet], gains: Sequence[float]) -> None:
         """Models trained on these sets gave these gains."""
         if sets:
-            features, moved = self._features(sets), np.array(gains) - self.start
+            features = self._features(sets)
+            moved = np.array(gains) - self.start
             self._precision += features.T @ features
             self._moment += features.T @ moved
             self._squares += float(moved @ moved)
@@ -247,9 +267,9 @@ class Effects:
         features = np.zeros((len(sets), len(self._moment)))
         flipped = np.fromiter(chain.from_iterable(sets), np.int64)
         of_set = np.repeat(np.arange(len(sets)), [len(flips) for flips in sets])
-        at = np.minimum(np.searchsorted(self._ascending, flipped), len(self.rows) - 1)
-        known = self._ascending[at] == flipped
-        features[of_set[known], 2 + self._sorted[at[known]]] = 1.0
+        nearest = np.minimum(np.searchsorted(self._ascending, flipped), len(self.rows) - 1)
+        candidate = self._ascending[nearest] == flipped
+        features[of_set[candidate], 2 + self._sorted[nearest[candidate]]] = 1.0
         features[:, self.SHIFT] = 1.0
         features[:, self.SCALE] = features[:, 2:] @ self.expected
         return features
@@ -259,32 +279,34 @@ class Effects:
         if self._solved is None:
             factor = lapack.dpotrf(self._precision, lower=1)[0]
             mean = lapack.dpotrs(factor, self._moment, lower=1)[0]
-            left = max(self._squares - float(mean @ self._moment), 0.0)
+            residual = max(self._squares - float(mean @ self._moment), 0.0)
             # One pseudo-observation with the usual noise of a full set: few observations must not
             # look exact.
-            usual = self.NOISE * max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
-            self._solved = mean, factor, float(np.sqrt((left + usual**2) / (self._count + 1)))
+            full_set = max(abs(float(mean[self.SCALE])) * self.expected.sum() / 3, 0.1)
+            usual = self.NOISE_SHARE * full_set
+            noise = float(np.sqrt((residual + usual**2) / (self._count + 1)))
+            self._solved = (mean, factor, noise)
         return self._solved
 
     def worth(self, rng: np.random.Generator | None = None) -> Vector:
         """The expected effect of each row or, with a random generator, one draw of the rows'
         effects."""
         mean, factor, noise = self._posterior()
-        own = mean
+        effects = mean
         if rng is not None:
-            own = (
-                mean
-                + noise * lapack.dtrtrs(factor, rng.standard_normal(len(mean)), lower=1, trans=1)[0]
-            )
+            drawn = rng.standard_normal(len(mean))
+            effects = mean + noise * lapack.dtrtrs(factor, drawn, lower=1, trans=1)[0]
         # The scale is common to all rows: its variance would only blur comparisons between them.
-        return np.asarray(mean[self.SCALE] * self.expected + own[2:])
+        return np.asarray(mean[self.SCALE] * self.expected + effects[2:])
 
     def forecast(self, flips: FlipSet) -> tuple[float, float]:
         """The expected gain of a set and its standard deviation, with noise of training."""
         mean, factor, noise = self._posterior()
         (features,) = self._features([flips])
         unsure = lapack.dtrtrs(factor, features, lower=1)[0]
-        return self.start + float(features @ mean), noise * float(np.sqrt(1 + unsure @ unsure))
+        gain = self.start + float(features @ mean)
+        deviation = noise * float(np.sqrt(1 + unsure @ unsure))
+        return gain, deviation
 
     def best(self, worth: Vector, size: int) -> FlipSet:
         """The `size` rows that are worth most."""
@@ -292,12 +314,17 @@ class Effects:
 
     def new_set(self, person: Person, size: int) -> FlipSet | None:
         """The best set by a draw, if it was not tried before; None if twenty draws bring none."""
-        drawn = (self.best(self.worth(person.rng), size) for _ in range(DRAWS))
-        return next((flips for flips in drawn if flips not in person.gains), None)
+        for _ in range(MAX_DRAWS):
+            flips = self.best(self.worth(person.rng), size)
+            if flips not in person.gains:
+                return flips
+        return None
 
     def strongest_first(self, flips: FlipSet) -> list[int]:
         """The rows of a set by their expected effects."""
         worth = self.worth()
-        return sorted(
-            flips, key=lambda row: -worth[self.place[row]] if row in self.place else math.inf
-        )
+
+        def weakness(row: int) -> float:
+            return -worth[self.place[row]] if row in self.place else math.inf
+
+        return sorted(flips, key=weakness)

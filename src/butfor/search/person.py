@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Generator, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterable, Sequence
 from dataclasses import dataclass, field
-from itertools import chain
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from butfor.models.seam import FlipSet, Floats
+from butfor.models.seam import FlipSet
+from butfor.search.gains import Gains
 
 Vector = NDArray[np.float64]
 
@@ -46,117 +46,42 @@ def flip_set(rows: Iterable[int]) -> FlipSet:
     return tuple(sorted(operator.index(row) for row in rows))
 
 
-class Known:
-    """What all trained sets gave all people, stored once; each person sees what they were told."""
-
-    def __init__(self, away: NDArray[np.floating[Any]]) -> None:
-        self.away = np.asarray(away, np.float32)
-        """For each person the direction towards the other decision, −1 or +1."""
-        self.sets: dict[FlipSet, tuple[Floats, NDArray[np.bool_]]] = {}
-        """Everybody's gains and who was told of them, both `[people]`, in the order in which sets
-        were trained."""
-        self.closest = np.full(len(self.away), np.nan, np.float32)
-        """The best gain of any set, `[people]`."""
-        self.working: list[dict[FlipSet, float]] = [{} for _ in self.away]
-        """For each person the sets that change the decision."""
-
-    def add(self, flips: FlipSet, logits: Floats) -> None:
-        """A trained set, of which nobody is told yet."""
-        gains = np.asarray(logits, np.float32) * self.away
-        gains[(logits == 0) & (self.away < 0)] = np.finfo(
-            np.float32
-        ).tiny  # a logit of 0 decides for class 0
-        self.sets[flips] = gains, np.zeros(len(gains), bool)
-
-    def tell(self, flips: FlipSet, people: NDArray[np.bool_]) -> None:
-        """These people may use the set."""
-        gains, told = self.sets[flips]
-        new = people & ~told
-        told |= new
-        if flips:
-            self.closest[new] = np.fmax(self.closest[new], gains[new])
-            for person in np.flatnonzero(new & (gains > 0)):
-                self.working[person][flips] = float(gains[person])
-
-
-class Gains(Mapping[FlipSet, float]):
-    """One person's gains, in the order in which sets were trained. `own`: means over members that
-    the person asked for one by one, who would fill the memory if all people's were kept."""
-
-    def __init__(self, known: Known, person: int) -> None:
-        self._known, self._person = known, person
-        self.own: dict[FlipSet, float] = {}
-
-    def __getitem__(self, flips: FlipSet) -> float:
-        if flips in self.own:
-            return self.own[flips]
-        gains, told = self._known.sets[flips]
-        if not told[self._person]:
-            raise KeyError(flips)
-        return float(gains[self._person])
-
-    def __iter__(self) -> Iterator[FlipSet]:
-        told = (flips for flips, (_, told) in self._known.sets.items() if told[self._person])
-        return chain(told, (flips for flips in self.own if flips not in self._known.sets))
-
-    def __len__(self) -> int:
-        return sum(1 for _ in self)
-
-
 @dataclass(eq=False)
 class Person:
-    """What a search knows about one person; the scheduler fills in the result.
-
-    `order`: the rows that ψ allows, best first. `flippable`: how many rows ψ allows in all.
-    `start`: the gain of the unchanged data, at most 0. `members`: of the ensemble. `predicted`:
-    each row's effect in logits, if the ranking predicts it reliably; `gain_limit`: how many times
-    the gain of the best set by these another set may have. `random_order`: the ranking is pure
-    chance, so attempts are independent draws."""
+    """What a search knows about one person: the question, the ranking's answer, and all gains so
+    far."""
 
     number: int
-    """The position among the people who are audited together."""
+    """The position among the people who are searched for together."""
     position: int
     """The position among all people asked about."""
     budget: int
+    """The most labels that may be flipped."""
     flippable: int
+    """How many labels ψ allows to flip."""
     start: float
-    gains: Gains
-    known: Known = field(repr=False)
+    """The gain of the unchanged data, at most 0."""
+    gains: Gains = field(repr=False)
+    """The gains of all sets that this person was told of."""
     order: NDArray[np.integer[Any]] = field(default_factory=lambda: np.empty(0, np.int64))
-    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
-    members: int = 1
+    """The rows that ψ allows, best first."""
+    predicted: Vector | None = None
+    """Each row's effect in logits, if the ranking predicts it reliably."""
+    gain_limit: float = math.inf
+    """How many times the gain of the best set by `predicted` another set may have."""
     random_order: bool = False
+    """The ranking is pure chance, so attempts are independent draws."""
     ranks_again: bool = False
     """Whether `Rank` can be asked."""
-    predicted: Vector | None = None
-    gain_limit: float = math.inf
+    rng: np.random.Generator = field(default_factory=lambda: np.random.default_rng(0))
+    members: int = 1
+    """Of the ensemble."""
+
+    # What a search may set.
     margin: float = 0.0
     """The gain that a set should exceed."""
     spread: float | None = None
-    """The standard deviation of the members, if they were looked at one by one."""
-
-    rejected: set[FlipSet] = field(default_factory=set)
-    """Sets that work by the engine but were not confirmed."""
-    asked: list[tuple[FlipSet, float]] = field(default_factory=list)
-    """Own sets and their gains, in the order asked."""
-    first: FlipSet | None = None
-    """The first set that worked and was not rejected."""
-    tried: int = 0
-    """Own sets asked until then."""
-    found: FlipSet | None = None
-    found_logit: float | None = None
-    complete: bool = False
-
-    @property
-    def away(self) -> float:
-        return float(self.known.away[self.number])
-
-    def note(self, flips: FlipSet, gain: float) -> None:
-        """A set of one's own, of which nobody else is told."""
-        self.gains.own[flips] = gain
-        self.known.closest[self.number] = np.fmax(self.known.closest[self.number], gain)
-        if gain > 0:
-            self.known.working[self.number][flips] = gain
+    """The standard deviation of the members, if the search looks at them one by one."""
 
     def best(self, k: int) -> FlipSet:
         """The k best-ranked labels."""
@@ -164,16 +89,12 @@ class Person:
 
     def works(self, flips: FlipSet) -> bool:
         """Whether the set changes the decision, by all that is known."""
-        return flips in self.known.working[self.number] and flips not in self.rejected
+        return flips in self.gains.changing and flips not in self.gains.refuted
 
     @property
     def working(self) -> dict[FlipSet, float]:
         """All sets that change the decision, and their gains."""
-        return {
-            flips: g
-            for flips, g in self.known.working[self.number].items()
-            if flips not in self.rejected
-        }
+        return self.gains.working
 
     def smallest(self) -> FlipSet | None:
         """The smallest set whose gain exceeds the margin or, if there is none, the one with the

@@ -18,8 +18,10 @@ from butfor.models.linear import ridge_effects
 from butfor.models.seam import FlipSet, Model, flip_direction
 from butfor.search.rules import Allowed, Situation
 
-SLACK, TIE = 1e-6, 1e-9
-"""Margins and votes this close to 0 prove nothing: the estimator's own rounding decides."""
+MARGIN_TOLERANCE = 1e-6
+"""Margins this close to 0 prove nothing: the estimator's own rounding decides."""
+VOTE_TOLERANCE = 1e-9
+"""The same for shares of votes."""
 
 Array = NDArray[np.float64]
 Mask = NDArray[np.bool_]
@@ -48,14 +50,12 @@ def provable(model: Model) -> bool:
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """A bracket per person of the situation, for the labels that `psi` allows; None if there is no
     proof for the model or for these labels."""
-    model, table = situation.model, situation.table
+    model = situation.model
+    table = situation.table
     decision = table.decision
-    if (
-        not provable(model)
-        or decision.pool is not None
-        or (decision.has_cut and model.part_votes is not None)
-    ):
-        # also none for a cut that moves with the flips, or one through a share of the parts' votes
+    cut_through_votes = decision.has_cut and model.part_votes is not None
+    cut_moves_with_flips = decision.pool is not None
+    if not provable(model) or cut_moves_with_flips or cut_through_votes:
         return None
     if model.flip_effects is None and model.neighbours is None:
         return _parts(situation, psi)
@@ -76,18 +76,26 @@ def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
     """The fewest allowed labels that move a margin from `start` (at most 0) above 0."""
     rows = np.flatnonzero(allowed)
     rows = rows[np.argsort(-effects[rows], kind="stable")]
-    return _fewest(rows, start + np.cumsum(np.maximum(effects[rows], 0.0)), allowed, "linear")
+    margins = start + np.cumsum(np.maximum(effects[rows], 0.0))
+    return _fewest(rows, margins, allowed, "linear")
 
 
 def _fewest(
-    rows: NDArray[np.int64], margins: Array, allowed: Mask, how: str, slack: float = SLACK
+    rows: NDArray[np.int64],
+    margins: Array,
+    allowed: Mask,
+    how: str,
+    slack: float = MARGIN_TOLERANCE,
 ) -> Bracket:
     """From `rows`, strongest first, and the margin after each flip: the decision changes above
     0."""
-    possible, sure = np.flatnonzero(margins > -slack), np.flatnonzero(margins > slack)
+    possible = np.flatnonzero(margins > -slack)
+    sure = np.flatnonzero(margins > slack)
     at_least = int(possible[0]) + 1 if len(possible) else int(allowed.sum()) + 1
-    met = len(sure) and int(sure[0]) + 1 == at_least
-    return Bracket(at_least, how, tuple(sorted(map(int, rows[:at_least]))) if met else None)
+    witness = None
+    if len(sure) and int(sure[0]) + 1 == at_least:
+        witness = tuple(sorted(map(int, rows[:at_least])))
+    return Bracket(at_least, how, witness)
 
 
 def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
@@ -95,30 +103,30 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
     weight to the other label; no other row counts (Jia, Liu, Cao, Gong: *Certified Robustness of
     Nearest Neighbors against Data Poisoning and Backdoor Attacks*, AAAI 2022, count votes in the
     same way)."""
-    decision, brackets = situation.table.decision, []
+    decision = situation.table.decision
+    brackets = []
     # One label wins from a share of the votes on: the cut's or, at one half, the first of the two,
     # to which a tie goes.
-    winner, at = (decision.label, decision.at) if decision.has_cut else (0, 0.5)
+    winner = decision.label if decision.has_cut else 0
+    cut = decision.at if decision.has_cut else 0.5
+    how = "votes of the neighbours"
     near, weights = situation.model.neighbours(situation.people)
     labels = situation.table.zero_one[near]
     for decided, rows, weight, label, allowed in zip(
         situation.predictions, near, weights, labels, psi, strict=True
     ):
-        own = [
-            k
-            for k in np.argsort(-weight, kind="stable")
-            if label[k] == decided and allowed[rows[k]]
-        ]
-        towards, total = 1 if decided != winner else -1, weight.sum()
-        shares = (weight @ (label == winner) + towards * np.cumsum(weight[own])) / total
-        margins = towards * (shares - at)
-        if float(
-            total
-        ).is_integer():  # else weights were rounded, and what looks like a tie may be none
-            margins = np.where((shares >= at) == (towards == 1), 1.0, -1.0)
+        heaviest = np.argsort(-weight, kind="stable")
+        flippable = [k for k in heaviest if label[k] == decided and allowed[rows[k]]]
+        towards = 1 if decided != winner else -1
+        total = weight.sum()
+        shares = (weight @ (label == winner) + towards * np.cumsum(weight[flippable])) / total
+        margins = towards * (shares - cut)
+        whole_votes = float(total).is_integer()
+        if whole_votes:  # else weights were rounded, and what looks like a tie may be none
+            margins = np.where((shares >= cut) == (towards == 1), 1.0, -1.0)
         elif towards == 1:
-            margins = np.where(margins >= -TIE, 1.0, -1.0)
-        brackets.append(_fewest(rows[own], margins, allowed, "votes of the neighbours", TIE))
+            margins = np.where(margins >= -VOTE_TOLERANCE, 1.0, -1.0)
+        brackets.append(_fewest(rows[flippable], margins, allowed, how, VOTE_TOLERANCE))
     return brackets
 
 
@@ -127,22 +135,25 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     the score of the decided class to that of the new label, so the heaviest labels are the fewest.
     If ψ allows rows with other labels, nothing is proven, and nothing is proven of flips to further
     labels."""
-    table, people = situation.table, situation.people
-    decided, towards, new_code = table.decision.decided, table.decision.towards, table.new_codes[0]
-    if (
-        decided is None
-        or towards is None
-        or (psi.masks[np.unique(psi.kind)] & (table.codes != decided)).any()
-    ):
+    table = situation.table
+    people = situation.people
+    decided = table.decision.decided
+    towards = table.decision.towards
+    new_code = table.new_codes[0]
+    if decided is None or towards is None:
         return None
-    alike = False  # whether all weights are equal, so that a tie is one and goes to the first class
+    used_masks = psi.masks[np.unique(psi.kind)]
+    if (used_masks & (table.codes != decided)).any():
+        return None
+    alike = False
+    """Whether all weights are equal, so that a tie is one and goes to the first class."""
     if situation.model.neighbours is not None:
         near, counted = situation.model.neighbours(people)
         alike = bool(np.ptp(counted) == 0)
-        weights, scores = np.zeros((len(near), table.n)), np.zeros((len(near), len(table.classes)))
-        for person, (rows, weight) in enumerate(
-            zip(near, counted / counted.sum(axis=1, keepdims=True), strict=True)
-        ):
+        weights = np.zeros((len(near), table.n))
+        scores = np.zeros((len(near), len(table.classes)))
+        shares = counted / counted.sum(axis=1, keepdims=True)
+        for person, (rows, weight) in enumerate(zip(near, shares, strict=True)):
             weights[person, rows] = weight
             np.add.at(scores[person], table.codes[rows], weight)
     else:
@@ -159,7 +170,7 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
         after[:, new_code] += moved
         margins = after[:, towards].max(axis=1) - after[:, ~towards].max(axis=1)
         if alike:
-            first = (after > after.max(axis=1, keepdims=True) - SLACK).argmax(axis=1)
+            first = (after > after.max(axis=1, keepdims=True) - MARGIN_TOLERANCE).argmax(axis=1)
             margins = np.where(towards[first], 1.0, -1.0)
         bracket = _fewest(rows, margins, allowed, "weight moved between classes")
         brackets.append(replace(bracket, new_label=situation.label_names[new_code]))
@@ -173,52 +184,45 @@ def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
     one label: the bound is the sum of the lowest costs. For ridge copies, whose margins are sums
     over the labels, the exact cost of every part is known."""
     ensemble, X, people = situation.model.part_votes(situation.table.X, situation.people)
-    votes, inside = (
-        ensemble.votes(people),
-        [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)],
-    )
+    votes = ensemble.votes(people)
+    inside = [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
     blank: Any = ensemble.new_copy()
     ridge: list[tuple[Array, Array]] = []
     """Of each part: the margins `[people]` and how far each of its labels moves them, `[people ×
     labels]`."""
     named_ridge = type(blank).__name__ == "RidgeClassifier" and not hasattr(X, "toarray")
     if named_ridge and linear_in_labels(blank) and blank.fit_intercept:
-        X, asked, y = (
-            np.asarray(X, np.float64),
-            np.asarray(people, np.float64),
-            situation.table.zero_one,
-        )
+        X = np.asarray(X, np.float64)
+        asked = np.asarray(people, np.float64)
+        y = situation.table.zero_one
         for copy, rows in zip(ensemble.copies_, inside, strict=True):
             # In a part with a single class, a ridge with an intercept predicts that class.
-            alone = len(copy.classes_) == 1
-            margins = 2.0 * copy.predict(people) - 1 if alone else copy.decision_function(people)
-            ridge.append(
-                (
-                    margins,
-                    ridge_effects(blank, X[rows], asked, y[rows].astype(float), np.ones(len(rows))),
-                )
-            )
+            if len(copy.classes_) == 1:
+                margins = 2.0 * copy.predict(people) - 1
+            else:
+                margins = copy.decision_function(people)
+            labels = y[rows].astype(float)
+            effects = ridge_effects(blank, X[rows], asked, labels, np.ones(len(rows)))
+            ridge.append((margins, effects))
     brackets = []
     for k, (decided, allowed) in enumerate(zip(situation.predictions, psi, strict=True)):
-        out, costs = -1.0 if decided else 1.0, []
+        out = -1.0 if decided else 1.0
+        costs = []
         for part in np.flatnonzero(votes[k] == decided):
-            free, cost = allowed[inside[part]], Bracket(1, "")
+            free = allowed[inside[part]]
+            cost = Bracket(1, "")
             if ridge:
                 margins, effects = ridge[part]
                 cost = _strongest(min(0.0, out * margins[k]), out * effects[k], free)
             if cost.at_least <= free.sum():
-                costs.append(
-                    (cost.at_least, cost.witness is None, inside[part][list(cost.witness or ())])
-                )
+                flips = inside[part][list(cost.witness or ())]
+                costs.append((cost.at_least, cost.witness is None, flips))
         needed = ensemble.votes_needed(votes[k], decided)
         cheapest = sorted(costs, key=lambda cost: cost[:2])[:needed]
-        at_least = (
-            sum(cost for cost, _, _ in cheapest) if len(costs) >= needed else int(allowed.sum()) + 1
-        )
-        known = sorted(int(row) for _, _, rows in cheapest for row in rows)
-        brackets.append(
-            Bracket(
-                at_least, "votes of the parts", tuple(known) if len(known) == at_least else None
-            )
-        )
+        at_least = int(allowed.sum()) + 1
+        if len(costs) >= needed:
+            at_least = sum(cost for cost, _, _ in cheapest)
+        united = sorted(int(row) for _, _, rows in cheapest for row in rows)
+        witness = tuple(united) if len(united) == at_least else None
+        brackets.append(Bracket(at_least, "votes of the parts", witness))
     return brackets

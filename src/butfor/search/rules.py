@@ -38,9 +38,9 @@ from butfor.table.groups import (
 from butfor.table.labels import label_number
 from butfor.table.table import Table
 
-DEEPEST = 50
+MAX_RULE_DEPTH = 50
 """The most levels of a rule's text."""
-BLOCK = 2**26
+MASK_ENTRIES_AT_ONCE = 2**26
 """Mask entries computed at a time."""
 
 Mask = NDArray[np.bool_]
@@ -65,9 +65,8 @@ class Situation:
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
         some = replace(self, people=self.people.iloc[people], groups=self.groups[people])
-        vars(some).update(
-            logits=self.logits[people], decisions=self.decisions[people]
-        )  # they need not be asked again
+        # These people need not be asked again.
+        vars(some).update(logits=self.logits[people], decisions=self.decisions[people])
         if "switch_changes" in vars(self):
             changes = self.switch_changes
             vars(some)["switch_changes"] = None if changes is None else changes[people]
@@ -185,13 +184,15 @@ class Rule:
         if self.name == "function":
             return str(getattr(self.arguments[0], "__name__", "a callable"))
         parts = []
-        for each in self.arguments:
-            if isinstance(each, Rule):
-                parts.append(f"({each.text})" if each.name in ("&", "|") else each.text)
-            elif isinstance(each, str) and each.isidentifier() and not iskeyword(each):
-                parts.append(each)
+        for argument in self.arguments:
+            if isinstance(argument, Rule):
+                joined = argument.name in ("&", "|")
+                parts.append(f"({argument.text})" if joined else argument.text)
+            elif isinstance(argument, str) and argument.isidentifier() and not iskeyword(argument):
+                parts.append(argument)
             else:
-                parts.append(repr(each.item() if isinstance(each, np.generic) else each))
+                value = argument.item() if isinstance(argument, np.generic) else argument
+                parts.append(repr(value))
         if self.name in ("&", "|", "~"):
             return f" {self.name} ".join(parts) if len(parts) > 1 else f"~{parts[0]}"
         return f"{self.name}({', '.join(parts)})" if parts else self.name
@@ -215,8 +216,8 @@ def _rule(decide: Callable[Concatenate[Situation, P], Any]) -> Callable[P, Rule]
 
     @wraps(decide)
     def make(*arguments: P.args, **named: P.kwargs) -> Rule:
-        given = takes.bind(None, *arguments, **named).args[1:]
-        return Rule(decide.__name__, tuple(each for each in given if each is not None))
+        values = takes.bind(None, *arguments, **named).args[1:]
+        return Rule(decide.__name__, tuple(value for value in values if value is not None))
 
     return make
 
@@ -236,12 +237,11 @@ def stable_under_switch(s: Situation, column: Hashable | None = None) -> Mask:
 def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
     """The person's `column` is `value`."""
     protected = str(column) == s.sensitive.name
-    known = group_values(
-        s.sensitive.values if protected else s.table.X[s.column(column)], str(column)
-    )
-    if spelled(value) not in map(spelled, known):
+    trained = s.sensitive.values if protected else s.table.X[s.column(column)]
+    values = group_values(trained, str(column))
+    if spelled(value) not in map(spelled, values):
         raise SettingError(
-            f"Rule in_group: '{column}' has no value '{value}'. {nearest(value, known)}"
+            f"Rule in_group: '{column}' has no value '{value}'. {nearest(value, values)}"
         )
     ours = s.groups if protected else fill_missing(s.people[column])
     return np.asarray(spellings(ours) == spelled(value))
@@ -251,10 +251,8 @@ def in_group(s: Situation, column: Hashable, value: Any) -> Mask:
 def predicted(s: Situation, value: Any) -> Mask:
     """The decision about the person is the one named: `value`, a label's name or value, or 0 or
     1."""
-    return np.asarray(
-        s.decisions
-        == label_number(value, s.label_names, range(len(s.label_names)), "Rule predicted")
-    )
+    codes = range(len(s.label_names))
+    return np.asarray(s.decisions == label_number(value, s.label_names, codes, "Rule predicted"))
 
 
 @_rule
@@ -270,11 +268,12 @@ def everyone(s: Situation) -> Mask:
 def same_group(s: Situation, column: Hashable | None = None) -> Mask:
     """The training row has the person's value of the protected attribute, or of `column`."""
     if column is None or str(column) == s.sensitive.name:
-        ours, theirs = s.groups, s.sensitive.values
+        ours = s.groups
+        theirs = s.sensitive.values
     else:
-        ours, theirs = (
-            spellings(fill_missing(frame[s.column(column)])) for frame in (s.people, s.table.X)
-        )
+        name = s.column(column)
+        ours = spellings(fill_missing(s.people[name]))
+        theirs = spellings(fill_missing(s.table.X[name]))
     # By number: texts of thousands of people and rows take minutes to compare.
     numbers, _ = pd.factorize(np.concatenate([ours, theirs]).astype(object), use_na_sentinel=False)
     return np.asarray(numbers[: len(ours), None] == numbers[None, len(ours) :])
@@ -329,8 +328,9 @@ PSI: dict[str, Callable[..., Rule]] = {"published": published_psi} | {
 
 def meanings(text: str) -> dict[str, str]:
     """The rules that a rule's text names, each with the first sentence of its docstring."""
-    known, named = PHI | PSI, dict.fromkeys(re.findall(r"[a-z_]+", text))
-    docs = {name: " ".join((known[name].__doc__ or "").split()) for name in named if name in known}
+    rules = PHI | PSI
+    named = dict.fromkeys(re.findall(r"[a-z_]+", text))
+    docs = {name: " ".join((rules[name].__doc__ or "").split()) for name in named if name in rules}
     return {name: doc.removesuffix(".").partition(". ")[0] + "." for name, doc in docs.items()}
 
 
@@ -358,14 +358,12 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
     def refused(problem: str) -> SettingError:
         return SettingError(
             f"{option} '{text if len(text) < 200 else f'{text[:200]}…'}': {problem}. Rules are "
-            f"{', '.join(names)}, "
-            "joined by & | ~ and parentheses. Put values that are not one word in quotes, for "
-            "example "
-            "predicted('bad credit') & in_group(sex, female)."
+            f"{', '.join(names)}, joined by & | ~ and parentheses. Put values that are not one "
+            "word in quotes, for example predicted('bad credit') & in_group(sex, female)."
         )
 
     def rule(node: ast.expr, depth: int = 1) -> Rule:
-        if depth > DEEPEST:
+        if depth > MAX_RULE_DEPTH:
             raise refused("is nested too deeply")
         match node:
             case ast.BinOp(left, ast.BitAnd() | ast.BitOr() as joined, right):
@@ -388,19 +386,18 @@ def _parsed(text: str, names: dict[str, Callable[..., Rule]], option: str) -> Ru
 
     def value(node: ast.expr) -> Any:
         with suppress(ValueError, TypeError):
-            found = node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
-            if isinstance(found, (str, int, float)):
-                return found
+            literal = node.id if isinstance(node, ast.Name) else ast.literal_eval(node)
+            if isinstance(literal, (str, int, float)):
+                return literal
         raise refused(f"'{ast.unparse(node)[:100]}' is not a value; put it in quotes")
 
     try:
         return rule(ast.parse(text.strip(), mode="eval").body)
     except SyntaxError as error:
-        place = (
-            f" near '{text.strip()[max(0, (error.offset or 1) - 1) :][:20]}'"
-            if error.offset
-            else ""
-        )
+        place = ""
+        if error.offset:
+            rest = text.strip()[max(0, error.offset - 1) :]
+            place = f" near '{rest[:20]}'"
         raise refused(f"cannot be read{place}") from None
     except (RecursionError, MemoryError):
         raise refused("is nested too deeply") from None
@@ -423,14 +420,17 @@ def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) ->
             return np.minimum(*map(reasons, rule.arguments))
         if rule.name == "|":
             one, other = map(reasons, rule.arguments)
-            return np.where(
-                np.maximum(one, other) == ADMITTED, ADMITTED, np.where(one == other, one, RULE)
-            )
+            shared = np.where(one == other, one, RULE)
+            return np.where(np.maximum(one, other) == ADMITTED, ADMITTED, shared)
         if rule.name == "~":
             return np.where(reasons(rule.arguments[0]) == ADMITTED, RULE, ADMITTED)
-        by_switch = rule.name == "stable_under_switch" and not rule.arguments
-        why = DECISION if rule.name == "predicted" else SWITCH if by_switch else RULE
-        return np.where(_shaped(rule, situation, (len(situation.people),), "phi"), ADMITTED, why)
+        why = RULE
+        if rule.name == "predicted":
+            why = DECISION
+        elif rule.name == "stable_under_switch" and not rule.arguments:
+            why = SWITCH
+        admitted = _shaped(rule, situation, (len(situation.people),), "phi")
+        return np.where(admitted, ADMITTED, why)
 
     codes = reasons(phi)
     return [LEFT_OUT[why] for why in np.where(situation.decisions == towards, DECISION, codes)]
@@ -438,17 +438,20 @@ def why_left_out(phi: Rule, situation: Situation, towards: int | None = None) ->
 
 def flippable(psi: Rule, situation: Situation) -> Allowed:
     """ψ's answer, checked: which training labels may be flipped for each person."""
-    people, rows, own = len(situation.people), situation.table.n, not psi.rebuildable
-    size = max(
-        1, people if own else BLOCK // max(1, rows)
-    )  # a user's own mask or function is about all people at once
-    kinds, kind = dict[bytes, int](), list[int]()
+    people = len(situation.people)
+    rows = situation.table.n
+    # A user's own mask or function is about all people at once.
+    of_user = not psi.rebuildable
+    size = max(1, people if of_user else MASK_ENTRIES_AT_ONCE // max(1, rows))
+    kinds = dict[bytes, int]()
+    """The number of each mask, by its bits."""
+    kind = list[int]()
     for first in range(0, people, size):
         some = np.arange(first, min(people, first + size))
-        block = _shaped(psi, situation if own else situation.of(some), (len(some), rows), "psi")
-        kind += [
-            kinds.setdefault(mask.tobytes(), len(kinds)) for mask in np.packbits(block, axis=1)
-        ]
+        about = situation if of_user else situation.of(some)
+        block = _shaped(psi, about, (len(some), rows), "psi")
+        for mask in np.packbits(block, axis=1):
+            kind.append(kinds.setdefault(mask.tobytes(), len(kinds)))
     packed = np.frombuffer(b"".join(kinds), np.uint8).reshape(len(kinds), -(-rows // 8))
     return Allowed(np.unpackbits(packed, axis=1, count=rows).view(bool), np.array(kind, np.int64))
 
@@ -456,16 +459,11 @@ def flippable(psi: Rule, situation: Situation) -> Allowed:
 def _shaped(rule: Rule, situation: Situation, shape: tuple[int, ...], name: str) -> Mask:
     mask = rule(situation)
     if mask.shape not in (shape, shape[1:]):
-        wanted = (
-            "one entry per person"
-            if name == "phi"
-            else f"one entry for each of {shape[1]} training rows"
-        )
-        apart = (
-            ""
-            if name == "phi"
-            else " Rows without a label and rows set aside for validation have none."
-        )
+        wanted = "one entry per person"
+        apart = ""
+        if name == "psi":
+            wanted = f"one entry for each of {shape[1]} training rows"
+            apart = " Rows without a label and rows set aside for validation have none."
         raise SettingError(
             f"{name} gave a mask of shape {mask.shape}; it needs {wanted}: {shape}.{apart}"
         )

@@ -10,19 +10,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from butfor.models.seam import FlipSet
-from butfor.search.guided import REACH
+from butfor.search.guided import CANDIDATES_PER_LABEL
 from butfor.search.person import Confirm, Person, Rank, Search, Try, Vector, flip_set
 from butfor.support.errors import SettingError
 
-MARGIN = 2.5
+MARGIN_DEVIATIONS = 2.5
 """Standard deviations of the members that their mean gain must exceed."""
-SCREEN = 4
+SCREENING_MEMBERS = 4
 """Members that screen a set first."""
-FAR = 1.5
+HOPELESS_DEVIATIONS = 1.5
 """Standard deviations short of the other decision at which screening ends a search."""
-LEAST_FOR_SECOND = 8
+MIN_BUDGET_FOR_SECOND = 8
 """The smallest budget for which a ranking at half of its labels adds information."""
-SOLID_CLAIMS = 3
+MAX_SOLID_CLAIMS = 3
 """The most sets of one person that a solid search confirms, which rarely fails with many members.
 """
 LEAST_TO_GUESS = 16
@@ -31,7 +31,7 @@ TOWARDS_MIDDLE = 0.05
 """How far an interpolated size moves towards the middle, as a share of the remaining sizes."""
 
 
-def solid(person: Person, margin: float = MARGIN, second: bool | None = None) -> Search:
+def solid(person: Person, margin: float = MARGIN_DEVIATIONS, second: bool | None = None) -> Search:
     """Find the fewest labels that change the decision under nearly every seed, from all members of
     an ensemble.
 
@@ -56,11 +56,8 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
         answers[flips] = gains if np.isfinite(gains).all() else np.full(len(gains), -np.inf)
         # The spread barely depends on the flips, and one set gives a poor estimate: pooled over all
         # of them.
-        variances = [
-            each.var(ddof=1)
-            for each in answers.values()
-            if len(each) > 1 and np.isfinite(each).all()
-        ]
+        usable = [each for each in answers.values() if len(each) > 1 and np.isfinite(each).all()]
+        variances = [each.var(ddof=1) for each in usable]
         person.spread = float(np.sqrt(np.mean(variances))) if variances else 0.0
         person.margin = margin * person.spread
 
@@ -70,12 +67,15 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
         gain = float(answers[flips].mean())
         if math.isfinite(gain) and len(answers[flips]) == person.members:
             gain = person.gains[flips] if flips else person.start
-        return gain / person.spread if person.spread else math.inf if gain > 0 else -math.inf
+        if person.spread:
+            return gain / person.spread
+        return math.inf if gain > 0 else -math.inf
 
     def shortest(order: NDArray[np.integer[Any]], best: FlipSet) -> Search:
         """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps
         than bisection."""
-        misses, steps = 0, (len(best) - 1).bit_length()
+        misses = 0
+        steps = (len(best) - 1).bit_length()
         while (between := len(best) - misses - 1) > 0:
             size = misses + max(1, round((between + 1) / 2))
             longest_miss = flip_set(order[:misses])
@@ -84,50 +84,51 @@ def solid(person: Person, margin: float = MARGIN, second: bool | None = None) ->
                 # a little towards the middle so that both ends come nearer, and near enough to it
                 # for bisection to finish in time.
                 place = middle = misses + (between + 1) / 2
-                low, high = (
-                    clearance(longest_miss) if longest_miss in answers else np.nan,
-                    clearance(best),
-                )
+                low = clearance(longest_miss) if longest_miss in answers else np.nan
+                high = clearance(best)
                 if np.isfinite([low, high]).all() and low < margin < high:
                     place = misses + (len(best) - misses) * (margin - low) / (high - low)
                 place += np.sign(middle - place) * min(
                     abs(middle - place), TOWARDS_MIDDLE * between
                 )
                 reach = 2 ** (steps - 1) - 1
-                least, most = (
-                    max(misses + 1, len(best) - 1 - reach),
-                    min(len(best) - 1, misses + 1 + reach),
-                )
+                least = max(misses + 1, len(best) - 1 - reach)
+                most = min(len(best) - 1, misses + 1 + reach)
                 size = min(max(round(place), least), most)
             flips = flip_set(order[:size])
             if len(answers.get(flips, ())) < person.members:
                 yield from train(flips)
-            misses, best = (misses, flips) if clearance(flips) >= margin else (size, best)
+            if clearance(flips) >= margin:
+                best = flips
+            else:
+                misses = size
             steps -= 1
         return best
 
     yield from train(())
-    full, best = person.best(cap), None
-    if person.members > 2 * SCREEN:
-        yield from train(full, SCREEN)
-        if clearance(full) <= -FAR:
+    full = person.best(cap)
+    best = None
+    if person.members > 2 * SCREENING_MEMBERS:
+        yield from train(full, SCREENING_MEMBERS)
+        if clearance(full) <= -HOPELESS_DEVIATIONS:
             return None
     yield from train(full)
-    if clearance(full) <= -FAR:
+    if clearance(full) <= -HOPELESS_DEVIATIONS:
         return None
     if clearance(full) >= margin:
         best = yield from shortest(person.order, full)
-    again = person.budget >= LEAST_FOR_SECOND if second is None else second
+    again = person.budget >= MIN_BUDGET_FOR_SECOND if second is None else second
     if again and person.ranks_again and cap > 1 and (best is None or len(best) > 1):
         half = person.order[: max(1, len(best or full) // 2)]
-        order = np.concatenate([half, (yield Rank(flip_set(half)))])[: REACH * cap]
+        others = yield Rank(flip_set(half))
+        order = np.concatenate([half, others])[: CANDIDATES_PER_LABEL * cap]
         if best is None:
             full = flip_set(order[:cap])
             yield from train(full)
             best = full if clearance(full) >= margin else None
         if best is not None:
             yield from shortest(order, best)
-    for _ in range(SOLID_CLAIMS):
+    for _ in range(MAX_SOLID_CLAIMS):
         flips = person.smallest()
         if flips is None:
             return None

@@ -12,10 +12,17 @@ from typing import Any
 import numpy as np
 
 from butfor.models.seam import FlipSet
-from butfor.search.guided import LEAST, SMALL, guided, tried_alone
+from butfor.search.guided import MAX_PRUNED_SIZE, MIN_TRIES, guided, tried_alone
 from butfor.search.person import Person, Search
-from butfor.search.published import TEN, algorithm1, attempts, exhaustive, in_turn, singles
-from butfor.search.solid import SCREEN, solid
+from butfor.search.published import (
+    SETS_PER_SIZE,
+    algorithm1,
+    attempts,
+    exhaustive,
+    in_turn,
+    singles,
+)
+from butfor.search.solid import SCREENING_MEMBERS, solid
 from butfor.support.errors import SettingError, nearest
 
 
@@ -58,14 +65,15 @@ def as_strategy(given: Any) -> Strategy:
         if given not in STRATEGIES:
             raise SettingError(f"There is no strategy '{given}'. {nearest(given, STRATEGIES)}")
         return STRATEGIES[given]
-    function, parameters = (
-        (given.func, given.keywords) if isinstance(given, partial) else (given, {})
-    )
+    function = given
+    parameters: Mapping[str, Any] = {}
+    if isinstance(given, partial):
+        function = given.func
+        parameters = given.keywords
     if not inspect.isgeneratorfunction(function):
         raise SettingError(
             f"strategy={given!r} is neither a name nor a search: give a generator function of a "
-            "person, or one of "
-            f"{', '.join(map(repr, STRATEGIES))}."
+            f"person, or one of {', '.join(map(repr, STRATEGIES))}."
         )
     for ours in STRATEGIES.values():
         if ours.search is function:
@@ -77,7 +85,8 @@ def as_strategy(given: Any) -> Strategy:
 
 RECORDED = "recorded"
 """The name of a search that retrains recorded sets."""
-FOUND, NEAR = 0.4, 0.4
+FOUND = 0.4
+NEAR = 0.4
 """The usual shares of people with a find, and of people who come near the other decision."""
 
 
@@ -86,10 +95,12 @@ def usual_sets(strategy: str, person: Person) -> float:
     size = max(1, min(person.budget, person.flippable))
     # most are screened by a few members alone; or found, or given up, after the fewest attempts
     usual = {
-        "solid": min(1, SCREEN / person.members) + NEAR * (1 + 2 * math.log2(size)),
-        "guided": LEAST + FOUND * min(size, SMALL) if person.budget > 1 else tried_alone(person),
+        "solid": min(1, SCREENING_MEMBERS / person.members) + NEAR * (1 + 2 * math.log2(size)),
+        "guided": MIN_TRIES + FOUND * min(size, MAX_PRUNED_SIZE)
+        if person.budget > 1
+        else tried_alone(person),
         "singles": person.flippable / 10,
-        "attempts": TEN * size,
+        "attempts": SETS_PER_SIZE * size,
         "exhaustive": person.flippable,
     }
     return usual.get(strategy, size)

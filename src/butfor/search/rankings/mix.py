@@ -35,23 +35,28 @@ from butfor.search.rankings.ranking import (
 from butfor.search.rules import Allowed
 from butfor.table.table import Table
 
-SAMPLE, FLIPS = 8, 12
-"""People in the trial, and labels whose predicted effect is compared with retraining."""
-POOR, TRUSTED = 0.2, 0.95
-"""Mean rank correlations: below the first, predictions are called poor; from the second on, those
-of a model without noise are believed."""
-LEAST_GAIN_LIMIT, LEAD_FACTOR = 1.25, 2.0
-"""How much further than the best set by believed predictions any other set may go: at least a
-quarter, and twice the lead that sets of other rankings had in the trial."""
-NOISELESS = "influence"
+TRIAL_PEOPLE = 8
+"""People in the trial."""
+TRIAL_LABELS = 12
+"""Labels whose predicted effect is compared with retraining."""
+POOR_CORRELATION = 0.2
+"""Below this mean rank correlation, predictions are called poor."""
+TRUSTED_CORRELATION = 0.95
+"""From this mean rank correlation on, predictions of a model without noise are believed."""
+MIN_GAIN_LIMIT = 1.25
+"""Any other set may go at least a quarter further than the best set by believed predictions."""
+LEAD_FACTOR = 2.0
+"""It may go further by this many times the lead that sets of other rankings had in the trial."""
+NOISELESS_RANKING = "influence"
 """The ranking for linear models, which end at a minimum: its predictions may be as good as
 retraining."""
 MEAN = "both"
 """The name of the mean of all rankings."""
-PUBLISHED_WEIGHT, PUBLISHED_WEIGHT_AGAIN = 0.5, 0.25
-"""The weight of the published score beside the gradient averaged over an ensemble, and beside the
-second gradient, at half-flipped labels. Beside a single network's gradient, which is rougher, it is
-1."""
+PUBLISHED_WEIGHT = 0.5
+"""The weight of the published score beside the gradient averaged over an ensemble. Beside a single
+network's gradient, which is rougher, it is 1."""
+PUBLISHED_WEIGHT_AGAIN = 0.25
+"""Its weight beside the second gradient, at half-flipped labels."""
 WORDS = {"gradient": "the gradient", "published": "the published ranking"}
 """Rankings in words; the others go by their name."""
 
@@ -68,7 +73,9 @@ class RankingMix(Ranking):
     def __init__(
         self, parts: Mapping[str, Ranking], leader: str = MEAN, beside: float = 1.0
     ) -> None:
-        self.parts, self.leader, self.beside = dict(parts), leader, beside
+        self.parts = dict(parts)
+        self.leader = leader
+        self.beside = beside
         self.first: Any
         self.first, *self.others = self.parts.values()
         self.trusted = False
@@ -83,17 +90,17 @@ class RankingMix(Ranking):
         ours = {"gradient": as_ranking("gradient"), "published": as_ranking("combined")}
         if all(ranking.ranks(model) for ranking in ours.values()):
             return cls(ours, beside=PUBLISHED_WEIGHT if len(model.members) > 1 else 1.0)
-        own = [name for name in ("gradient", NOISELESS, "leaves") if as_ranking(name).ranks(model)][
-            :1
-        ]
-        return cls({name: as_ranking(name) for name in (*own, "surrogate-signed", "distance")})
+        by_model = ("gradient", NOISELESS_RANKING, "leaves")
+        accepted = [name for name in by_model if as_ranking(name).ranks(model)]
+        names = (*accepted[:1], "surrogate-signed", "distance")
+        return cls({name: as_ranking(name) for name in names})
 
     def train_on(self, engine: Engine) -> None:
         self.first.train_on(engine)
 
     def trial_sets(self, people: int) -> int:
         """The most flip sets that `trial` trains."""
-        return (1 + len(self.parts)) * min(people, SAMPLE) + FLIPS + 1
+        return (1 + len(self.parts)) * min(people, TRIAL_PEOPLE) + TRIAL_LABELS + 1
 
     def trial(
         self,
@@ -105,44 +112,47 @@ class RankingMix(Ranking):
         budget: int,
     ) -> dict[str, Any]:
         """Choose the leader by the first people: who moves their decisions furthest."""
-        sample, candidates, sets = people.iloc[:SAMPLE], [MEAN, *self.parts], list[FlipSet]()
+        sample = people.iloc[:TRIAL_PEOPLE]
+        candidates = [MEAN, *self.parts]
+        sets = list[FlipSet]()
         for leader in candidates:  # each person's best rows that ψ allows
             scores = self._scores_by(leader, model, table, sample)
-            for own, allowed in zip(scores, psi.of_people(slice(SAMPLE)), strict=True):
-                order = np.argsort(np.where(allowed, -own, np.inf), kind="stable")
-                sets.append(tuple(sorted(map(int, order[: min(budget, int(allowed.sum()))]))))
-        logits, before = retrain(sets)[:, : len(sample)], model.logits(sample)
-        own = logits.reshape(len(candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
-        moved = np.nan_to_num((own - before) * flip_direction(before))
+            for score, allowed in zip(scores, psi.of_people(slice(TRIAL_PEOPLE)), strict=True):
+                order = np.argsort(np.where(allowed, -score, np.inf), kind="stable")
+                size = min(budget, int(allowed.sum()))
+                sets.append(tuple(sorted(map(int, order[:size]))))
+        logits = retrain(sets)[:, : len(sample)]
+        before = model.logits(sample)
+        # Each person's logit after their own sets, `[candidates × people]`.
+        after = logits.reshape(len(candidates), len(sample), len(sample)).diagonal(axis1=1, axis2=2)
+        moved = np.nan_to_num((after - before) * flip_direction(before))
         gains = moved.mean(axis=1)
         self.leader = candidates[int(np.argmax(gains))]
-        spearman, flips = None, 0
+        spearman = None
+        flips = 0
         # Not measured for an ensemble: retraining every member for a dozen labels would cost too
         # much.
         if self.first.predicts and len(model.members) == 1:
             predicted = self._first_scores(model, table, sample)
             spearman, flips = agreement(
-                lambda some: retrain(some)[:, : len(sample)], predicted, FLIPS
+                lambda some: retrain(some)[:, : len(sample)], predicted, TRIAL_LABELS
             )
-        self.trusted = NOISELESS in self.parts and (spearman or 0.0) >= TRUSTED
+        self.trusted = NOISELESS_RANKING in self.parts and (spearman or 0.0) >= TRUSTED_CORRELATION
         if self.trusted:
-            self.leader = NOISELESS
-            led = moved[candidates.index(NOISELESS)]
+            self.leader = NOISELESS_RANKING
+            led = moved[candidates.index(NOISELESS_RANKING)]
             # How far sets of other rankings went, as a multiple of what the leader's sets did.
             ratios = moved[:, led > 0].max(axis=0, initial=0.0) / led[led > 0]
-            self.gain_limit = max(
-                LEAST_GAIN_LIMIT, 1 + LEAD_FACTOR * (float(ratios.max(initial=1.0)) - 1)
-            )
+            lead = float(ratios.max(initial=1.0)) - 1
+            self.gain_limit = max(MIN_GAIN_LIMIT, 1 + LEAD_FACTOR * lead)
+        rounded = [round(float(gain), 4) for gain in gains]
         return {
             "spearman": spearman,
             "flips": flips,
-            "poor": spearman is not None and spearman < POOR,
+            "poor": spearman is not None and spearman < POOR_CORRELATION,
             "people": len(sample),
             "leader": self.leader,
-            "gains": {
-                leader: round(float(gain), 4)
-                for leader, gain in zip(candidates, gains, strict=True)
-            },
+            "gains": dict(zip(candidates, rounded, strict=True)),
         }
 
     def predictions(self, model: Model, table: Table, people: pd.DataFrame) -> Scores | None:
@@ -162,16 +172,12 @@ class RankingMix(Ranking):
         weight the others without flips. If the gradient uses fewer members there, its scores
         without flips count as much."""
         scores = percentile(self.first.score_at(model, table, people, flips))
-        if len(self.first.members_at_flips(model, table)) < len(
-            model.members[: self.first.member_limit]
-        ):
+        members_there = self.first.members_at_flips(model, table)
+        if len(members_there) < len(model.members[: self.first.member_limit]):
             scores = (scores + percentile(self._first_scores(model, table, people))) / 2
         for part in self.others:
-            scores += (
-                PUBLISHED_WEIGHT_AGAIN
-                * percentile(checked_scores(part, model, table, people))
-                / len(self.others)
-            )
+            unflipped = percentile(checked_scores(part, model, table, people))
+            scores += PUBLISHED_WEIGHT_AGAIN * unflipped / len(self.others)
         return scores
 
     def _scores_by(
@@ -185,25 +191,24 @@ class RankingMix(Ranking):
         ]
         weights = [1.0 if part is self.first else self.beside for part in parts]
         mean = np.empty((len(people), table.n))
-        for k, own in enumerate(
-            mean
-        ):  # person by person: a copy of all scores would double the memory
-            own[:] = np.average(
-                [percentile(each[k : k + 1])[0] for each in scores], axis=0, weights=weights
-            )
+        # Person by person: a copy of all scores would double the memory.
+        for k in range(len(people)):
+            percentiles = [percentile(of_part[k : k + 1])[0] for of_part in scores]
+            mean[k] = np.average(percentiles, axis=0, weights=weights)
         return mean
 
     def _first_scores(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         """The first ranking's scores; those of people who were just ranked are known."""
-        keys, known = person_keys(model, people), dict[int, Scores]()
+        keys = person_keys(model, people)
+        by_key = dict[int, Scores]()
         if self._scored[0] is model and self._scored[1] is table:
-            known = {key: self._scored[2][key] for key in keys if key in self._scored[2]}
-        missing = [k for k, key in enumerate(keys) if key not in known]
+            by_key = {key: self._scored[2][key] for key in keys if key in self._scored[2]}
+        missing = [k for k, key in enumerate(keys) if key not in by_key]
         if missing:
             scores = checked_scores(self.first, model, table, people.iloc[missing])
-            known |= {keys[k]: own for k, own in zip(missing, scores, strict=True)}
-            self._scored = model, table, known
-        return np.array([known[key] for key in keys])
+            by_key |= {keys[k]: score for k, score in zip(missing, scores, strict=True)}
+            self._scored = (model, table, by_key)
+        return np.array([by_key[key] for key in keys])
 
 
 def agreement(retrain: Retrain, scores: Scores, count: int) -> tuple[float, int]:
@@ -221,18 +226,19 @@ def agreement(retrain: Retrain, scores: Scores, count: int) -> tuple[float, int]
     tried = np.sort(np.concatenate([strongest[: count // 2], drawn]))
     logits = retrain([(), *((int(row),) for row in tried)])
     effects = ((logits[1:] - logits[0]) * flip_direction(logits[0])).T
-    ranks = [
-        float(spearmanr(predicted, real).statistic)
-        if count > 1 and np.ptp(predicted) > 0 and np.ptp(real) > 0
-        else 0.0
-        for predicted, real in zip(scores[:, tried], effects, strict=True)
-    ]
-    return round(float(np.mean(ranks)), 3) if ranks else 0.0, count
+
+    def correlation(predicted: Scores, real: Scores) -> float:
+        varied = count > 1 and np.ptp(predicted) > 0 and np.ptp(real) > 0
+        return float(spearmanr(predicted, real).statistic) if varied else 0.0
+
+    correlations = list(map(correlation, scores[:, tried], effects))
+    mean = round(float(np.mean(correlations)), 3) if correlations else 0.0
+    return mean, count
 
 
 def leader_words(leader: str, candidates: Iterable[str] = ()) -> str:
     """The leader of a search among the candidates, in words."""
     named = {name: WORDS.get(name, f"'{name}'") for name in candidates or WORDS if name != MEAN}
-    return (
-        f"{named[leader]} alone" if leader != MEAN else f"{' and '.join(named.values())} together"
-    )
+    if leader == MEAN:
+        return f"{' and '.join(named.values())} together"
+    return f"{named[leader]} alone"

@@ -50,13 +50,16 @@ class Surrogate(Ranking):
 
     def __init__(self, ridge: float = 1.0, signed: bool = False) -> None:
         check_above_zero(ridge=ridge)
-        self.ridge, self.signed = ridge, signed
+        self.ridge = ridge
+        self.signed = signed
         self.name = "surrogate-signed" if signed else "surrogate"
 
     def weights(self, rows: Numbers, people: Numbers) -> NDArray[np.float64]:
         """z, `[people × training rows]`."""
-        X, asked = rows.astype(np.float64), np.asarray(people, np.float64)
-        if X.shape[1] > len(X):  # the same by the smaller matrix: (XᵀX + λI)⁻¹Xᵀ = Xᵀ(XXᵀ + λI)⁻¹
+        X = rows.astype(np.float64)
+        asked = np.asarray(people, np.float64)
+        if X.shape[1] > len(X):
+            # The same by the smaller matrix: (XᵀX + λI)⁻¹Xᵀ = Xᵀ(XXᵀ + λI)⁻¹.
             gram = X @ X.T + self.ridge * np.eye(len(X))
             return np.asarray(np.linalg.solve(gram, X @ asked.T).T, np.float64)
         gram = X.T @ X + self.ridge * np.eye(X.shape[1])
@@ -78,7 +81,8 @@ class Activation(Ranking):
     one half."""
 
     name = "activation"
-    needs, asks = "a butfor.MLP with hidden layers", "as_network"
+    needs = "a butfor.MLP with hidden layers"
+    asks = "as_network"
 
     def __init__(self, decay: float = 0.5) -> None:
         check_above_zero(decay=decay)
@@ -94,14 +98,13 @@ class Activation(Ranking):
 
         def signs(X: Floats) -> Floats:
             """±√weight per neuron, all layers side by side."""
-            hidden = list(reversed(network.layers(X)[:-1]))
-            signed = [
-                np.sqrt(self.decay**k) * (2 * (layer > limit) - 1.0)
-                for k, layer in enumerate(hidden)
-            ]
+            signed = []
+            for k, layer in enumerate(reversed(network.layers(X)[:-1])):
+                signed.append(np.sqrt(self.decay**k) * (2 * (layer > limit) - 1.0))
             return np.hstack(signed[::-1]).astype(np.float32)
 
-        ours, theirs = signs(subject.encoded(people)), signs(subject.rows.X)
+        ours = signs(subject.encoded(people))
+        theirs = signs(subject.rows.X)
         # With states as ±√w the dot product is (weight of equal neurons) − (weight of different
         # ones).
         similarity: NDArray[np.float32] = ours @ theirs.T
@@ -129,7 +132,8 @@ class Combined(Ranking):
         total = np.zeros((len(people), table.n))
         for part in self.parts:  # person by person: a copy of all scores would double the memory
             for own, scored in zip(total, checked_scores(part, model, table, people), strict=True):
-                low, spread = scored.min(), np.ptp(scored)
+                low = scored.min()
+                spread = np.ptp(scored)
                 own += (scored - low) / (spread if spread > 0 else 1)
         total /= len(self.parts)
         return total
@@ -174,7 +178,8 @@ class Influence(Ranking):
     one; use `gradient` there."""
 
     name = "influence"
-    needs, asks = "logistic regression or ridge", "flip_effects"
+    needs = "logistic regression or ridge"
+    asks = "flip_effects"
     predicts = signed = True
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
@@ -188,7 +193,8 @@ class Leaves(Ranking):
     of a leaf's rows make its value."""
 
     name = "leaves"
-    needs, asks = "a tree, a forest or boosted trees", "leaves"
+    needs = "a tree, a forest or boosted trees"
+    asks = "leaves"
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
         ours, theirs = map(model.leaves, (people, table.X))
@@ -202,12 +208,12 @@ class Leaves(Ranking):
 
 CPU_MEMBERS = 4
 """Members whose gradients are averaged on the CPU; beside the published score more add little."""
-TRIM = 8
+MEMBERS_PER_TRIMMED = 8
 """One in this many members, and at least one, is left out at each end of a mean."""
-LARGE = 10_000
+LARGE_TABLE_ROWS = 10_000
 """Above this many training rows, sweeps at a person's own flips use that few members on every
 device."""
-EFFECTS = 2**27
+EFFECTS_AT_ONCE = 2**27
 """Predicted effects held at a time."""
 
 
@@ -232,12 +238,14 @@ class Gradient(Ranking):
 
     def __init__(self, epochs: int = 8, tolerance: float = 5e-4) -> None:
         check_above_zero(tolerance=tolerance)
-        self.epochs, self.tolerance = check_whole("epochs", epochs, 1), tolerance
+        self.epochs = check_whole("epochs", epochs, 1)
+        self.tolerance = tolerance
         self.train_on(Engine())
 
     def train_on(self, engine: Engine) -> None:
         """Train on the engine's device and on its workers, if it has any."""
-        self._device, self._spread = str(engine.device), engine.spread
+        self._device = str(engine.device)
+        self._spread = engine.spread
         self.member_limit = CPU_MEMBERS if self._device == "cpu" else None
 
     def accepts(self, model: Model) -> bool:
@@ -248,25 +256,28 @@ class Gradient(Ranking):
 
         from butfor.nets.sweeps import Sweep
 
-        members, direction = (
-            model.members[: self.member_limit],
-            flip_direction(model.logits(people))[:, None],
-        )
-        sweeps = [
-            Sweep(each.as_network.network.recipe.seed, (), np.arange(len(people)))
-            for each in members
-        ]
-        held = [effects * direction for effects in self._effects(members[0], sweeps, people)]
-        if len(held) == 1:
-            return held[0]
-        cut = (max(1, len(held) // TRIM) + 0.5) / len(held) if len(held) > 2 else 0.0
+        members = model.members[: self.member_limit]
+        direction = flip_direction(model.logits(people))[:, None]
+        seeds = [member.as_network.network.recipe.seed for member in members]
+        sweeps = [Sweep(seed, (), np.arange(len(people))) for seed in seeds]
+        scores = [effects * direction for effects in self._effects(members[0], sweeps, people)]
+        count = len(scores)
+        if count == 1:
+            return scores[0]
+        cut = 0.0
+        if count > 2:
+            cut = (max(1, count // MEMBERS_PER_TRIMMED) + 0.5) / count
         # Person by person: copies of all members' scores would fill the memory.
-        means = [trim_mean(np.array([own[k] for own in held]), cut) for k in range(len(people))]
+        means = [
+            trim_mean(np.array([of_member[k] for of_member in scores]), cut)
+            for k in range(len(people))
+        ]
         return np.array(means).reshape(len(people), table.n)
 
     def members_at_flips(self, model: Model, table: Table) -> Sequence[Model]:
         """The members of an ensemble that `score_at` uses."""
-        return model.members[: CPU_MEMBERS if table.n > LARGE else self.member_limit]
+        limit = CPU_MEMBERS if table.n > LARGE_TABLE_ROWS else self.member_limit
+        return model.members[:limit]
 
     def score_at(
         self, model: Model, table: Table, people: pd.DataFrame, flips: Sequence[FlipSet]
@@ -275,7 +286,8 @@ class Gradient(Ranking):
         Percentiles, their mean over the members of an ensemble."""
         from butfor.nets.sweeps import Sweep
 
-        members, out = self.members_at_flips(model, table), flip_direction(model.logits(people))
+        members = self.members_at_flips(model, table)
+        out = flip_direction(model.logits(people))
         seeds = [member.as_network.network.recipe.seed for member in members]
         sweeps = [
             Sweep(seed, flips[k], np.array([k])) for k in range(len(people)) for seed in seeds
@@ -294,9 +306,8 @@ class Gradient(Ranking):
         subject = model.as_network
         how = {"epochs": self.epochs, "device": self._device}
         walk = (subject.network.recipe, subject.rows, subject.encoded(people), self.tolerance, how)
-        size = max(
-            1, EFFECTS // (subject.rows.n * max(1, *(len(sweep.people) for sweep in sweeps)))
-        )
+        most_people = max(1, *(len(sweep.people) for sweep in sweeps))
+        size = max(1, EFFECTS_AT_ONCE // (subject.rows.n * most_people))
         for first in range(0, len(sweeps), size):
             some = sweeps[first : first + size]
             # One part per core of this machine, also on a cluster: predictions must not depend on
@@ -370,8 +381,8 @@ def as_ranking(given: Any, seed: int = 0) -> Ranking:
         raise SettingError(
             f"rank={given!r} is neither a ranking's name nor an object with a `score` method."
         )
-    own = Ranking()
-    own.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
-    own.score = getattr(given, "score", given)  # type: ignore[method-assign]
-    own.rebuildable = False
-    return own
+    ranking = Ranking()
+    ranking.name = str(getattr(given, "name", getattr(given, "__name__", type(given).__name__)))
+    ranking.score = getattr(given, "score", given)  # type: ignore[method-assign]
+    ranking.rebuildable = False
+    return ranking

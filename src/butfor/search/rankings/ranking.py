@@ -86,14 +86,15 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
     if not ranking.averages(model):
         scores = np.asarray(ranking.score(model, table, people))
     else:
-        scores, direction = np.zeros(shape), flip_direction(model.logits(people))
+        scores = np.zeros(shape)
+        direction = flip_direction(model.logits(people))
         with Asked(people, table.X).unchanged():
             for member in model.members:
-                own = checked_scores(ranking, member, table, people)
+                by_member = checked_scores(ranking, member, table, people)
                 # A member that disagrees with the ensemble counts the other way, so that all count
                 # away from its decision.
                 towards = flip_direction(member.logits(people)) * direction
-                scores += own * towards[:, None] if ranking.signed else own
+                scores += by_member * towards[:, None] if ranking.signed else by_member
         scores /= len(model.members)
     problem = ""
     if scores.shape != shape:
@@ -126,7 +127,8 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
     the table is encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen
     ones all 0."""
     if model.encoded is not None:
-        rows, asked = model.encoded(table.X), model.encoded(people)
+        rows = model.encoded(table.X)
+        asked = model.encoded(people)
         if rows is not None and asked is not None:
             return rows, asked
     from sklearn.compose import make_column_transformer
@@ -135,12 +137,10 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
     from sklearn.preprocessing import OneHotEncoder, StandardScaler
 
     numeric = [c for c in table.X.columns if pd.api.types.is_numeric_dtype(table.X[c].dtype)]
+    others = [c for c in table.X.columns if c not in numeric]
     encoder = make_column_transformer(
         (make_pipeline(SimpleImputer(), StandardScaler()), numeric),
-        (
-            OneHotEncoder(handle_unknown="ignore", sparse_output=False),
-            [c for c in table.X.columns if c not in numeric],
-        ),
+        (OneHotEncoder(handle_unknown="ignore", sparse_output=False), others),
     ).fit(table.X)
     rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
     return rows, asked
@@ -162,11 +162,9 @@ def parameters(ranking: Ranking) -> dict[str, Any]:
             return {"name": value.name} | parameters(value)
         if isinstance(value, list):
             return list(map(recorded, value))
-        return (
-            {name: recorded(item) for name, item in value.items()}
-            if isinstance(value, dict)
-            else value
-        )
+        if isinstance(value, dict):
+            return {name: recorded(item) for name, item in value.items()}
+        return value
 
     names = inspect.signature(type(ranking)).parameters
     return {name: recorded(getattr(ranking, name)) for name in names if hasattr(ranking, name)}
