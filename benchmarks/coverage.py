@@ -75,6 +75,7 @@ from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import WIDER
 from butfor.standard.second_opinion import Opinion, folds_of
+from butfor.standard.settings import ComparisonSettings
 from butfor.table.columns import is_numeric
 from butfor.table.embedded import load_dataset
 from butfor.table.encoding import TableEncoder
@@ -275,10 +276,8 @@ def measure(
             table.X,
             labels,
             [sensitive],
+            ComparisonSettings(draws=draws, n_jobs=1, random_state=seed + number),
             sides=(("no",), ("yes",)),
-            draws=draws,
-            n_jobs=1,
-            random_state=seed + number,
         )
     except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
         return {"number": number, "table": name, "family": family, "error": str(error)}
@@ -472,7 +471,8 @@ def _moves(
 ) -> list[tuple[str, list[tuple[str, float, float]]]]:
     """Per group, how the difference moves without each single column."""
     sensitive = Sensitive.of(pd.Series(attribute, name="attribute"), X)
-    standards = compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=0, n_jobs=1)
+    settings = ComparisonSettings(draws=0, n_jobs=1)
+    standards = compare(X, favourable, [sensitive], settings, sides=(("no",), ("yes",)))
     single = set(map(str, X.columns))
     return [
         (
@@ -511,10 +511,8 @@ def double(
             table.X,
             labels,
             [sensitive],
+            ComparisonSettings(draws=inner, n_jobs=1, random_state=k),
             sides=(("no",), ("yes",)),
-            draws=inner,
-            n_jobs=1,
-            random_state=k,
         )
         c = found.of_group(table.group)
         if c is not None and c.interval is not None:
@@ -561,19 +559,14 @@ def stability(
     sensitive = Sensitive.of(pd.Series(table.attribute, name="attribute"), table.X)
     verdicts, tables = list[str](), 0
     for random_state in range(SEEDS):
-        how: dict[str, Any] = {
-            "sides": (("no",), ("yes",)),
-            "draws": draws,
-            "n_jobs": 1,
-            "random_state": random_state,
-        }
+        settings = ComparisonSettings(draws=draws, n_jobs=1, random_state=random_state)
         first = patch(
             "butfor.standard.compare.folds_of",
             lambda rows, clusters, _: folds_of(rows, clusters, 0),
         )
         try:
             with first if same_folds else nullcontext():
-                found = compare(table.X, labels, [sensitive], **how)
+                found = compare(table.X, labels, [sensitive], settings, sides=(("no",), ("yes",)))
         except Exception as error:  # labels drawn all alike: nothing to compare, and it is counted
             return {"number": number, "table": name, "family": family, "error": str(error)}
         tables += found.draws
@@ -664,13 +657,8 @@ def clustered(number: int, seed: int, draws: int | None) -> dict[str, Any]:
         true = 0.0
         labels = labels[np.lexsort((rng.random(len(X)), cluster))]
     sensitive = Sensitive.of(pd.Series(group.astype(object), name="group"), X)
-    how: dict[str, Any] = {
-        "sides": (("no",), ("yes",)),
-        "draws": draws,
-        "n_jobs": 1,
-        "random_state": seed + number,
-    }
-    found = compare(X, labels, [sensitive], cluster=cluster, **how)
+    settings = ComparisonSettings(draws=draws, n_jobs=1, random_state=seed + number)
+    found = compare(X, labels, [sensitive], settings, sides=(("no",), ("yes",)), cluster=cluster)
     ours = found.of_group("b")
     assert ours is not None
     assert ours.second_opinion is not None
@@ -726,7 +714,13 @@ def parts(
         before, second_opinion.PART_ROWS = second_opinion.PART_ROWS, most
         begun = time.perf_counter()
         found.append(
-            compare(X, favourable, [sensitive], sides=(("no",), ("yes",)), draws=draws, n_jobs=1)
+            compare(
+                X,
+                favourable,
+                [sensitive],
+                ComparisonSettings(draws=draws, n_jobs=1),
+                sides=(("no",), ("yes",)),
+            )
         )
         seconds = time.perf_counter() - begun
         second_opinion.PART_ROWS = before

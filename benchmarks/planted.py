@@ -27,6 +27,7 @@ from butfor.models.making import as_learner, model_named
 from butfor.models.seam import Learner, Training
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
+from butfor.standard.settings import ComparisonSettings
 from butfor.table.columns import is_numeric
 from butfor.table.embedded import Dataset, load_dataset
 from butfor.table.encoding import TableEncoder
@@ -216,10 +217,9 @@ class Planted:
     def _compare(self, rows: int, explain: bool) -> Standards:
         X = self.X.iloc[:rows]
         protected = Sensitive.of(self.attribute, X)
-        labels, sides = self.labels[:rows], (("adverse",), ("favourable",))
-        return compare(
-            X, labels, [protected], sides=sides, draws=self.draws, n_jobs=1, explain=explain
-        )
+        settings = ComparisonSettings(draws=self.draws, n_jobs=1, explain=explain)
+        sides = (("adverse",), ("favourable",))
+        return compare(X, self.labels[:rows], [protected], settings, sides=sides)
 
     def seen(self, rows: slice) -> pd.DataFrame:
         """What the audited model sees of these rows."""

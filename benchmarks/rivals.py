@@ -82,6 +82,7 @@ from benchmarks.rows import (
 from butfor.errors import SettingError, TableError
 from butfor.standard.compare import compare
 from butfor.standard.groups import Standards
+from butfor.standard.settings import ComparisonSettings
 from butfor.support.cores import available_cores
 from butfor.support.threads import single_threaded
 from butfor.table.groups import Sensitive
@@ -178,9 +179,8 @@ class Case:
         X = self.planted.X.iloc[self.rows]
         protected = [Sensitive.of(self.planted.attribute, X)]
         sides = ("adverse",), ("favourable",)
-        return compare(
-            X, self.table.favourable, protected, sides=sides, draws=self.planted.draws, n_jobs=1
-        )
+        settings = ComparisonSettings(draws=self.planted.draws, n_jobs=1)
+        return compare(X, self.table.favourable, protected, settings, sides=sides)
 
 
 def _first_half(wanted: Floats, rows: Rows) -> Rows:

@@ -7,8 +7,7 @@ from copy import copy
 from dataclasses import replace
 from html import escape
 from pathlib import Path
-from types import SimpleNamespace
-from typing import TYPE_CHECKING, Any, Self
+from typing import TYPE_CHECKING, Any, Self, Unpack
 
 import numpy as np
 import pandas as pd
@@ -22,7 +21,7 @@ from butfor.fit import (
     NO_ADVERSE,
     Fitted,
     fit,
-    with_params,
+    with_settings,
 )
 from butfor.labels import labels_frame, labels_to_review
 from butfor.measured import run_of
@@ -33,9 +32,12 @@ from butfor.result.run import figures_of
 from butfor.result.verdict import Verdict
 from butfor.result.worlds import OneStandards
 from butfor.search.proofs import Bracket
+from butfor.settings import AuditSettings
 from butfor.standard.groups import GroupStandard, Standards
+from butfor.standard.settings import ComparisonOptions, ComparisonSettings
 from butfor.support.errors import SettingError, listed
 from butfor.support.progress import Progress, shown
+from butfor.support.settings import signature_with
 from butfor.support.stopping import Stop, listen
 from butfor.support.threads import single_threaded
 from butfor.table.columns import as_table, in_pandas, own
@@ -192,6 +194,7 @@ class LabelAudit(BaseEstimator):
         self.ledger = ledger
         self.random_state = random_state
 
+    @signature_with(ComparisonOptions, ComparisonSettings)
     def fit(
         self,
         X: Any,
@@ -203,12 +206,11 @@ class LabelAudit(BaseEstimator):
         cluster: Any = None,
         validation: tuple[Any, Any] | None = None,
         adverse: Any = None,
-        reference: Any = None,
-        draws: int | None = None,
         also_labelled: Sequence[Any] = (),
         pool: Any = None,
         label_names: Sequence[str] | None = None,
         progress: Progress | bool | None = None,
+        **comparison: Unpack[ComparisonOptions],
     ) -> Self:
         """Train the model on a table and remember its groups.
 
@@ -257,7 +259,8 @@ class LabelAudit(BaseEstimator):
             Shows progress.
         """
         fitted = fit(
-            SimpleNamespace(**self.get_params(deep=False)),
+            AuditSettings.of(self),
+            ComparisonSettings(**comparison, n_jobs=self.n_jobs, random_state=self.random_state),
             X,
             y,
             sensitive_features=sensitive_features,
@@ -266,8 +269,6 @@ class LabelAudit(BaseEstimator):
             cluster=cluster,
             validation=validation,
             adverse=adverse,
-            reference=reference,
-            draws=draws,
             also_labelled=also_labelled,
             pool=pool,
             label_names=label_names,
@@ -296,7 +297,7 @@ class LabelAudit(BaseEstimator):
             if value is not KEEP
         }
         other = copy(self).set_params(**new)
-        other.fitted_ = with_params(self.fitted_, **other.get_params(deep=False))
+        other.fitted_ = with_settings(self.fitted_, AuditSettings.of(other))
         other._settings = other._settings_of_the_fit()
         return other
 
@@ -644,18 +645,15 @@ class LabelAudit(BaseEstimator):
 
     def _reset(self, fitted: Fitted) -> Self:
         """Forget every answer but what was fitted."""
-        self.fitted_, self.table_, self.learner_, self.model_ = (
-            fitted,
-            fitted.table,
-            fitted.learner,
-            fitted.model,
-        )
-        self.classes_, self.feature_names_in_ = (
-            fitted.table.classes,
-            np.array(fitted.table.X.columns, dtype=object),
-        )
+        self.fitted_ = fitted
+        self.table_ = fitted.table
+        self.learner_ = fitted.learner
+        self.model_ = fitted.model
+        self.classes_ = fitted.table.classes
+        self.feature_names_in_ = np.array(fitted.table.X.columns, dtype=object)
         self.n_features_in_ = len(self.feature_names_in_)
-        self._standards = self._review = None
+        self._standards = None
+        self._review = None
         self._settings = self._settings_of_the_fit()
         return self
 
@@ -667,9 +665,10 @@ class LabelAudit(BaseEstimator):
         audit that it is of."""
         fitted = self._require_fit()
         if self._standards is None or (self._standards.unfinished and not unfinished):
-            self._standards = fitted.compare(
-                0 if fitted.adverse is None else fitted.draws, progress=shown(progress)
-            )
+            settings = fitted.comparison
+            if fitted.adverse is None:
+                settings = settings.undrawn
+            self._standards = fitted.compare(settings, shown(progress))
         return self._standards
 
     def _require_fit(self, besides: Sequence[str] = ()) -> Fitted:
@@ -694,12 +693,9 @@ class LabelAudit(BaseEstimator):
             for name, value in self.get_params(deep=False).items()
             if name not in OF_THE_FIT
         }
-        if not all(
-            _same(getattr(self.fitted_.params, name), value) for name, value in others.items()
-        ):
-            self.fitted_ = replace(
-                self.fitted_, params=SimpleNamespace(**vars(self.fitted_.params) | others)
-            )
+        settings = self.fitted_.settings
+        if not all(_same(getattr(settings, name), value) for name, value in others.items()):
+            self.fitted_ = replace(self.fitted_, settings=replace(settings, **others))
         return self.fitted_
 
     def _settings_of_the_fit(self) -> dict[str, Any]:

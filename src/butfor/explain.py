@@ -133,12 +133,10 @@ def explain_all(
 ) -> tuple[Population, Standards | None]:
     """Verdicts about the rows of X at the positions `cases`, or about all, and the comparison of
     groups for later questions. `standards`: if already known."""
-    begun, progress, params, table = (
-        time.monotonic(),
-        progress or Progress(),
-        fitted.params,
-        fitted.table,
-    )
+    begun = time.monotonic()
+    progress = progress or Progress()
+    settings = fitted.settings
+    table = fitted.table
     if not isinstance(stop, (Stop, NoneType)):
         raise SettingError(
             f"stop={stop!r}: give butfor.max_seconds(…), butfor.max_retrainings(…), or both "
@@ -184,12 +182,12 @@ def explain_all(
                 limit.deadline = begun + STANDARDS_MOST * most
             try:
                 with checking(limit.check):
-                    seconds_of_draws = None if most is None else STANDARDS_SHARE * most
-                    standards = (
-                        fitted.compare(fitted.draws, seconds_of_draws, progress)
-                        if drawn
-                        else fitted.undrawn
-                    )
+                    if drawn:
+                        seconds_of_draws = None if most is None else STANDARDS_SHARE * most
+                        limited = replace(fitted.comparison, seconds=seconds_of_draws)
+                        standards = fitted.compare(limited, progress)
+                    else:
+                        standards = fitted.undrawn
             except (TableError, SettingError) as error:
                 if fitted.adverse is not None:
                     compared = Outcome(NOT_ASKED, TABLE)
@@ -199,23 +197,25 @@ def explain_all(
                 progress.note("Stopped before the groups were compared.")
         if drawn and standards is not None and standards.cut_short:
             ended = STOPPED if standards.interrupted else TIME
-            compared = Outcome(NOT_FINISHED, ended, standards.draws, least_draws(fitted.draws))
+            compared = Outcome(
+                NOT_FINISHED, ended, standards.draws, least_draws(fitted.comparison.draws)
+            )
         if standards is not None:
             doubt = standards.doubt
             everyone = replace(everyone, doubts=lambda: doubt)
         short = falling_short(standards) if standards and several else []
-        engine = choose_engine(params.engine, fitted.learner, params.n_jobs, progress.note)
+        engine = choose_engine(settings.engine, fitted.learner, settings.n_jobs, progress.note)
         fitted.ranking.train_on(engine)
         with single_threaded() as opened:
             ledger = None
-            if params.ledger:
+            if settings.ledger:
                 if gaps := ledger_gaps(fitted.learner):
                     raise SettingError(
                         "A ledger identifies models by their records, and this model's record "
                         f"lacks {listed(gaps)}; "
                         "leave the ledger out."
                     )
-                ledger = opened.enter_context(closing(Ledger(params.ledger, progress.note)))
+                ledger = opened.enter_context(closing(Ledger(settings.ledger, progress.note)))
             opened.enter_context(progress)
 
             # Whom the question may be asked about, and which labels may be flipped for whom.
@@ -227,7 +227,11 @@ def explain_all(
             # says how long all will take.
             audited = np.array([why is None for why in left_out], bool)
             parts: list[Together] = []
-            how: dict[str, Any] = {"ledger": ledger, "n_jobs": params.n_jobs, "progress": progress}
+            how: dict[str, Any] = {
+                "ledger": ledger,
+                "n_jobs": settings.n_jobs,
+                "progress": progress,
+            }
             pairs = _pairs(people, allowed, wanted)
             for at, ours, psi in sorted(pairs, key=lambda pair: -int(audited[pair[0]].sum())):
                 left = len(cases) - sum(len(part.cases) for part in parts)
@@ -419,7 +423,7 @@ def explain_together(
                 rows = np.flatnonzero(psi[person.number])
                 person.order = rows[np.argsort(-scores[k][rows], kind="stable")].astype(np.int32)
                 person.rng = np.random.default_rng(
-                    [fitted.params.random_state, keys[person.number]]
+                    [fitted.settings.random_state, keys[person.number]]
                 )
                 person.gain_limit = ranking.gain_limit  # what the trial allows to conclude
                 if predicted is not None:
@@ -462,7 +466,7 @@ def explain_together(
                 )
 
     # Side effects: flips also change decisions about other people.
-    if not (fitted.params.fresh_seeds and finds and len(everyone.people) > 1):
+    if not (fitted.settings.fresh_seeds and finds and len(everyone.people) > 1):
         return
     if not flag.interrupted and not flag.out_of_time:
         with suppress(Stopped):
@@ -472,7 +476,7 @@ def explain_together(
                 before, answers = people.decisions, trainer.confirmed
             else:
                 how: dict[str, Any] = {
-                    "n_jobs": fitted.params.n_jobs,
+                    "n_jobs": fitted.settings.n_jobs,
                     "progress": progress,
                     "flag": flag,
                 }
@@ -543,7 +547,7 @@ def _outcomes(
         sum(len(part.fresh) for part in parts),
         sum(len(part.collateral) for part in parts),
     )
-    if not fitted.params.fresh_seeds:
+    if not fitted.settings.fresh_seeds:
         return Outcome(NOT_ASKED, SETTING), Outcome(NOT_ASKED, SETTING)
     side_effects = (
         Outcome.of_parts(counted, finds, why) if people > 1 else Outcome(NOT_ASKED, SETTING)

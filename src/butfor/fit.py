@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence, Set
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from operator import or_
-from types import SimpleNamespace
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,7 +16,7 @@ from numpy.typing import NDArray
 
 from butfor.models import ensemble
 from butfor.models import making as learners
-from butfor.models.engines import check_engine, fit_ensemble
+from butfor.models.engines import fit_ensemble
 from butfor.models.estimators import preprocesses
 from butfor.models.seam import (
     BIAS,
@@ -39,9 +38,10 @@ from butfor.search.rules import (
     stable_under_switch,
 )
 from butfor.search.strategies import Strategy, as_strategy, budget_in_labels
-from butfor.standard.compare import check_draws, compare, references_of
+from butfor.settings import AuditSettings
+from butfor.standard.compare import compare, references_of
 from butfor.standard.groups import Standards
-from butfor.support.checks import check_random_state, check_whole
+from butfor.standard.settings import ComparisonSettings
 from butfor.support.errors import (
     LearnerError,
     SettingError,
@@ -61,13 +61,11 @@ from butfor.table.columns import (
     ASIDE,
     as_numbers,
     as_table,
-    own,
 )
 from butfor.table.decisions import (
     Decision,
     DecisionFacts,
     decides_one,
-    parse_threshold,
 )
 from butfor.table.groups import Cuts, Sensitive
 from butfor.table.hashes import data_hash
@@ -104,13 +102,12 @@ class Fitted:
 
     `adverse` is the side (0 or 1) that people would rather not be on, None if unknown; `sides`
     names the labels of both. The model is an ensemble of `members`; `seeded` says whether a seed
-    changes it. `reference`: by attribute the group that others are compared with; without one, with
-    all others. `draws`: tables drawn for that comparison, as many as it takes if None. `pool`: the
-    rows that compete for places under a "top" threshold. `answered` and `corrected` are positions
-    of labels that were reviewed and corrected."""
+    changes it. `pool`: the rows that compete for places under a "top" threshold. `answered` and
+    `corrected` are positions of labels that were reviewed and corrected."""
 
-    params: SimpleNamespace
-    """The parameters of the `LabelAudit`."""
+    settings: AuditSettings
+    comparison: ComparisonSettings
+    """Its `reference` is a group by attribute, for the attributes that have one."""
     table: Table
     learner: Learner
     model: Model
@@ -131,8 +128,6 @@ class Fitted:
     concerns: tuple[Concern, ...]
     origin: dict[str, Any]
     data_hash: str
-    reference: dict[str, str] = field(default_factory=dict)
-    draws: int | None = None
     pool: pd.DataFrame | None = None
     answered: frozenset[int] = frozenset()
     corrected: tuple[int, ...] = ()
@@ -140,7 +135,7 @@ class Fitted:
     @property
     def seeds(self) -> list[int]:
         """The fresh seeds; none if seeds do not matter."""
-        return ensemble.fresh_seeds(self.learner, self.params.fresh_seeds) if self.seeded else []
+        return ensemble.fresh_seeds(self.learner, self.settings.fresh_seeds) if self.seeded else []
 
     @property
     def favourable(self) -> int:
@@ -175,14 +170,11 @@ class Fitted:
         )
         return people, truth
 
-    def compare(
-        self, draws: int | None, seconds: float | None = None, progress: Progress | None = None
-    ) -> Standards:
+    def compare(self, settings: ComparisonSettings, progress: Progress | None = None) -> Standards:
         """Compare each group with comparable people in other groups, on all labelled rows; doubts
         are those of the training rows and, if they took part, of the validation rows. Without an
-        adverse label the first counts as adverse, which does not change the doubts. Without draws,
-        only doubts and raw differences."""
-        if self.adverse is None and (draws != 0 or self.table.multiclass):
+        adverse label the first counts as adverse, which does not change the doubts."""
+        if self.adverse is None and (settings.draws != 0 or self.table.multiclass):
             raise SettingError(NO_ADVERSE)
         rows, adverse = self.labelled, self.adverse or 0
         favourable = self.table.sides(np.arange(len(self.table.classes))) != bool(adverse)
@@ -193,15 +185,11 @@ class Fitted:
             rows.X,
             favourable[codes],
             replace(self.sensitive, values=rows.groups, combinations=combinations).each,
-            draws=draws,
+            # The number of jobs may have changed since `fit`.
+            replace(settings, n_jobs=self.settings.n_jobs),
+            sides=(self.sides[adverse], self.sides[1 - adverse]),
             cluster=rows.cluster,
             weight=rows.weight,
-            explain=draws != 0,
-            sides=(self.sides[adverse], self.sides[1 - adverse]),
-            reference=self.reference,
-            n_jobs=self.params.n_jobs,
-            random_state=self.params.random_state,
-            seconds=seconds,
             progress=progress,
         )
         steering = standards.of_rows(rows.steering) if len(rows.steering) else None
@@ -211,7 +199,7 @@ class Fitted:
     @cached_property
     def undrawn(self) -> Standards:
         """The comparison of groups without draws: doubts and raw differences."""
-        return self.compare(draws=0)
+        return self.compare(self.comparison.undrawn)
 
     @property
     def doubt(self) -> NDArray[np.float64]:
@@ -272,26 +260,9 @@ class Fitted:
         return [*self.sensitive.remarks, *([remark] if len(holes) else [])]
 
 
-def check(params: SimpleNamespace) -> None:
-    """Raise an error about invalid parameters before anything is trained."""
-    if params.strategy is not None:
-        as_strategy(params.strategy)
-    if params.rank is not None:
-        as_ranking(params.rank)
-    if params.phi is not None:
-        as_rule(params.phi, "phi")
-    as_rule(params.psi, "psi")
-    parse_threshold(params.threshold)
-    budget_in_labels(params.budget, 2**62)
-    check_engine(params.engine, params.n_jobs)
-    check_random_state(params.random_state)
-    check_whole("fresh_seeds", params.fresh_seeds, 0, ensemble.FRESH_FROM)
-    if params.members is not None:
-        check_whole("members", params.members, 1, ensemble.FRESH_FROM)
-
-
 def fit(
-    params: SimpleNamespace,
+    settings: AuditSettings,
+    comparison: ComparisonSettings,
     X: Any,
     y: Any,
     *,
@@ -301,17 +272,12 @@ def fit(
     cluster: Any,
     validation: tuple[Any, Any] | None,
     adverse: Any,
-    reference: Any,
-    draws: int | None,
     also_labelled: Sequence[Any],
     pool: Any,
     label_names: Sequence[str] | None,
     progress: Progress,
 ) -> Fitted:
     """Check the table, train the model, choose the search."""
-    params = _copied(params)
-    check(params)
-    check_draws(draws)
     if not isinstance(also_labelled, (tuple, list)) or len(also_labelled) not in (0, 2, 3, 4, 5):
         raise SettingError(
             f"also_labelled={brief(also_labelled)}: give (X, y) or (X, y, sensitive_features, "
@@ -325,18 +291,17 @@ def fit(
     X, y, (sensitive_features, sample_weight, cluster) = handed_over.labelled(
         X, y, *beside, note=notes.append
     )
-    model, columns = (
-        learners.default_model(len(X)) if params.model is None else params.model,
-        X.columns,
-    )
+    model = settings.model
+    if model is None:
+        model = learners.default_model(len(X))
+    columns = X.columns
+    encoder = settings.encoder
     raw = (
         isinstance(model, (Learner, type))
-        or isinstance(params.encoder, str)
+        or isinstance(encoder, str)
         or not hasattr(model, "get_params")
     )
-    raw = raw or (
-        params.encoder is None and not isinstance(model, MakesLearner) and preprocesses(model)
-    )
+    raw = raw or (encoder is None and not isinstance(model, MakesLearner) and preprocesses(model))
     X, clusters = handed_over.as_clusters(
         X if raw else as_numbers(X, columns, notes.append), cluster
     )
@@ -346,7 +311,7 @@ def fit(
             f"Column {listed(taken)} has a name that results use themselves; rename it."
         )
     sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
-    references = references_of(reference, sensitive.each)
+    references = references_of(comparison.reference, sensitive.each)
     given_weights = handed_over.as_weights(X, sample_weight, sensitive)
     # Only ratios matter, and a model's penalties mean what they say where the mean is 1.
     weights = None if given_weights is None else given_weights / given_weights.mean()
@@ -355,7 +320,7 @@ def fit(
         concerns = [*concerns_of(X, y, sensitive), *weight_concerns(given_weights, sensitive)]
         for line in (*notes, *(f"Note: {concern}" for concern in concerns)):
             progress.note(line)
-        learner = learners.as_learner(model, params.encoder, params.random_state)
+        learner = learners.as_learner(model, encoder, settings.random_state)
         table, kept = training_table(
             learner, X, y, validation, weights, clusters, sensitive, progress.note
         )
@@ -384,7 +349,7 @@ def fit(
         texts = np.array(names, dtype=object)
 
         # The line between them, and the model.
-        budget = budget_in_labels(params.budget, table.n)
+        budget = budget_in_labels(settings.budget, table.n)
         competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
         competing = (
             None
@@ -392,80 +357,83 @@ def fit(
             else handed_over.like_training(as_table(competing), table.X, sensitive)
         )
         table = replace(
-            table, decision=learners.decision_of(params.threshold, learner, table, side, competing)
+            table,
+            decision=learners.decision_of(settings.threshold, learner, table, side, competing),
         )
-        trained = train_model(params, learner, table, ~zeros, progress)
-        if trained["seeded"] and (note := learners.seed_note(model, params.random_state)):
-            progress.note(note)
+        trained = train_model(settings, learner, table, ~zeros, progress)
+        if trained["seeded"]:
+            note = learners.seed_note(model, settings.random_state)
+            if note:
+                progress.note(note)
 
     sides = tuple(texts[zeros]), tuple(texts[~zeros])
     return Fitted(
-        params=params,
+        settings=settings,
+        comparison=replace(comparison, reference=references),
         sensitive=replace(sensitive, values=sensitive.values[kept]),
         label_names=names,
         sides=sides,
         adverse=side,
         budget=budget,
-        phi=phi_of(params, () if side is None else sides[side]),
-        psi=as_rule(params.psi, "psi"),
+        phi=phi_of(settings, () if side is None else sides[side]),
+        psi=as_rule(settings.psi, "psi"),
         concerns=tuple(concerns),
         origin=dict(X.attrs.get("origin") or {"table": None}),
         data_hash=data_hash(
             replace(trained["table"], weight=None if given_weights is None else given_weights[kept])
         ),
-        reference=references,
-        draws=draws,
         labelled=labelled_rows(table, sensitive, kept, given_weights, also_labelled, progress.note),
         pool=competing,
         **trained,
     )
 
 
-def _copied(params: SimpleNamespace) -> SimpleNamespace:
-    """The parameters with copies of masks, which the user may change later."""
-    return SimpleNamespace(**{name: own(value) for name, value in vars(params).items()})
-
-
-def phi_of(params: SimpleNamespace, adverse: Sequence[str]) -> Rule:
+def phi_of(settings: AuditSettings, adverse: Sequence[str]) -> Rule:
     """φ as given, or the published one; with `adverse` labels that only for people who get one of
     them."""
-    if params.phi is not None or not adverse:
-        return as_rule(stable_under_switch() if params.phi is None else params.phi, "phi")
+    if settings.phi is not None:
+        return as_rule(settings.phi, "phi")
+    if not adverse:
+        return stable_under_switch()
     return stable_under_switch() & reduce(or_, map(predicted, adverse))
 
 
 def train_model(
-    params: SimpleNamespace, learner: Learner, table: Table, favours: Mask, progress: Progress
+    settings: AuditSettings, learner: Learner, table: Table, favours: Mask, progress: Progress
 ) -> dict[str, Any]:
     """The model with its number of members and the seconds of one training, its decisions on the
     training rows, and its search: fields of `Fitted`. With more than two labels, `favours` are
     those that count as 1."""
     progress.phase("training the model")
     model, seconds, seeded = learners.first_model(learner, table)
-    if params.members is not None and params.members > 1 and not seeded:
+    if settings.members is not None and settings.members > 1 and not seeded:
         raise SettingError(
-            f"members={params.members}: seeds do not change {learner.name} here, so all members "
+            f"members={settings.members}: seeds do not change {learner.name} here, so all members "
             "would be the "
             "same model; leave members out."
         )
     # A model with proofs gets one member, since the proofs do not hold for a mean.
-    usual = 1 if not seeded or provable(model) else learner.usual_members(table)
-    members = usual if params.members is None else int(params.members)
+    if settings.members is not None:
+        members = int(settings.members)
+    elif not seeded or provable(model):
+        members = 1
+    else:
+        members = learner.usual_members(table)
     if members > 1:
-        learner, started = ensemble.Ensemble(learner, members), time.perf_counter()
+        learner = ensemble.Ensemble(learner, members)
+        started = time.perf_counter()
         progress.phase("the other members", members - 1)
-        model = fit_ensemble(learner, model, table, params.engine, params.n_jobs, progress.advance)
-        seconds = min(
-            seconds, (time.perf_counter() - started) / (members - 1)
-        )  # the first one may include imports
+        model = fit_ensemble(
+            learner, model, table, settings.engine, settings.n_jobs, progress.advance
+        )
+        seconds_each = (time.perf_counter() - started) / (members - 1)
+        seconds = min(seconds, seconds_each)  # the first one may include imports
     if table.multiclass:
         scores = model.scores(table.X)
         table = replace(table, decision=Decision.between(favours, table.codes, scores))
-        model, logits, decisions = (
-            ensemble.audited(model, table),
-            table.margins(scores.ravel()),
-            scores.argmax(axis=1),
-        )
+        model = ensemble.audited(model, table)
+        logits = table.margins(scores.ravel())
+        decisions = scores.argmax(axis=1)
     else:
         model = ensemble.audited(model, table)
         logits = model.logits(table.X)
@@ -484,23 +452,23 @@ def train_model(
         "seeded": seeded,
         "fit_seconds": seconds,
         "training_decisions": decisions,
-        **choose_search(params, learner, model, members),
+        **choose_search(settings, learner, model, members),
     }
 
 
 def choose_search(
-    params: SimpleNamespace, learner: Learner, model: Model, members: int
+    settings: AuditSettings, learner: Learner, model: Model, members: int
 ) -> dict[str, Any]:
     """The strategy and the ranking; an error if one of them does not accept the model."""
-    strategy = as_strategy(params.strategy or ("solid" if members > 1 else "guided"))
+    strategy = as_strategy(settings.strategy or ("solid" if members > 1 else "guided"))
     if strategy.name == "solid" and members == 1:
         raise SettingError(
             "strategy 'solid' needs the members of an ensemble, and this is an audit of a single "
             "model. Use 'guided', "
             "or members=2 or more with a model that has a seed."
         )
-    if params.rank is not None:
-        ranking = as_ranking(params.rank, params.random_state)
+    if settings.rank is not None:
+        ranking = as_ranking(settings.rank, settings.random_state)
         if not ranking.ranks(model):
             possible = ", ".join(name for name in NAMES if as_ranking(name).ranks(model))
             raise SettingError(
@@ -604,13 +572,12 @@ def labelled_rows(
     )
 
 
-def with_params(fitted: Fitted, **changed: Any) -> Fitted:
-    """The same model with other parameters of the search or run."""
-    params = _copied(SimpleNamespace(**vars(fitted.params) | changed))
-    check(params)
-    phi, psi = phi_of(params, fitted.adverse_names), as_rule(params.psi, "psi")
-    search = choose_search(params, fitted.learner, fitted.model, fitted.members)
-    return replace(fitted, params=params, phi=phi, psi=psi, **search)
+def with_settings(fitted: Fitted, settings: AuditSettings) -> Fitted:
+    """The same model with other settings of the search or run."""
+    phi = phi_of(settings, fitted.adverse_names)
+    psi = as_rule(settings.psi, "psi")
+    search = choose_search(settings, fitted.learner, fitted.model, fitted.members)
+    return replace(fitted, settings=settings, phi=phi, psi=psi, **search)
 
 
 def with_labels(
@@ -620,7 +587,7 @@ def with_labels(
     how the table came about."""
     table = fitted.table.with_labels(positions, labels)
     favours = fitted.table.sides(np.arange(len(table.classes)))
-    again = SimpleNamespace(**vars(fitted.params) | {"members": fitted.members})
+    again = replace(fitted.settings, members=fitted.members)
     with progress:
         trained = train_model(
             again, ensemble.single_learner(fitted.learner), table, favours, progress

@@ -24,6 +24,7 @@ from butfor.result.run import (
     GroupRates,
     Performance,
     Run,
+    recorded_comparison,
 )
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
 from butfor.search.gains import GainTable
@@ -284,7 +285,6 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         blind=sensitive.blind,
         label_names=tuple(fitted.label_names),
         adverse=fitted.adverse_names,
-        reference=fitted.reference,
         learner=plain(fitted.learner.record()),
         learner_name=fitted.learner.name,
         seeded=fitted.seeded,
@@ -296,14 +296,14 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
         phi=phi.text,
         psi=psi.text,
         members=fitted.members,
-        fresh_seeds=fitted.params.fresh_seeds,
+        fresh_seeds=fitted.settings.fresh_seeds,
         seed_ranges={
             "members": (own, own + fitted.members - 1),
             "fresh": (seeds[0], seeds[-1]) if seeds else None,
         }
         if fitted.seeded
         else None,
-        random_state=fitted.params.random_state,
+        **recorded_comparison(fitted.comparison),
         decision=fitted.decision_facts(decisions),
         log_odds=fitted.log_odds,
         not_rebuildable=(

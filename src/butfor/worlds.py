@@ -109,8 +109,8 @@ class FlipTrial:
             new = decision.new.copy()
             new[list(new_labels)] = list(new_labels.values())
             table = replace(table, decision=replace(decision, new=new))
-        n_jobs = fitted.params.n_jobs
-        engine = choose_engine(fitted.params.engine, fitted.learner, n_jobs, progress.note)
+        n_jobs = fitted.settings.n_jobs
+        engine = choose_engine(fitted.settings.engine, fitted.learner, n_jobs, progress.note)
         trainer = Trainer(
             engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress
         )
@@ -377,7 +377,7 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
             first_row = int(
                 standards.places[standards.groups.astype(str) == comparison.group].min()
             )
-            seeds = world_seeds(first_row, fitted.params.random_state, plan.worlds)
+            seeds = world_seeds(first_row, fitted.settings.random_state, plan.worlds)
             now = in_worlds(standards, now, tried, seeds, plan.control, single)
             if now.unfinished:
                 done = len(now.worlds)
@@ -489,7 +489,7 @@ def in_worlds(
         outcome = Outcome(NOT_FINISHED, STOPPED if stop.by_hand else TIME, len(worlds), len(seeds))
     by_luck_alone = by_seed / max(1, len(worlds))
     if single is not None:
-        ones = single.decides_one(tried.fitted.params.random_state)
+        ones = single.decides_one(tried.fitted.settings.random_state)
         by_luck_alone = np.where(decides_one(everyone.logits), 1 - ones, ones)
     by_luck_alone = by_luck_alone.round(SHARE_DECIMALS)
     shown = np.flatnonzero((others > 0) | (seeded & (by_luck_alone > 0))) if worlds else ()

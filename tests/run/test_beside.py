@@ -103,7 +103,7 @@ def test_references_of_attributes_that_share_values_are_given_by_attribute():
         "sensitive_features": X[["black", "married"]].add_suffix("!")
     }  # the model does not see them
     audit = fitted(reference={"black!": "no", "married!": "yes"}, **beside)
-    assert audit.fitted_.reference == {
+    assert audit.fitted_.comparison.reference == {
         f"{' × '.join(f'{n}!' for n in k.split(' × '))}": v for k, v in wanted.items()
     }
 

@@ -24,6 +24,7 @@ from butfor.standard.compare import compare
 from butfor.standard.logistic import design_of, fit_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.null import CommonStandard
+from butfor.standard.settings import ComparisonSettings
 from butfor.table.embedded import load_dataset
 from butfor.table.groups import Sensitive
 from conftest import press
@@ -48,12 +49,11 @@ def shifted(rows=3000, seed=3):
     return pd.DataFrame({"group": group, "income": income, "town": town}), rng.random(rows) < p
 
 
-def quickly(X, y, **how):
+def quickly(X, y, cluster=None, **told):
     """The gaps and their draws alone, without the second opinion, columns and slices."""
-    how = {"draws": 20, "n_jobs": 1} | how
-    return compare(
-        X, y, [Sensitive.of("group", X)], sides=(("no",), ("yes",)), explain=False, **how
-    )
+    settings = ComparisonSettings(**{"draws": 20, "n_jobs": 1, "explain": False} | told)
+    attributes = [Sensitive.of("group", X)]
+    return compare(X, y, attributes, settings, sides=(("no",), ("yes",)), cluster=cluster)
 
 
 def width(c):

@@ -21,8 +21,10 @@ from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import MISSING, OneStandard
 from butfor.standard.explain import MOST_KEPT
 from butfor.standard.groups import Compared, Standards
+from butfor.standard.settings import ComparisonSettings
 from butfor.support.checks import LARGEST_SEED
 from butfor.support.files import found_from, seen_from
+from butfor.support.settings import declarations
 from butfor.support.stopping import Stop
 from butfor.table.checking import Concern
 from butfor.table.decisions import (
@@ -292,6 +294,14 @@ class Run:
         return replace(self, data=replace(self.data, **files, relative=relative), command=command)
 
     @property
+    def comparison(self) -> ComparisonSettings:
+        """The settings with which its groups are compared again: as many tables are drawn as were
+        drawn then."""
+        recorded = {name: getattr(self, name) for name in COMPARISON_FIELDS}
+        draws = None if self.standard is None else self.standard.draws
+        return ComparisonSettings(**recorded, draws=draws)
+
+    @property
     def lost(self) -> set[str]:
         """Names of what the record cannot restore."""
         return {line.split(":")[0] for line in self.not_rebuildable}
@@ -443,3 +453,14 @@ class Run:
             "its decisions says "
             "little about the labels."
         )
+
+
+COMPARISON_FIELDS = tuple(
+    name for name, about in declarations(ComparisonSettings).items() if about.recorded
+)
+"""Settings of the comparison that a record holds, under their own names."""
+
+
+def recorded_comparison(settings: ComparisonSettings) -> dict[str, Any]:
+    """The fields of a run that say how its groups were compared."""
+    return {name: getattr(settings, name) for name in COMPARISON_FIELDS}

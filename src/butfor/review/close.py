@@ -49,16 +49,16 @@ def after_review(
 
     def compared(audit: Fitted) -> Standards | None:
         try:
-            return audit.compare(draws) if audit.adverse is not None else None
+            return audit.compare(settings) if audit.adverse is not None else None
         except TableError:  # a group became too small, or never was large enough
             return None
 
-    draws = fitted.draws
+    settings = fitted.comparison
     if before is None:
         known = compared(fitted)
         before = known.comparisons if known else ()
     if before:  # the same tables are drawn after the review, so that what differs is the labels
-        draws = before[0].draws
+        settings = replace(settings, draws=before[0].draws)
     labels = dict(
         sorted(
             (task.position, fitted.label_names.index(label)) for task, label in outcome.corrections
@@ -130,7 +130,7 @@ def close_review(
         one_standard=(),
         questions=None,
     )
-    compared = standards or after.compare(draws=0)
+    compared = standards or after.undrawn
     population = Population([], run, labels=labels_to_review(after, compared))
     written = population.in_folder_of(folder / "review.json")
 

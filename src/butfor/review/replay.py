@@ -10,7 +10,6 @@ from __future__ import annotations
 import os
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -22,7 +21,7 @@ from butfor.fit import (
     Fitted,
     fit,
     with_labels,
-    with_params,
+    with_settings,
 )
 from butfor.measured import run_of
 from butfor.models.ensemble import member_seeds, single_learner
@@ -37,6 +36,7 @@ from butfor.result.verdict import (
     Verdict,
 )
 from butfor.search.strategies import recorded
+from butfor.settings import AuditSettings
 from butfor.support.errors import (
     ReplayError,
     as_recorded,
@@ -142,7 +142,10 @@ def replay_all(
                 )
             fitted, data = fitted_again(run, model, Progress())
             asked = data if run.command else None  # the command asks about the table's test rows
-        fitted = with_params(fitted, engine="joblib", fresh_seeds=run.fresh_seeds if fresh else 0)
+        settings = replace(
+            fitted.settings, engine="joblib", fresh_seeds=run.fresh_seeds if fresh else 0
+        )
+        fitted = with_settings(fitted, settings)
 
         about_people = ABOUT_PEOPLE - (
             set() if fitted.table.decision.pool is None else {"pool", "accepted"}
@@ -153,7 +156,7 @@ def replay_all(
         )
         differs_in_run = tuple(_unlike("run", then, now, NEAR, about_people))
         doubted = any(flip.doubt is not None for verdict in verdicts for flip in verdict.flip_set)
-        standards = fitted.compare(draws=0) if doubted else None
+        standards = fitted.undrawn if doubted else None
         for start in range(0, len(verdicts), BLOCK):
             block = verdicts[start : start + BLOCK]
             people, labels, groups = _people(block, fitted, asked)
@@ -161,7 +164,7 @@ def replay_all(
                 {k: [tuple(sorted(v.positions))] for k, v in enumerate(block) if v.found}
             )
             again, _ = explain_all(
-                with_params(fitted, strategy=sets, rank=None),
+                with_settings(fitted, replace(settings, strategy=sets, rank=None)),
                 people,
                 labels,
                 sensitive_features=groups,
@@ -357,21 +360,16 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
     replaces one that the record cannot restore, `rules` replace its φ and ψ."""
     training, data = load_rows(run)
     learner = learner_of(run.learner, model, run.random_state)
-    params: dict[str, Any] = {
-        "model": single_learner(learner),
-        "members": len(member_seeds(learner)),
-        "threshold": USUAL
-        if run.threshold is None or run.threshold.given is None
-        else run.threshold.given,
-        "budget": run.budget,
-        "phi": run.phi,
-        "psi": run.psi,
-        "fresh_seeds": run.fresh_seeds,
-        "random_state": run.random_state,
-        "engine": "auto",
-        "n_jobs": -1,
-        **dict.fromkeys(("encoder", "rank", "strategy", "ledger")),
-    }
+    threshold = None if run.threshold is None else run.threshold.given
+    settings = AuditSettings(
+        model=single_learner(learner),
+        members=len(member_seeds(learner)),
+        threshold=USUAL if threshold is None else threshold,
+        budget=run.budget,
+        fresh_seeds=run.fresh_seeds,
+        random_state=run.random_state,
+        **{"phi": run.phi, "psi": run.psi} | rules,
+    )
     X, y, weight, cluster = training.X, training.y, training.weight, training.cluster
     if training.whole:
         X, y, _, _, weight, cluster = training.whole
@@ -379,7 +377,8 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
     # places.
     labelled = run.data.labelled == training.n + len(data.X_val) + len(data.X_test)
     fitted = fit(
-        SimpleNamespace(**params | rules),
+        settings,
+        run.comparison,
         X,
         y,
         sensitive_features=protected(run, X, data),
@@ -388,8 +387,6 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
         cluster=cluster,
         validation=None if training.whole else training.validation,
         adverse=run.adverse or None,
-        reference=run.reference,
-        draws=None if run.standard is None else run.standard.draws,
         also_labelled=data.rows_of("val", "test") if labelled else (),
         pool=None if run.threshold is None else data.X_test,
         label_names=run.label_names,

@@ -13,7 +13,7 @@ import warnings
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Unpack
 
 import numpy as np
 import pandas as pd
@@ -54,8 +54,8 @@ from butfor.standard.second_opinion import (
     Part,
     folds_of,
 )
+from butfor.standard.settings import ComparisonOptions, ComparisonSettings
 from butfor.standard.wrong import suspects
-from butfor.support.checks import check_random_state, check_whole
 from butfor.support.cores import check_n_jobs
 from butfor.support.errors import (
     SettingError,
@@ -65,6 +65,7 @@ from butfor.support.errors import (
     nearest,
 )
 from butfor.support.progress import Progress, shown
+from butfor.support.settings import signature_with
 from butfor.support.stopping import Stop, listen
 from butfor.support.threads import in_threads, single_threaded
 from butfor.table.checking import concerns_of, undermining, weight_concerns
@@ -85,21 +86,21 @@ CELLS_AT_ONCE, PREDICTED_AT_ONCE = 400_000, 4_000_000
 """Learned rows, and predicted ones, of the tables that are fitted side by side."""
 
 
+@signature_with(ComparisonOptions, ComparisonSettings)
 def compare_standards(
     X: Any,
     y: Any,
     *,
     sensitive_features: Any,
     adverse: Any,
-    reference: Any = None,
     cluster: Any = None,
     standard: Any = None,
-    draws: int | None = None,
     sample_weight: Any = None,
     n_jobs: int | None = -1,
     random_state: int = 0,
     sensitive_bands: Cuts | None = None,
     progress: Progress | bool | None = None,
+    **comparison: Unpack[ComparisonOptions],
 ) -> Standards:
     """Compare each group's labels with those of comparable people in other groups.
 
@@ -148,12 +149,13 @@ def compare_standards(
     >>> list(found.by_group.index.get_level_values("group"))
     ['female', 'male']
     """
-    check_n_jobs(n_jobs)
-    check_random_state(random_state)
-    progress, beside = shown(progress), (sensitive_features, cluster, sample_weight)
+    settings = ComparisonSettings(
+        **comparison, standard=standard, n_jobs=n_jobs, random_state=random_state
+    )
+    progress = shown(progress)
+    beside = (sensitive_features, cluster, sample_weight)
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
     X, cluster = as_clusters(X, cluster)
-    check_draws(draws)
     classes = label_values(y.to_numpy(), twice=False)
     named = label_names(classes, y.name, y.attrs.get("label_names", ()))
     bad = label_numbers(adverse, named, classes)
@@ -165,62 +167,34 @@ def compare_standards(
         X,
         ~y.isin(classes[bad]).to_numpy(),
         sensitive.each,
+        settings,
         sides=(tuple(named[k] for k in bad), tuple(named[k] for k in good)),
-        reference=reference,
         cluster=cluster,
-        standard=standard,
-        draws=draws,
         weight=weight,
-        n_jobs=n_jobs,
-        random_state=random_state,
         progress=progress,
     )
     return replace(found, proxies=tuple(map(str, concerns)), undermined=undermining(concerns))
-
-
-def check_draws(draws: Any) -> None:
-    """Raise an error unless draws are None or a whole number of tables."""
-    if draws is not None:
-        check_whole("draws", draws, 0)
 
 
 def compare(
     X: pd.DataFrame,
     favourable: Mask,
     attributes: Sequence[Sensitive],
+    settings: ComparisonSettings,
     *,
     sides: tuple[tuple[str, ...], tuple[str, ...]],
-    reference: Any = None,
     cluster: Any = None,
-    standard: Any = None,
-    draws: int | None = None,
     weight: Floats | None = None,
-    n_jobs: int | None = -1,
-    random_state: int = 0,
-    seconds: float | None = None,
     progress: Progress | None = None,
-    explain: bool = True,
 ) -> Standards:
     """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute.
-    It stops drawing after `seconds`. Without `explain` it leaves out columns, overlap, slices and
-    the second opinion.
 
     The comparison puts the rows in an order of its own, so that its figures do not hang on the
     table's."""
-    progress, whole = progress or Progress(), attributes[-1]
+    progress = progress or Progress()
+    whole = attributes[-1]
     rows = in_own_order(X, favourable, attributes, cluster, weight, progress.note)
-    found = _compare_in_order(
-        rows,
-        sides=sides,
-        reference=reference,
-        standard=standard,
-        draws=draws,
-        jobs=check_n_jobs(n_jobs),
-        random_state=random_state,
-        seconds=seconds,
-        progress=progress,
-        explain=explain,
-    )
+    found = _compare_in_order(rows, settings, sides, progress)
     order = rows.order
     return replace(
         found,
@@ -286,23 +260,20 @@ def in_own_order(
 
 def _compare_in_order(
     rows: OrderedRows,
-    *,
+    settings: ComparisonSettings,
     sides: tuple[tuple[str, ...], tuple[str, ...]],
-    reference: Any,
-    standard: Any,
-    draws: int | None,
-    jobs: int,
-    random_state: int,
-    seconds: float | None,
     progress: Progress,
-    explain: bool,
 ) -> Standards:
     """The comparison of rows that stand in its own order."""
+    standard = settings.standard
+    draws = settings.draws
+    explain = settings.explain
+    jobs = check_n_jobs(settings.n_jobs)
     inputs, favourable, cluster, weight = rows.inputs, rows.favourable, rows.cluster, rows.weight
     weights = np.ones(len(inputs)) if weight is None else weight
     whole, labels = rows.attributes[-1], favourable.astype(np.float64)
     refuse_unread(inputs)
-    groups, left_out = groups_of(rows.attributes, favourable, weight, reference)
+    groups, left_out = groups_of(rows.attributes, favourable, weight, settings)
     for group in groups:
         if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
             raise TableError(
@@ -366,12 +337,12 @@ def _compare_in_order(
 
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
-        encoded, folds = TwoModels.of(inputs), folds_of(len(inputs), cluster, random_state)
+        encoded, folds = TwoModels.of(inputs), folds_of(len(inputs), cluster, settings.random_state)
         model = encoded if standard is None else OwnModel(standard, encoded.inputs)
         records = Records(encoded, model, labels, weights, cluster, folds)
         values = [attribute.values.astype(str) for attribute in rows.attributes]
         codes = [np.unique(each, return_inverse=True)[1].astype(np.int64) for each in values]
-        common = CommonStandard(records, codes, random_state)
+        common = CommonStandard(records, codes, settings.random_state)
         slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
         warnings.simplefilter(
@@ -386,7 +357,7 @@ def _compare_in_order(
         size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
         drawn = [[_no_tables(group, common)] for group in groups]
         begin = 0
-        with listen(Stop(seconds)) as flag, suppress(Stopped):
+        with listen(Stop(settings.seconds)) as flag, suppress(Stopped):
             for end in block_ends(draws):
                 progress.phase("tables drawn by one standard", end - begin, "tables")
                 runs = [range(k, min(k + size, end)) for k in range(begin, end, size)]
@@ -524,14 +495,15 @@ def overlaps(
     *,
     cluster: Any = None,
     weight: Floats | None = None,
-    random_state: int = 0,
 ) -> dict[Group, Overlap]:
     """The overlap of each group with all others as `compare` computes it, and nothing else of a
     comparison."""
     rows = in_own_order(X, favourable, attributes, cluster, weight, lambda line: None)
     weights = np.ones(len(X)) if rows.weight is None else rows.weight
-    groups, _ = groups_of(rows.attributes, rows.favourable, rows.weight, None)
-    encoded, folds = TwoModels.of(rows.inputs), folds_of(len(X), rows.cluster, random_state)
+    settings = ComparisonSettings()
+    groups, _ = groups_of(rows.attributes, rows.favourable, rows.weight, settings)
+    encoded = TwoModels.of(rows.inputs)
+    folds = folds_of(len(X), rows.cluster, settings.random_state)
     records = Records(
         encoded, encoded, rows.favourable.astype(np.float64), weights, rows.cluster, folds
     )
@@ -543,10 +515,13 @@ def overlaps(
 
 
 def groups_of(
-    attributes: Sequence[Sensitive], favourable: Mask, weight: Floats | None, reference: Any
+    attributes: Sequence[Sensitive],
+    favourable: Mask,
+    weight: Floats | None,
+    settings: ComparisonSettings,
 ) -> tuple[list[Group], list[LeftOut]]:
     """The groups that can be compared, and those that cannot."""
-    references = references_of(reference, attributes)
+    references = references_of(settings.reference, attributes)
     groups, left_out = list[Group](), list[LeftOut]()
     for attribute in attributes:
         name, values, compared_with = (
