@@ -125,7 +125,12 @@ def test_help_fits_80_columns_names_all_choices_and_docs_name_settings(capsys, m
             if len(line) > 80 or (line.endswith("...") and "[ARGS]..." not in line)
         ] == []
     titles = re.findall(r"^(\w+)(?: options)?:$", said["audit"], re.MULTILINE)
-    assert titles == ["Table", "Model", "Question", "Output", "Other"]
+    assert titles == ["Common", "Table", "Model", "Question", "Output", "Other"]
+    shown = re.findall(r"^  (?:--)?([a-z-]+) ", said["audit"], re.MULTILINE)
+    shown = shown[shown.index("label") :]
+    assert tuple(shown[: len(opt.FIRST)]) == opt.FIRST
+    assert shown[-len(opt.SETTINGS) :] == list(map(opt.dashed, opt.SETTINGS))
+    assert len(set(shown)) == len(shown)
     assert [
         name
         for name in (*MODELS, *ENGINES, *PHI, *PSI)

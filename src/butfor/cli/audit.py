@@ -6,7 +6,6 @@ import json
 import shlex
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,8 +14,18 @@ from cloup import command
 from butfor import __version__
 from butfor.cli import options as opt
 from butfor.cli import printing
+from butfor.cli.options import (
+    EncodingOptions,
+    NetworkOptions,
+    OutputOptions,
+    QuestionOptions,
+    TableOptions,
+    told_of,
+)
 from butfor.cli.tables import adverse_of, load, names_of
+from butfor.settings import AuditSettings
 from butfor.support.errors import OutputError, SettingError, plural
+from butfor.support.settings import declarations
 from butfor.support.terminal import say, say_wrapped, shown_json
 
 if TYPE_CHECKING:
@@ -29,21 +38,9 @@ NOT_REPEATED = (
     *("ledger", "engine", "n_jobs"),
 )
 """What does not change what an audit finds."""
-AS_NAMED = (
-    "members",
-    "threshold",
-    "rank",
-    "strategy",
-    "psi",
-    "fresh_seeds",
-    "engine",
-    "n_jobs",
-    "ledger",
-)
-"""Parameters of `LabelAudit` that options and settings are called after."""
 
 
-@command()
+@command(cls=opt.NewcomersFirst)
 @opt.TABLE_NAME
 @opt.TABLE
 @opt.MODEL
@@ -68,55 +65,65 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         max_seconds,
     )
 
-    begun, notes = time.monotonic(), list[str]()
-    o = SimpleNamespace(**options, **settings)
-    progress = Progress() if o.quiet else ConsoleProgress()
-    stop = Stop() if o.max_seconds is None else max_seconds(opt.seconds_in(o.max_seconds))
-    stop |= Stop() if o.max_retrainings is None else max_retrainings(o.max_retrainings)
-    if o.public:
+    begun = time.monotonic()
+    notes = list[str]()
+    told = options | settings
+    columns = told_of(TableOptions, told)
+    question = told_of(QuestionOptions, told)
+    output = told_of(OutputOptions, told)
+    folder = output.out
+    progress = Progress() if output.quiet else ConsoleProgress()
+    stop = Stop()
+    if question.max_seconds is not None:
+        stop |= max_seconds(opt.seconds_in(question.max_seconds))
+    if question.max_retrainings is not None:
+        stop |= max_retrainings(question.max_retrainings)
+    if output.public:
         from butfor.report import public
 
-        public.refuse_other_files(o.out)
-    if o.out is not None:
-        click.get_current_context().with_resource(claimed(o.out))
-        check_folder(o.out, o.overwrite)
+        public.refuse_other_files(folder)
+    if folder is not None:
+        click.get_current_context().with_resource(claimed(folder))
+        check_folder(folder, output.overwrite)
 
     # Read. What takes long to import comes now: a folder that cannot be used is said at once.
     from butfor import DATASETS
     from butfor.models.making import default_name
     from butfor.table.labels import label_number
 
-    if o.model is None:
-        o.model = "mlp" if table in DATASETS else default_name(notes.append)
+    if told["model"] is None:
+        told["model"] = "mlp" if table in DATASETS else default_name(notes.append)
+    is_network = told["model"] == "mlp"
     with progress:
         progress.phase("reading the table")
-        data = load(table, o, notes.append, hold_out=o.model == "mlp")
+        data = load(table, columns, notes.append, hold_out=is_network)
     for line in notes:
         progress.note(line)
-    names, cases = names_of(data, o), opt.cases_in(o.cases, len(data.X_test))
-    if o.private and (len(cases) != 1 or o.out is None or o.public):
+    names = names_of(data, columns, output.names)
+    cases = opt.cases_in(question.cases, len(data.X_test))
+    if output.private and (len(cases) != 1 or folder is None or output.public):
         raise SettingError(
             "--private is for one person's page: give --cases 12 and --out, and leave out --public."
         )
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
-    if o.towards is not None:  # an unknown one is said before anything is trained
-        o.towards = data.label_names[label_number(o.towards, data.label_names, option="towards")]
+    if question.towards is not None:  # an unknown one is said before anything is trained
+        number = label_number(question.towards, data.label_names, option="towards")
+        told["towards"] = data.label_names[number]
 
     # Make a LabelAudit and train its model.
-    labels = label_audit(data, o).fit(
+    labels = label_audit(data, told).fit(
         data.X_train,
         data.y_train,
         sensitive_features=groups["train"],
-        sensitive_bands=opt.bands_in(o.bands),
+        sensitive_bands=opt.bands_in(columns.bands),
         sample_weight=data.weight and data.weight["train"],
         cluster=data.cluster and data.cluster["train"],
-        validation=(data.X_val, data.y_val) if o.model == "mlp" else None,
-        adverse=adverse_of(data, o),
-        reference=opt.references_in(o.reference, data.sensitive),
-        draws=o.draws,
+        validation=(data.X_val, data.y_val) if is_network else None,
+        adverse=adverse_of(data, question.adverse),
         also_labelled=data.rows_of("val", "test"),
         pool=data.X_test,
         progress=progress,
+        **opt.comparison_told(told, data.sensitive),
     )
     for line in introduction(data, labels, len(cases)):
         progress.note(line)
@@ -128,107 +135,111 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
             data.y_test,
             sensitive_features=groups["test"],
             cases=cases,
-            towards=o.towards,
+            towards=told["towards"],
             stop=stop.left(time.monotonic() - begun),  # reading and training count
             progress=progress,
         )
-        again, remarks = settings_again(table, o, labels), (*notes, *population.run.remarks)
+        again = settings_again(table, told, labels)
+        remarks = (*notes, *population.run.remarks)
         population = population.with_run(command=command_again(again), remarks=remarks, names=names)
         if population.interrupted:
             progress.note("Stopped early: what is done is kept, the rest is marked incomplete.")
 
         # Write.
-        unwritten, written = None, list[str]()
-        if o.out is not None:
+        unwritten = None
+        written = list[str]()
+        if folder is not None:
             try:
-                if o.public:
-                    written = public.write(population, o.out)
+                if output.public:
+                    written = public.write(population, folder)
                 else:
-                    written = write(population, labels, o.out, again, o.private)
+                    written = write(population, labels, folder, again, output.private)
             except OutputError as error:  # the answer is there: print it before saying so
                 unwritten = error
 
         # Print.
         alone = len(population) == 1
-        if o.json:
+        if output.json:
             result = population[0] if alone else population
-            say(shown_json(public.record(population) if o.public else result.to_json()))
-        elif o.public:
+            say(shown_json(public.record(population) if output.public else result.to_json()))
+        elif output.public:
             say(public.sentence(population))
             shown = public.table(population)
             printing.print_table(shown) if len(shown) else say(f"No group has {public.FEW} people.")
         else:
-            printing.print_verdict(population[0]) if alone else printing.print_population(
-                population, o.out
-            )
+            if alone:
+                printing.print_verdict(population[0])
+            else:
+                printing.print_population(population, folder)
         if unwritten is not None:
             raise unwritten
-        if o.out is not None and not o.quiet:
+        if folder is not None and not output.quiet:
             say_wrapped(
-                f"Wrote {', '.join(written)} into {o.out}. Open {o.out / 'report.html'}", err=True
+                f"Wrote {', '.join(written)} into {folder}. Open {folder / 'report.html'}",
+                err=True,
             )
     return 130 if population.interrupted else 0
 
 
-def label_audit(data: Dataset, o: SimpleNamespace) -> LabelAudit:
-    """The audit that the options describe."""
+def label_audit(data: Dataset, told: dict[str, Any]) -> LabelAudit:
+    """The audit that the options and settings describe."""
     from sklearn.utils import get_tags
 
     from butfor import LabelAudit, TableEncoder
     from butfor.models.ledger import Ledger
     from butfor.models.making import MODELS, inputs_of, model_named
 
-    if o.ledger is not None:
-        Ledger(o.ledger).close()  # one that cannot be used is said before anything is trained
+    given = {name: told[name] for name in declarations(AuditSettings)}
+    encoding = told_of(EncodingOptions, told)
+    network = told_of(NetworkOptions, told)
+    if given["ledger"] is not None:
+        Ledger(given["ledger"]).close()  # one that cannot be used is said before any training
     how = {
-        "missing": o.missing.replace("drop", "own"),
-        "unknown": o.unknown,
-        "max_categories": o.max_categories,
+        "missing": told["missing"].replace("drop", "own"),
+        "unknown": encoding.unknown,
+        "max_categories": encoding.max_categories,
     }
     encoder: TableEncoder | None = None
-    if o.model == "mlp":
+    if given["model"] == "mlp":
         from butfor import MLP
 
-        setup, batch = data.setup, data.setup.batch_size
-        if o.batch_size is not None:
-            with opt.reading("batch-size", o.batch_size, "a number of rows, or 'full'"):
-                batch = None if o.batch_size == "full" else int(o.batch_size)
+        setup = data.setup
+        batch = setup.batch_size
+        if network.batch_size is not None:
+            with opt.reading("batch-size", network.batch_size, "a number of rows, or 'full'"):
+                batch = None if network.batch_size == "full" else int(network.batch_size)
         model: Any = MLP(
-            hidden=setup.hidden if o.hidden is None else opt.layers_in(o.hidden),
-            max_epochs=setup.max_epochs if o.epochs is None else o.epochs,
+            hidden=setup.hidden if network.hidden is None else opt.layers_in(network.hidden),
+            max_epochs=setup.max_epochs if network.epochs is None else network.epochs,
             batch_size=batch,
-            random_state=o.random_state,
+            random_state=given["random_state"],
         )
         encoder = TableEncoder(
-            o.encoding or ("embed" if data.licence else "onehot"), setup.numeric, **how
+            encoding.encoding or ("embed" if data.licence else "onehot"), setup.numeric, **how
         )
-    elif any(value is not None for value in (o.hidden, o.batch_size, o.epochs)):
+    elif network != NetworkOptions():
         raise SettingError(
             "Settings hidden, batch-size and epochs are for --model mlp; leave them out for "
-            f"'{o.model}'."
+            f"'{given['model']}'."
         )
     else:
-        model = model_named(
-            o.model, o.random_state, inputs_of(data.X_train) if o.model == "logistic" else 0
-        )
+        columns = inputs_of(data.X_train) if given["model"] == "logistic" else 0
+        model = model_named(given["model"], given["random_state"], columns)
         # One of scikit-learn's that takes no missing values would refuse a table of nothing but
         # numbers for them.
         missing = any(X.isna().any(axis=None) for X in (data.X_train, data.X_test))
-        filled = missing and o.model in MODELS and not get_tags(model).input_tags.allow_nan
-        if o.encoding or o.unknown != "own" or o.max_categories is not None or filled:
-            encoder = TableEncoder(o.encoding or "onehot", dtype="float64", **how)
+        filled = missing and given["model"] in MODELS and not get_tags(model).input_tags.allow_nan
+        if filled or encoding != EncodingOptions():
+            encoder = TableEncoder(encoding.encoding or "onehot", dtype="float64", **how)
     # One label in a hundred where nobody says; of a single model, as published, one in a thousand.
-    usual = data.setup.budget if o.members == 1 else 0.01
-    return LabelAudit(
-        model,
-        encoder=encoder,
-        budget=usual if o.budget is None else opt.budget_in(o.budget),
-        # Without --phi the published rule and, of an adverse label that was named, those who get
-        # it.
-        phi="stable_under_switch" if o.phi is None and o.adverse is None else o.phi,
-        random_state=o.random_state,
-        **{name: getattr(o, name) for name in AS_NAMED},
-    )
+    budget = data.setup.budget if given["members"] == 1 else AuditSettings.budget
+    if given["budget"] is not None:
+        budget = opt.budget_in(given["budget"])
+    # Without --phi the published rule and, of an adverse label that was named, those who get it.
+    phi = given["phi"]
+    if phi is None and told["adverse"] is None:
+        phi = "stable_under_switch"
+    return LabelAudit(**given | {"model": model, "budget": budget, "phi": phi}, encoder=encoder)
 
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
@@ -275,14 +286,15 @@ def write(
     return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]
 
 
-def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[str, Any]:
+def settings_again(table: str, told: dict[str, Any], labels: LabelAudit) -> dict[str, Any]:
     """Options and settings that repeat an audit, with what its defaults were."""
-    fitted, cuts = labels.fitted_, labels.fitted_.sensitive.cuts
+    fitted = labels.fitted_
+    cuts = fitted.sensitive.cuts
 
     def exactly(cut: float | str) -> str:
         return cut if isinstance(cut, str) else f"{cut:.17g}"
 
-    said = vars(o) | {
+    values = told | {
         "bands": [f"{name}={','.join(map(exactly, cuts[name]))}" for name in cuts],
         "budget": str(fitted.budget),
         "strategy": fitted.strategy.name,
@@ -291,7 +303,7 @@ def settings_again(table: str, o: SimpleNamespace, labels: LabelAudit) -> dict[s
     }
     options = [str(option.name) for option in click.get_current_context().command.params]
     names = [name for name in (*options, *opt.SETTINGS) if name not in NOT_REPEATED]
-    given = {opt.dashed(name): said[name] for name in names if said.get(name) not in (None, [])}
+    given = {opt.dashed(name): values[name] for name in names if values.get(name) not in (None, [])}
     return {"table": table} | {name: value for name, value in given.items() if value is not False}
 
 

@@ -11,39 +11,334 @@ epochs = 20
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import dataclass, field, fields
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar, cast
 
 import click
+import cloup
 from click.types import convert_type
 from cloup import argument, option, option_group
+from cloup.formatting import HelpSection, ensure_is_cloup_formatter
 
+from butfor.settings import AuditSettings
+from butfor.standard.settings import ComparisonOptions, ComparisonSettings
+from butfor.support.checks import LARGEST_SEED
 from butfor.support.errors import SettingError, nearest, shortened
+from butfor.support.settings import Declared, declarations, declared, default_of
 
-ROWS, FOLDER, SEED = click.Path(), click.Path(path_type=Path, file_okay=False), int
-UNITS = {"s": 1, "m": 60, "h": 3600}
+ROWS = click.Path()
+FOLDER = click.Path(path_type=Path, file_okay=False)
+SECONDS_PER_UNIT = {"s": 1, "m": 60, "h": 3600}
+T = TypeVar("T")
+
+# --- declarations ---------------------------------------------------------------------------------
+# Those of an audit and of a comparison of groups stand in `AuditSettings` and `ComparisonSettings`.
+# What has no group is a setting of --set.
+
+
+@dataclass(frozen=True, kw_only=True)
+class TableOptions:
+    """How a table is read, and what its columns are."""
+
+    label: str | None = field(
+        default=None,
+        metadata=declared(
+            'The label column. For a column of numbers, two labels: "score>=70".', group="Table"
+        ),
+    )
+    sensitive: str | None = field(
+        default=None,
+        metadata=declared(
+            "The protected attribute: a column, or several (a,b).", several=True, group="Table"
+        ),
+    )
+    drop: str | None = field(
+        default=None,
+        metadata=declared(
+            "Columns not to learn from (a,b). A dropped protected attribute still forms groups.",
+            several=True,
+            group="Table",
+        ),
+    )
+    id: str | None = field(
+        default=None,
+        metadata=declared("The column that identifies rows. Not used for training.", group="Table"),
+    )
+    cluster: str | None = field(
+        default=None,
+        metadata=declared(
+            "The column that joins rows about one person or household. Not used for training.",
+            group="Table",
+        ),
+    )
+    weight: str | None = field(
+        default=None,
+        metadata=declared("The column with row weights. Not used for training.", group="Table"),
+    )
+    missing: str = field(
+        default="own",
+        metadata=declared(
+            "Missing values: their own value, an error, or drop the row.",
+            kind=click.Choice(["own", "refuse", "drop"]),
+            group="Table",
+        ),
+    )
+    decimal: str | None = field(
+        default=None,
+        metadata=declared(
+            "The decimal sign of numbers that are text (1.234,50 or 1,234.50). Default: such "
+            "columns stay text.",
+            kind=click.Choice([",", "."]),
+            group="Table",
+        ),
+    )
+    day_first: bool = field(
+        default=False,
+        metadata=declared(
+            "Read text such as 29.02.2024 as dates. Default: it stays text.",
+            kind=bool,
+            group="Table",
+        ),
+    )
+    bands: Sequence[str] = field(
+        default=(),
+        metadata=declared(
+            "Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. "
+            "Default: thirds, above 10 different values.",
+            repeated=True,
+            group="Table",
+        ),
+    )
+    test: str | None = field(
+        default=None,
+        metadata=declared(
+            "A file with the people to audit. Default: TABLE is split 60/20/20.",
+            kind=Path,
+            group="People",
+        ),
+    )
+    validation: str | None = field(
+        default=None,
+        metadata=declared("A file with the rows that stop a network's training early.", kind=Path),
+    )
+    split_seed: int | None = field(
+        default=None,
+        metadata=declared("Seed of the 60/20/20 split.", kind=click.IntRange(0, LARGEST_SEED)),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class EncodingOptions:
+    """How columns become numbers."""
+
+    unknown: str = field(
+        default="own",
+        metadata=declared(
+            "A category that no training row has: own, its own value, or refuse, an error.",
+            kind=click.Choice(["own", "refuse"]),
+        ),
+    )
+    max_categories: int | None = field(
+        default=None,
+        metadata=declared(
+            "The most categories of a column, 2 to 1000; the rarest together are one. "
+            "Default: 100.",
+            kind=int,
+        ),
+    )
+    encoding: str | None = field(
+        default=None,
+        metadata=declared(
+            "How categories become numbers: onehot, embed or ordinal. Default: onehot; embed "
+            "for an embedded set.",
+            kind=click.Choice(["onehot", "embed", "ordinal"]),
+        ),
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class NetworkOptions:
+    """How the network of --model mlp is built and trained."""
+
+    hidden: str | None = field(
+        default=None, metadata=declared("Hidden layers of a network: 32,32 or none.")
+    )
+    batch_size: str | None = field(
+        default=None, metadata=declared("Rows per step of a network's training, or full.")
+    )
+    epochs: int | None = field(
+        default=None, metadata=declared("The most epochs of a network's training.", kind=int)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuestionOptions:
+    """What is asked, and for how long."""
+
+    cases: str = field(
+        default="0:200",
+        metadata=declared(
+            "Whom to audit, by position in the test rows: 148, 3,8 or 0:200.", group="Question"
+        ),
+    )
+    adverse: str | None = field(
+        default=None,
+        metadata=declared("The unfavourable label, or several (a,b).", group="Question"),
+    )
+    max_seconds: str | None = field(
+        default=None,
+        metadata=declared(
+            "Stop after 90s, 10m or 2h and keep what is done.", metavar="TIME", group="Question"
+        ),
+    )
+    towards: str | None = field(
+        default=None, metadata=declared("The decision to reach. Default: any other.")
+    )
+    max_retrainings: int | None = field(
+        default=None, metadata=declared("Stop after that many retrainings.", kind=int)
+    )
+
+
+@dataclass(frozen=True, kw_only=True)
+class OutputOptions:
+    """What is written and printed."""
+
+    out: Path | None = field(
+        default=None,
+        metadata=declared(
+            "Folder for the page, the record and the tables.", kind=FOLDER, group="Output"
+        ),
+    )
+    overwrite: bool = field(
+        default=False,
+        metadata=declared("Replace earlier results in that folder.", kind=bool, group="Output"),
+    )
+    names: str | None = field(
+        default=None,
+        metadata=declared(
+            "A TOML file with your words for people, groups, labels and columns.",
+            kind=Path,
+            group="Output",
+        ),
+    )
+    json: bool = field(
+        default=False, metadata=declared("Print JSON only.", kind=bool, group="Output")
+    )
+    quiet: bool = field(
+        default=False, metadata=declared("No notes, no progress.", kind=bool, group="Output")
+    )
+    public: bool = field(
+        default=False,
+        metadata=declared(
+            "Only rounded figures per group, nothing about individuals.",
+            kind=bool,
+            group="Output",
+        ),
+    )
+    private: bool = field(
+        default=False,
+        metadata=declared(
+            "On the page of one person, nothing of other people but row ids.",
+            kind=bool,
+            group="Output",
+        ),
+    )
+
+
+FIRST = (
+    *("label", "adverse", "sensitive", "id", "drop"),
+    *("model", "threshold", "budget", "cases", "out"),
+)
+"""The options of an audit that a newcomer needs: help shows them first."""
+SETTING_OWNERS = (TableOptions, EncodingOptions, NetworkOptions, AuditSettings, QuestionOptions)
+SETTINGS: dict[str, Declared] = {
+    name: about
+    for owner in SETTING_OWNERS
+    for name, about in declarations(owner).items()
+    if not about.group
+}
+"""What `--set` of an audit takes; docs/data.md says more about each."""
+SETTING_DEFAULTS: dict[str, Any] = {
+    name: default_of(owner, name)
+    for owner in SETTING_OWNERS
+    for name in declarations(owner)
+    if name in SETTINGS
+}
+
+
+def type_of(about: Declared) -> Any:
+    """The type of click that reads a text."""
+    return ROWS if about.kind is Path else about.kind
+
+
+def options_in(owner: type, group: str) -> list[Callable[[Any], Any]]:
+    """The options that a settings object declares under this heading."""
+    named = declarations(owner).items()
+    return [option_of(owner, name) for name, about in named if about.group == group]
+
+
+def option_of(owner: type, name: str, **changed: Any) -> Callable[[Any], Any]:
+    """One of them; `changed` are arguments of click's `option` that are another command's own."""
+    about = declarations(owner)[name]
+    default = default_of(owner, name)
+    how: dict[str, Any] = {"help": about.sentence, "metavar": about.metavar}
+    if about.kind is bool:
+        how["is_flag"] = True
+    elif about.several:  # names, separated by commas, that may be repeated
+        how["multiple"] = True
+        how["callback"] = joined
+    elif about.repeated:
+        how["multiple"] = True
+    else:
+        how["type"] = type_of(about)
+        how["default"] = default
+        if about.kind is str and default is not None:
+            how["default"] = str(default)
+    how |= changed
+    return option(how.pop("flag", f"--{dashed(name)}"), **how)
+
+
+def joined(ctx: click.Context, param: click.Parameter, given: tuple[str, ...]) -> str | None:
+    return ",".join(given) or None
+
+
+def told_of(kind: type[T], options: Mapping[str, Any]) -> T:
+    """The part of a command's options that one object holds."""
+    names = [each.name for each in fields(kind)]  # type: ignore[arg-type]
+    return kind(**{name: options[name] for name in names if name in options})
+
+
+def comparison_told(
+    options: Mapping[str, Any], attributes: str | Sequence[str]
+) -> ComparisonOptions:
+    """What the options say about the comparison of groups."""
+    named = declarations(ComparisonSettings).items()
+    told = {name: options[name] for name, about in named if about.group}
+    told["reference"] = references_in(told["reference"], attributes)
+    return cast(ComparisonOptions, told)
+
+
+class NewcomersFirst(cloup.Command):
+    """A command whose help begins with the `FIRST` options and ends with the settings."""
+
+    def format_params(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        def records(params: Sequence[click.Parameter]) -> list[tuple[str, str]]:
+            return [record for param in params if (record := param.get_help_record(ctx))]
+
+        by_name = {param.name: param for param in self.params}
+        sections = [HelpSection("Common options", records([by_name[name] for name in FIRST]))]
+        for group in (*self.option_groups, self.get_default_option_group(ctx)):
+            others = [param for param in group.options if param.name not in FIRST]
+            sections.append(HelpSection(group.title, records(others)))
+        settings = [(dashed(name), about.sentence) for name, about in SETTINGS.items()]
+        sections.append(HelpSection("Settings of --set NAME=VALUE", settings))
+        ensure_is_cloup_formatter(formatter).write_many_sections(sections, aligned=True)
+
 
 # --- settings -------------------------------------------------------------------------------------
-
-SETTINGS: dict[str, Any] = {
-    "towards": str,
-    "ledger": ROWS,
-    "validation": ROWS,
-    "split_seed": click.IntRange(0, 2**32 - 1),
-    "n_jobs": int,
-    "unknown": click.Choice(["own", "refuse"]),
-    "max_categories": int,
-    "encoding": click.Choice(["onehot", "embed", "ordinal"]),
-    "hidden": str,
-    "batch_size": str,
-    "epochs": int,
-    "rank": str,
-    "strategy": str,
-    "max_retrainings": int,
-}
-"""Of an audit, with their types; docs/data.md says what they mean."""
 
 
 def dashed(name: str) -> str:
@@ -64,10 +359,10 @@ def read_settings(
                 f"--set {text}: give a setting and its value, such as --set epochs=20. {meant}"
             )
         texts[name] = value.strip()
-    settings = dict.fromkeys(SETTINGS) | {"unknown": "own"}
+    settings = dict(SETTING_DEFAULTS)
     for name, text in texts.items():
         try:
-            settings[name] = convert_type(SETTINGS[name])(text, param, ctx)
+            settings[name] = convert_type(type_of(SETTINGS[name]))(text, param, ctx)
         except click.BadParameter as error:
             raise SettingError(f"--set {dashed(name)}={text}: {error.message}") from error
     return settings
@@ -88,7 +383,8 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
         for o in (*audit.params, *ctx.command.params)
         if o.name not in ("config", "settings")
     }
-    types = SETTINGS | {name: o.type for name, o in options.items()}
+    types = {name: type_of(about) for name, about in SETTINGS.items()}
+    types |= {name: o.type for name, o in options.items()}
     given: dict[str, Any] = {}
     for written, value in lines.items():
         name = written.replace("-", "_")
@@ -135,10 +431,11 @@ def references_in(
     text: str | None, attributes: str | Sequence[str]
 ) -> dict[str, str] | list[str] | None:
     """Groups such as white, or attributes with their groups: race=white,sex=m."""
-    known, named = [attributes] if isinstance(attributes, str) else attributes, names_in(text)
-    pairs = [[part.strip() for part in name.split("=", 1)] for name in named]
-    if not named or any(len(pair) == 1 or pair[0] not in known for pair in pairs):
-        return named or None
+    columns = [attributes] if isinstance(attributes, str) else attributes
+    groups = names_in(text)
+    pairs = [[part.strip() for part in name.split("=", 1)] for name in groups]
+    if not groups or any(len(pair) == 1 or pair[0] not in columns for pair in pairs):
+        return groups or None
     if len(dict(pairs)) < len(pairs):
         raise SettingError(f"--reference {text}: give one group per attribute.")
     return dict(pairs)
@@ -171,11 +468,12 @@ def cases_in(text: str, people: int) -> list[int]:
     ):
         for part in text.split(","):
             start, colon, stop = part.partition(":")
-            first, last = (
-                (int(start or 0), min(int(stop or people), people))
-                if colon
-                else (int(part), int(part) + 1)
-            )
+            if colon:
+                first = int(start or 0)
+                last = min(int(stop or people), people)
+            else:
+                first = int(part)
+                last = first + 1
             if not 0 <= first < last:
                 raise ValueError("an empty range")
             positions += range(first, last)
@@ -189,151 +487,46 @@ def budget_in(text: str) -> float:
         number = float(text.removesuffix("%"))
         if text.endswith("%") and not 0 < number < 100:
             raise ValueError("not a share of labels")
-    return number / 100 if text.endswith("%") else int(number) if number.is_integer() else number
+    if text.endswith("%"):
+        return number / 100
+    return int(number) if number.is_integer() else number
 
 
 def seconds_in(text: str) -> float:
     """A time such as 90s, 10m or 2h."""
-    number, unit = (text[:-1], text[-1]) if text[-1:] in UNITS else (text, "s")
+    unit = text[-1:]
+    number = text[:-1]
+    if unit not in SECONDS_PER_UNIT:
+        unit = "s"
+        number = text
     with reading("--max-seconds", number, "a time such as 90s, 10m or 2h"):
         seconds = float(number)
-    return seconds * UNITS[unit]
+    return seconds * SECONDS_PER_UNIT[unit]
 
 
 def layers_in(text: str) -> tuple[int, ...]:
     """Widths such as 32,32, or none."""
     with reading("--set hidden", text, "widths (32,32) or none"):
-        widths = [] if text.strip() == "none" else [int(width) for width in text.split(",")]
+        none = text.strip() == "none"
+        widths = [] if none else [int(width) for width in text.split(",")]
     return tuple(widths)
 
 
 # --- options --------------------------------------------------------------------------------------
 
 
-def several(flag: str, help: str) -> Callable[[Any], Any]:
-    """An option that takes names, separated by commas, and may be repeated."""
-    return option(
-        flag, multiple=True, callback=lambda ctx, param, given: ",".join(given) or None, help=help
-    )
-
-
 TABLE_NAME = argument("table", type=ROWS)
-COLUMNS = (
-    option("--label", help='The label column. For a column of numbers, two labels: "score>=70".'),
-    several("--sensitive", "The protected attribute: a column, or several (a,b)."),
-    several(
-        "--drop",
-        "Columns not to learn from (a,b). A dropped protected attribute still forms groups.",
-    ),
-    option("--id", help="The column that identifies rows. Not used for training."),
-    option(
-        "--cluster",
-        help="The column that joins rows about one person or household. Not used for training.",
-    ),
-    option("--weight", help="The column with row weights. Not used for training."),
-    option(
-        "--missing",
-        type=click.Choice(["own", "refuse", "drop"]),
-        default="own",
-        help="Missing values: their own value, an error, or drop the row.",
-    ),
-    option(
-        "--decimal",
-        type=click.Choice([",", "."]),
-        help="The decimal sign of numbers that are text (1.234,50 or 1,234.50). Default: such "
-        "columns stay text.",
-    ),
-    option(
-        "--day-first",
-        is_flag=True,
-        help="Read text such as 29.02.2024 as dates. Default: it stays text.",
-    ),
-    option(
-        "--bands",
-        multiple=True,
-        help="Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. "
-        "Default: thirds, above "
-        "10 different values.",
-    ),
-)
-TEST = option(
-    "--test", type=ROWS, help="A file with the people to audit. Default: TABLE is split 60/20/20."
-)
-TABLE = option_group("Table", *COLUMNS, TEST)
-ADVERSE = option("--adverse", help="The unfavourable label, or several (a,b).")
-REFERENCE = several(
-    "--reference",
-    "The group to compare with: white, or race=white,sex=m. Default: all other groups.",
-)
-DRAWS = option(
-    "--draws",
-    type=int,
-    help="Tables to draw under one standard for all, for intervals and p. Default: 99, up to 999 "
-    "while a p is close to "
-    "0.05.",
-)
-MODELS = (
-    "mlp, logistic, ridge, linear, kernel-ridge, knn, forest, boosting, steady, lightgbm, "
-    "xgboost; or your own, "
-    "package.module:name. Default: mlp; for your own file without PyTorch, boosting."
-)
-ENGINES = (
-    "auto, fused, stacked, linear, boosting, joblib; a device (cuda); processes on this machine "
-    "(local:4); a Dask "
-    "cluster (tcp://scheduler:8786)."
-)
-MODEL = option_group(
-    "Model",
-    option("--model", help=MODELS),
-    option(
-        "--members",
-        type=int,
-        help="Number of models whose mean decides. Default: 16; 8 if training is slow.",
-    ),
-    option("--engine", default="auto", help=ENGINES),
-    option("--random-state", type=SEED, default=0, help="Seed of the model and the search."),
-)
-PHI = (
-    "Who is audited: stable_under_switch, in_group, predicted, everyone. Default: "
-    "stable_under_switch; with --adverse "
-    "also predicted."
-)
-PSI = (
-    "Which labels may be flipped: published, same_group, labelled_as_predicted, "
-    "correctly_predicted, doubted, "
-    "everything."
-)
+COLUMNS = options_in(TableOptions, "Table")
+TABLE = option_group("Table", *COLUMNS, *options_in(TableOptions, "People"))
+ADVERSE = option_of(QuestionOptions, "adverse")
+COMPARISON = options_in(ComparisonSettings, "Question")
+MODEL = option_group("Model", *options_in(AuditSettings, "Model"))
+BUDGET, *SEARCH = options_in(AuditSettings, "Question")
 QUESTION = option_group(
     "Question",
-    option(
-        "--cases",
-        default="0:200",
-        help="Whom to audit, by position in the test rows: 148, 3,8 or 0:200.",
-    ),
-    option(
-        "--budget",
-        help="Most labels to flip: a share (0.1%) or a count (3). Default: 1%; 0.1% with "
-        "--members 1.",
-    ),
-    ADVERSE,
-    REFERENCE,
-    DRAWS,
-    option(
-        "--threshold",
-        default="0.5",
-        help="Probability from which people are accepted, or 'top 20%'.",
-    ),
-    option("--phi", help=PHI),
-    option("--psi", default="published", help=PSI),
-    option(
-        "--fresh-seeds",
-        type=int,
-        default=59,
-        help="Number of new seeds under which each find is tested.",
-    ),
-    option(
-        "--max-seconds", metavar="TIME", help="Stop after 90s, 10m or 2h and keep what is done."
-    ),
+    option_of(QuestionOptions, "cases"),
+    *(BUDGET, ADVERSE, *COMPARISON, *SEARCH),
+    option_of(QuestionOptions, "max_seconds"),
 )
 SETTING = "A further setting, such as epochs=20; docs/data.md lists them. Repeatable."
 SET = option(
@@ -345,19 +538,6 @@ FILE = (
 CONFIG = option(
     "--config", type=ROWS, is_eager=True, expose_value=False, callback=read_config, help=FILE
 )
-NAMES = option(
-    "--names", type=ROWS, help="A TOML file with your words for people, groups, labels and columns."
-)
-OVERWRITE = option("--overwrite", is_flag=True, help="Replace earlier results in that folder.")
-JSON = option("--json", is_flag=True, help="Print JSON only.")
-QUIET = option("--quiet", is_flag=True, help="No notes, no progress.")
-OUT = option("--out", type=FOLDER, help="Folder for the page, the record and the tables.")
-PUBLIC = option(
-    "--public", is_flag=True, help="Only rounded figures per group, nothing about individuals."
-)
-PRIVATE = option(
-    "--private",
-    is_flag=True,
-    help="On the page of one person, nothing of other people but row ids.",
-)
-OUTPUT = option_group("Output", OUT, OVERWRITE, NAMES, CONFIG, SET, JSON, QUIET, PUBLIC, PRIVATE)
+OUT, OVERWRITE, NAMES, *PRINTED = options_in(OutputOptions, "Output")
+JSON, QUIET, *_ = PRINTED
+OUTPUT = option_group("Output", OUT, OVERWRITE, NAMES, CONFIG, SET, *PRINTED)

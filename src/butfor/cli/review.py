@@ -99,9 +99,7 @@ def with_table(audit: Population, table: str | None) -> Population:
 @option(
     "--file-column", help="Column that names each person's original file, for reviewers to look up."
 )
-@option(
-    "--random-state", type=opt.SEED, help="Seed of the clear cases and of the order. Default: 0."
-)
+@option("--random-state", type=int, help="Seed of the clear cases and of the order. Default: 0.")
 @option(
     "--answers",
     type=FILE,

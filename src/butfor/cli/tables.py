@@ -7,7 +7,6 @@ from collections.abc import Callable
 from dataclasses import asdict, replace
 from json import dumps
 from pathlib import Path
-from types import SimpleNamespace
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -15,6 +14,8 @@ from cloup import command, option, option_group
 
 from butfor.cli import options as opt
 from butfor.cli import printing
+from butfor.cli.options import OutputOptions, TableOptions, told_of
+from butfor.standard.settings import ComparisonSettings
 from butfor.support.errors import (
     SettingError,
     TableError,
@@ -34,55 +35,67 @@ if TYPE_CHECKING:
     from butfor.table.groups import Sensitive
     from butfor.words.names import Names
 
-AS_NAMED = (
-    "label",
-    "sensitive",
-    "split_seed",
-    "missing",
-    "test",
-    "validation",
-    "cluster",
-    "weight",
-    "decimal",
-    "day_first",
-)
 
-
-def load(table: str, o: SimpleNamespace, note: Callable[[str], None], **how: bool) -> Dataset:
-    """The table that the options name. `how`: whether to keep it `whole`, and to `hold_out`
-    validation rows."""
+def load(
+    table: str,
+    columns: TableOptions,
+    note: Callable[[str], None],
+    *,
+    whole: bool = False,
+    hold_out: bool = True,
+) -> Dataset:
+    """The table that the options name. `whole`: it is not split; `hold_out`: whether validation
+    rows are set aside."""
     from butfor.table.reading import load_table
 
-    given: dict[str, Any] = {name: getattr(o, name) for name in AS_NAMED} | how
-    return load_table(table, identifier=o.id, drop=opt.names_in(o.drop), note=note, **given)
+    return load_table(
+        table,
+        label=columns.label,
+        sensitive=columns.sensitive,
+        drop=opt.names_in(columns.drop),
+        identifier=columns.id,
+        cluster=columns.cluster,
+        weight=columns.weight,
+        missing=columns.missing,
+        decimal=columns.decimal,
+        day_first=columns.day_first,
+        test=columns.test,
+        validation=columns.validation,
+        split_seed=columns.split_seed,
+        whole=whole,
+        hold_out=hold_out,
+        note=note,
+    )
 
 
-def adverse_of(data: Dataset, o: SimpleNamespace) -> list[str] | None:
+def adverse_of(data: Dataset, given: str | None) -> list[str] | None:
     """The labels that people would rather not have, by name: those given or, of an embedded set,
     the one it knows."""
     from butfor.table.labels import label_number
 
-    if o.adverse is None:
+    if given is None:
         return None if data.adverse is None else [data.adverse]
-    given = (
-        [o.adverse] if o.adverse in data.label_names else list(map(str.strip, o.adverse.split(",")))
-    )
-    return [data.label_names[label_number(label, data.label_names)] for label in given]
+    labels = [given]
+    if given not in data.label_names:
+        labels = list(map(str.strip, given.split(",")))
+    return [data.label_names[label_number(label, data.label_names)] for label in labels]
 
 
-def names_of(data: Dataset, o: SimpleNamespace) -> Names:
-    """What --names calls people, groups, labels and columns of this table."""
+def names_of(data: Dataset, columns: TableOptions, file: str | None) -> Names:
+    """What the file of --names calls people, groups, labels and columns of this table."""
     from butfor.words.names import Names
 
-    return Names.read(o.names).check(**nameable(data, protected(data, o))) if o.names else Names()
+    if not file:
+        return Names()
+    return Names.read(file).check(**nameable(data, protected(data, columns)))
 
 
-def protected(data: Dataset, o: SimpleNamespace) -> Sensitive:
+def protected(data: Dataset, columns: TableOptions) -> Sensitive:
     """The protected attribute of the training rows."""
     from butfor.table.groups import Sensitive
 
     given = data.sensitive if data.groups is None else data.groups["train"]
-    return Sensitive.of(given, data.X_train, opt.bands_in(o.bands))
+    return Sensitive.of(given, data.X_train, opt.bands_in(columns.bands))
 
 
 def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
@@ -102,21 +115,24 @@ def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
 @option_group(
     "Question",
     opt.ADVERSE,
-    opt.REFERENCE,
-    opt.DRAWS,
-    option(
-        "--model",
-        help="Your own classifier as the standard, package.module:name. Default: the mean of two.",
-    ),
-    option("--n-jobs", type=int, help="Threads. Default: one per core."),
-    option("--random-state", type=opt.SEED, default=0, help="Seed of the draws."),
+    *opt.COMPARISON,
+    opt.option_of(ComparisonSettings, "standard", flag="--model"),
+    opt.option_of(ComparisonSettings, "n_jobs"),
+    opt.option_of(ComparisonSettings, "random_state"),
 )
 @option_group(
     "Output",
-    option("--out", type=opt.FOLDER, help="Folder for the page, labels.csv and standard.json."),
+    opt.option_of(OutputOptions, "out", help="Folder for the page, labels.csv and standard.json."),
     *(opt.OVERWRITE, opt.NAMES, opt.CONFIG, opt.JSON, opt.QUIET),
 )
-def standard(table: str, **options: Any) -> int:
+def standard(
+    table: str,
+    adverse: str | None,
+    model: str | None,
+    n_jobs: int | None,
+    random_state: int,
+    **options: Any,
+) -> int:
     """Are a group's labels held to another standard?
 
     \b
@@ -141,19 +157,18 @@ def standard(table: str, **options: Any) -> int:
     )
     from butfor.support.progress import ConsoleProgress, Progress
 
-    o = SimpleNamespace(**options, **dict.fromkeys(("test", "validation", "split_seed")))
-    progress = Progress() if o.quiet or o.json else ConsoleProgress()
-    if o.out is not None:
-        click.get_current_context().with_resource(claimed(o.out))
-        check_folder(o.out, o.overwrite)
-    data = load(table, o, progress.note, whole=True)
-    name, names, sensitive, adverse = (
-        data.name,
-        names_of(data, o),
-        data.sensitive,
-        adverse_of(data, o),
-    )
-    if adverse is None:
+    columns = told_of(TableOptions, options)
+    output = told_of(OutputOptions, options)
+    progress = Progress() if output.quiet or output.json else ConsoleProgress()
+    if output.out is not None:
+        click.get_current_context().with_resource(claimed(output.out))
+        check_folder(output.out, output.overwrite)
+    data = load(table, columns, progress.note, whole=True)
+    name = data.name
+    names = names_of(data, columns, output.names)
+    sensitive = data.sensitive
+    bad = adverse_of(data, adverse)
+    if bad is None:
         raise SettingError(
             f"Name the unfavourable label with --adverse: {listed(data.label_names)}."
         )
@@ -175,29 +190,30 @@ def standard(table: str, **options: Any) -> int:
         X,
         y,
         sensitive_features=sensitive if groups is None else groups,
-        sensitive_bands=opt.bands_in(o.bands),
-        adverse=adverse,
-        reference=opt.references_in(o.reference, sensitive),
-        standard=None if o.model is None else model_named(o.model),
+        sensitive_bands=opt.bands_in(columns.bands),
+        adverse=bad,
+        standard=None if model is None else model_named(model),
         cluster=cluster,
         sample_weight=weight,
+        n_jobs=n_jobs,
+        random_state=random_state,
         progress=progress,
-        **{name: getattr(o, name) for name in ("draws", "n_jobs", "random_state")},
+        **opt.comparison_told(options, sensitive),
     )
     found = replace(found, table=name, names=names)
-    if o.out is not None:
-        found.to_json(o.out / "standard.json")
-        save(as_csv(found.to_frame().rename_axis("row")), o.out / "labels.csv")
-        found.to_html(o.out / "standard.html")
-    if o.json:
+    if output.out is not None:
+        found.to_json(output.out / "standard.json")
+        save(as_csv(found.to_frame().rename_axis("row")), output.out / "labels.csv")
+        found.to_html(output.out / "standard.html")
+    if output.json:
         say(shown_json(found.to_json()))
     else:
         printing.print_standards(found)
         if found.interrupted:
             say(f"Stopped after {plural(found.draws, 'draw')}.", err=True)
-        if o.out is not None and not o.quiet:
+        if output.out is not None and not output.quiet:
             say_wrapped(
-                f"Wrote standard.html, labels.csv and standard.json into {o.out}.", err=True
+                f"Wrote standard.html, labels.csv and standard.json into {output.out}.", err=True
             )
             say_wrapped(f"Column 'wrong' of labels.csv: {WRONG}", err=True)
             say_wrapped(f"Column 'wrong_if_real': {IF_REAL}", err=True)
@@ -219,6 +235,7 @@ def check_table(
     json: bool,
     strict: bool,
     write_names: str | None,
+    adverse: str | None,
     **options: Any,
 ) -> int:
     """Check a table for problems that would mislead an audit.
@@ -234,14 +251,13 @@ def check_table(
     from butfor.table.labels import label_number
 
     notes: list[str] = []
-    o = SimpleNamespace(**settings | options)
-    data = load(table, o, notes.append)
-    attribute = protected(data, o)
-    named = {
-        label_number(label, data.label_names) for label in adverse_of(data, o) or data.label_names
-    }
+    columns = told_of(TableOptions, settings | options)
+    data = load(table, columns, notes.append)
+    attribute = protected(data, columns)
+    bad = adverse_of(data, adverse) or data.label_names
+    named = {label_number(label, data.label_names) for label in bad}
     concerns = concerns_of(data.X_train, data.y_train, attribute, data.X_test)
-    too_little, poor = overlap_concerns(data, o, named)
+    too_little, poor = overlap_concerns(data, columns, named)
     concerns = [*too_little, *concerns, *poor]
     if write_names is not None:
         from butfor.support.files import real, save
@@ -280,7 +296,7 @@ def check_table(
 
 
 def overlap_concerns(
-    data: Dataset, o: SimpleNamespace, adverse: set[int]
+    data: Dataset, columns: TableOptions, adverse: set[int]
 ) -> tuple[list[Concern], list[Concern]]:
     """A concern about groups that cannot be compared, or that none can, and one about groups with
     little overlap, among all rows, as `butfor standard` compares them. `adverse`: labels by
@@ -291,7 +307,9 @@ def overlap_concerns(
     from butfor.table.groups import Sensitive
 
     X, y, groups, cluster, weight = data.rows_of("train", "val", "test")
-    attribute = Sensitive.of(data.sensitive if groups is None else groups, X, opt.bands_in(o.bands))
+    attribute = Sensitive.of(
+        data.sensitive if groups is None else groups, X, opt.bands_in(columns.bands)
+    )
     try:
         found = overlaps(
             X,

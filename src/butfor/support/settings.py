@@ -30,12 +30,12 @@ class Declared:
     """What the command line needs to know of a setting besides its name and default."""
 
     sentence: str
-    kind: type = str
-    """What a text is turned into: str, int, bool or Path."""
-    choices: tuple[str, ...] = ()
-    bounds: tuple[int, int] | None = None
+    kind: Any = str
+    """What a text is turned into: str, int, bool, Path, or a type of click."""
     several: bool = False
     """Whether it takes names separated by commas, and may be repeated."""
+    repeated: bool = False
+    """Whether it may be repeated, each time with a text of its own."""
     group: str = ""
     """The heading under which help lists the option; without one it is a setting of `--set`."""
     recorded: bool = False
