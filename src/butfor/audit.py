@@ -51,7 +51,7 @@ if TYPE_CHECKING:
 
 KEEP: Any = type("Keep", (), {"__repr__": lambda self: "as it is"})()
 """Marks what `with_search` does not change."""
-OF_THE_FIT = (
+FIT_SETTINGS = (
     "model",
     "encoder",
     "members",
@@ -409,21 +409,22 @@ class LabelAudit(BaseEstimator):
         >>> len(population.eligible), len(population.found)
         (10, 4)
         """
-        population, found = explain.explain_all(
+        standards = self._standards
+        if standards is not None and standards.unfinished:
+            standards = None
+        population, compared = explain.explain_all(
             self._require_fit(),
             X,
             y,
             sensitive_features=sensitive_features,
             cases=cases,
             towards=towards,
-            standards=None
-            if self._standards is None or self._standards.unfinished
-            else self._standards,
+            standards=standards,
             stop=stop,
             progress=shown(progress),
         )
-        if found is not None and (found.draws or self.fitted_.adverse is None):
-            self._standards = found
+        if compared is not None and (compared.draws or self.fitted_.adverse is None):
+            self._standards = compared
         return population
 
     def brackets(self, X: Any, *, sensitive_features: Any = None) -> list[Bracket]:
@@ -521,7 +522,8 @@ class LabelAudit(BaseEstimator):
         >>> len(audit.one_standard(data.X_test))
         0
         """
-        fitted, progress = self._require_fit(), shown(progress)
+        fitted = self._require_fit()
+        progress = shown(progress)
         standards = self.standards(progress)
         with listen(), progress, single_threaded():
             people = worlds.FlipTrial.about(fitted, X, y, sensitive_features, progress)
@@ -569,7 +571,8 @@ class LabelAudit(BaseEstimator):
         """
         from butfor.review.tasks import files_in, make_review
 
-        compared, fitted = self._compared(), self.fitted_
+        compared = self._compared()
+        fitted = self.fitted_
         of = None if population is None else population.run.data
         if of is not None and of.sha256 != data_hash(fitted.table, of.hash_rule):
             raise SettingError(
@@ -691,7 +694,7 @@ class LabelAudit(BaseEstimator):
         others = {
             name: value
             for name, value in self.get_params(deep=False).items()
-            if name not in OF_THE_FIT
+            if name not in FIT_SETTINGS
         }
         settings = self.fitted_.settings
         if not all(_same(getattr(settings, name), value) for name, value in others.items()):
@@ -702,8 +705,9 @@ class LabelAudit(BaseEstimator):
         """The settings that need a new `fit` when they change, with those of the model and the
         encoder. Some models (skorch's) make parts of their settings anew whenever they are asked;
         those are left out."""
-        settings, again = self.get_params(deep=True), self.get_params(deep=True)
-        of_the_fit = [name for name in settings if name.partition("__")[0] in OF_THE_FIT]
+        settings = self.get_params(deep=True)
+        again = self.get_params(deep=True)
+        of_the_fit = [name for name in settings if name.partition("__")[0] in FIT_SETTINGS]
         kept = {name: _kept(settings[name]) for name in of_the_fit}
         return {name: value for name, value in kept.items() if _same(value, _kept(again[name]))}
 

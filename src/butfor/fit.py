@@ -73,9 +73,9 @@ from butfor.table.labels import label_names as usual_names
 from butfor.table.labels import label_numbers
 from butfor.table.table import Table
 
-LOOKED_AT = 20
+LOG_ODDS_ROWS = 20
 """Training rows by which it is told whether logits are log-odds."""
-PUBLISHED = ("combined", "influence", "leaves", "surrogate-signed")
+PUBLISHED_RANKINGS = ("combined", "influence", "leaves", "surrogate-signed")
 """Default rankings of published searches: the first that accepts the model. The last accepts every
 model."""
 NO_ADVERSE = "Name the label that people would rather not have: fit(X, y, adverse=…)."
@@ -152,11 +152,9 @@ class Fitted:
     ) -> tuple[Situation, NDArray[np.int64] | None]:
         """The people of a table and their recorded labels by number, if known."""
         X = as_table(X)
-        truth = (
-            None
-            if y is None
-            else handed_over.numbered(self.table, handed_over.as_labels(X, y), "these people")
-        )
+        truth = None
+        if y is not None:
+            truth = handed_over.numbered(self.table, handed_over.as_labels(X, y), "these people")
         X = handed_over.like_training(X, self.table.X, self.sensitive)
         people = Situation(
             model=self.model,
@@ -173,20 +171,23 @@ class Fitted:
     def compare(self, settings: ComparisonSettings, progress: Progress | None = None) -> Standards:
         """Compare each group with comparable people in other groups, on all labelled rows; doubts
         are those of the training rows and, if they took part, of the validation rows. Without an
-        adverse label the first counts as adverse, which does not change the doubts."""
+        adverse label the first counts as adverse, which does not change the doubts. Without draws,
+        only doubts and raw differences."""
         if self.adverse is None and (settings.draws != 0 or self.table.multiclass):
             raise SettingError(NO_ADVERSE)
-        rows, adverse = self.labelled, self.adverse or 0
+        rows = self.labelled
+        adverse = self.adverse or 0
         favourable = self.table.sides(np.arange(len(self.table.classes))) != bool(adverse)
         codes = rows.codes.copy()
         codes[rows.training] = self.table.codes  # which a review may have corrected
         combinations = self.sensitive.combinations_of(rows.X)
+        # The number of jobs may have changed since `fit`.
+        settings = replace(settings, n_jobs=self.settings.n_jobs, explain=settings.draws != 0)
         standards = compare(
             rows.X,
             favourable[codes],
             replace(self.sensitive, values=rows.groups, combinations=combinations).each,
-            # The number of jobs may have changed since `fit`.
-            replace(settings, n_jobs=self.settings.n_jobs),
+            settings,
             sides=(self.sides[adverse], self.sides[1 - adverse]),
             cluster=rows.cluster,
             weight=rows.weight,
@@ -213,7 +214,7 @@ class Fitted:
         if self.table.multiclass or self.table.decision.has_cut:
             return not self.table.multiclass and self.table.decision.by_probability
         tells = self.model.members[0].gives_log_odds
-        return tells is None or tells(self.table.X.iloc[:LOOKED_AT])
+        return tells is None or tells(self.table.X.iloc[:LOG_ODDS_ROWS])
 
     def decision_facts(self, decisions: NDArray[np.int64]) -> DecisionFacts | None:
         """Where the cut is, and how many of these decisions are favourable; None with more than two
@@ -253,7 +254,8 @@ class Fitted:
         rows = pd.concat(
             [self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True
         )
-        holes, encoder = rows.columns[rows.isna().any()], self.model.table_encoder
+        holes = rows.columns[rows.isna().any()]
+        encoder = self.model.table_encoder
         if encoder is not None:
             return [*self.sensitive.remarks, *encoder.remarks(rows)]
         remark = f"Missing values of {listed(holes)} go to {self.learner.name} unchanged."
@@ -350,12 +352,11 @@ def fit(
 
         # The line between them, and the model.
         budget = budget_in_labels(settings.budget, table.n)
-        competing = pool if pool is not None else also_labelled[0] if len(also_labelled) else None
-        competing = (
-            None
-            if competing is None
-            else handed_over.like_training(as_table(competing), table.X, sensitive)
-        )
+        competing = pool
+        if pool is None and len(also_labelled):
+            competing = also_labelled[0]
+        if competing is not None:
+            competing = handed_over.like_training(as_table(competing), table.X, sensitive)
         table = replace(
             table,
             decision=learners.decision_of(settings.threshold, learner, table, side, competing),
@@ -479,7 +480,9 @@ def choose_search(
     elif strategy.proves:
         ranking = RankingMix.of(model)  # a trial chooses
     else:  # the published ranking or the nearest to it that accepts the model
-        ranking = next(ranking for ranking in map(as_ranking, PUBLISHED) if ranking.ranks(model))
+        ranking = next(
+            ranking for ranking in map(as_ranking, PUBLISHED_RANKINGS) if ranking.ranks(model)
+        )
     return {"strategy": strategy, "ranking": ranking}
 
 

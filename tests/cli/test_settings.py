@@ -6,6 +6,7 @@ import json
 import re
 import shlex
 import tomllib
+from dataclasses import FrozenInstanceError, fields
 from pathlib import Path
 
 import pandas as pd
@@ -18,6 +19,9 @@ from butfor.cli import options as opt
 from butfor.models.engines import NAMES as ENGINES
 from butfor.models.making import NAMES as MODELS
 from butfor.search.rules import PHI, PSI
+from butfor.settings import AuditSettings
+from butfor.standard.settings import ComparisonOptions, ComparisonSettings
+from butfor.support.settings import declarations
 from recorded import run
 
 SAID = {
@@ -163,3 +167,22 @@ def test_the_defaults_of_python_and_the_command_line_are_the_same():
     ):
         assert options[name] == defaults[name], name
     assert float(options["threshold"]) == defaults["threshold"]
+    assert {each.name: each.default for each in fields(AuditSettings)} == defaults
+
+
+def test_both_doors_of_python_and_the_command_take_every_setting_of_a_comparison():
+    given = {each.name: each.default for each in fields(ComparisonSettings)}
+    shared = [name for name, about in declarations(ComparisonSettings).items() if about.group]
+    assert shared == list(ComparisonOptions.__annotations__)
+    for door in (butfor.LabelAudit.fit, butfor.compare_standards):
+        parameters = inspect.signature(door).parameters
+        assert [parameters[name].default for name in shared] == [given[name] for name in shared]
+        assert {parameters[name].kind for name in shared} == {inspect.Parameter.KEYWORD_ONLY}
+    options = cli.commands["standard"].make_context("standard", ["german"]).params
+    assert [name for name in shared if name not in options] == []
+    with pytest.raises(TypeError, match="draw"):
+        butfor.compare_standards(None, None, sensitive_features="a", adverse=0, draw=3)
+    with pytest.raises(ValueError, match="draws=-1 must be a whole number from 0 up"):
+        ComparisonSettings(draws=-1)
+    with pytest.raises(FrozenInstanceError):
+        AuditSettings().budget = 3

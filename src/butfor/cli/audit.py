@@ -244,7 +244,8 @@ def label_audit(data: Dataset, told: dict[str, Any]) -> LabelAudit:
 
 def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     """What is audited, before anything is searched: the table and the model, a line each."""
-    fitted, unused = labels.fitted_, len(data.X_val) if labels.table_.validation is None else 0
+    fitted = labels.fitted_
+    unused = len(data.X_val) if labels.table_.validation is None else 0
     seeds = "one seed" if fitted.seeded else "no seed"
     if fitted.seeded and fitted.members > 1:
         seeds = f"mean of {fitted.members} seeds, finds tested under {labels.fresh_seeds} others"

@@ -320,17 +320,22 @@ def overlap_concerns(
         )
     except (SettingError, TableError) as error:
         return [Concern("overlap", (), str(error))], []
-    few, little = dict[str, str](), dict[str, str]()
+    few = dict[str, str]()
+    little = dict[str, str]()
     for group, overlap in found.items():
-        rows, name = len(group.rows), f"{group.attribute} = {group.value}"
+        rows = len(group.rows)
+        name = f"{group.attribute} = {group.value}"
         if overlap.too_little(rows):
             few[name] = overlap.why(rows)
         elif overlap.poor:
             little[name] = overlap.why(rows)
-    too_little = [Concern("overlap", (), not_comparable_in_words(few))] if few else []
-    return too_little, [
-        Concern("little overlap", (), little_overlap_in_words(little))
-    ] if little else []
+    too_little = list[Concern]()
+    poor = list[Concern]()
+    if few:
+        too_little = [Concern("overlap", (), not_comparable_in_words(few))]
+    if little:
+        poor = [Concern("little overlap", (), little_overlap_in_words(little))]
+    return too_little, poor
 
 
 @click.command()

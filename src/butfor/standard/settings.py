@@ -70,5 +70,5 @@ class ComparisonSettings:
 
     @property
     def undrawn(self) -> ComparisonSettings:
-        """The same for doubts and raw differences alone."""
-        return replace(self, draws=0, explain=False)
+        """The same without drawn tables."""
+        return replace(self, draws=0)
