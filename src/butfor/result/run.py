@@ -19,7 +19,7 @@ from butfor.result.outcome import Questions
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import MISSING, OneStandard
-from butfor.standard.explain import MOST_KEPT
+from butfor.standard.explain import MOST_KEPT_SLICES
 from butfor.standard.groups import Compared, Standards
 from butfor.support.checks import LARGEST_SEED
 from butfor.support.files import found_from, seen_from
@@ -133,7 +133,7 @@ def figures_of(standards: Standards) -> Compared:
     """What a record holds of a comparison: no doubts per row, and the first slices of each
     group."""
     figures = {each.name: getattr(standards, each.name) for each in fields(Compared)}
-    return Compared(**figures | {"parts": standards.parts[:MOST_KEPT]})
+    return Compared(**figures | {"parts": standards.parts[:MOST_KEPT_SLICES]})
 
 
 @dataclass(frozen=True)
