@@ -46,7 +46,7 @@ TILE = 128
 # AVX-512 has 32 registers of 16 floats, AVX2 16 of 8.
 LANES, HEIGHT = (16, 12) if llvm.get_host_cpu_features().get("avx512f") else (8, 6)
 WIDE = 2
-FEW = 4
+SPARSE_VECTORS = 4
 """Vectors of sums, or of errors, that stay in registers while a sparse row is worked through."""
 RELU, TANH, SIGMOID = range(3)
 ADD, ADD_RELU, SLOPE = range(3)
@@ -55,9 +55,10 @@ GRADIENT = -1
 """Instead of a finish: the first layer's gradient, not its outputs."""
 LOSS, LOSS_GRADIENT, TRAIN, BACK = range(4)
 """What `walk_epoch` does."""
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""torch.optim.Adam's defaults."""
-
+# torch.optim.Adam's defaults.
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 CONTRACT = {"contract"}
@@ -146,7 +147,9 @@ class Walk(NamedTuple):
     zeros: Floats
 
 
-FLOAT, INT, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+FLOAT = ir.FloatType()
+INT = ir.IntType(64)
+INDEX = ir.IntType(32)
 VECTOR = ir.VectorType(FLOAT, LANES)
 FUSE = ("contract",)
 ZERO, ONE = (ir.Constant(VECTOR, [x] * LANES) for x in (0.0, 1.0))
@@ -226,11 +229,10 @@ def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callabl
                     emit(builder, given, *sizes)
                 else:
                     name, limit = list(most.items())[len(sizes)]
-                    switch(
-                        builder,
-                        given[name],
-                        {size: partial(choose, *sizes, size) for size in range(1, limit + 1)},
-                    )
+                    cases: dict[int, Callable[[], None]] = {
+                        size: partial(choose, *sizes, size) for size in range(1, limit + 1)
+                    }
+                    switch(builder, given[name], cases)
 
             choose()
             builder.ret_void()
@@ -273,9 +275,8 @@ def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
 
     def store(finish: int) -> None:
         for r, row in enumerate(sums):
-            c_row, start_row = (
-                builder.mul(given[name], INT(r)) if r else INT(0) for name in ("c_row", "start_row")
-            )
+            c_row = builder.mul(given["c_row"], INT(r)) if r else INT(0)
+            start_row = builder.mul(given["start_row"], INT(r)) if r else INT(0)
             for v, total in enumerate(row):
                 c = pointer(builder, given["c"], c_row, v)
                 if finish >= SLOPE:
@@ -316,15 +317,15 @@ def dots(
             builder.store(plus_product(builder, builder.load(row), numbers, operand), row)
     sums = [builder.load(row) for row in rows]
     # Add neighbouring lanes of two rows at a time, until lane r holds the sum of row r.
-    even, odd = ([which + 2 * lane for lane in range(LANES)] for which in (0, 1))
+    even = [2 * lane for lane in range(LANES)]
+    odd = [2 * lane + 1 for lane in range(LANES)]
     while len(sums) > 1:
         sums = [
             builder.fadd(shuffle(builder, x, y, even), shuffle(builder, x, y, odd))
             for x, y in zip(sums[0::2], sums[1::2], strict=True)
         ]
-    builder.store(
-        builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4
-    )
+    totals = builder.fadd(sums[0], spread(builder, plus))
+    builder.store(totals, pointer(builder, results, INT(0)), align=4)
 
 
 def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
@@ -339,7 +340,7 @@ def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Val
 @by_size(
     "butfor_sum_entries",
     ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"),
-    wide=FEW,
+    wide=SPARSE_VECTORS,
 )
 def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
     """c = start + Σ value · b[place] over the entries of a row."""
@@ -355,7 +356,7 @@ def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
 @by_size(
     "butfor_add_entries",
     ("gradient", "errors", "places", "values", "count", "row", "wide"),
-    wide=FEW,
+    wide=SPARSE_VECTORS,
 )
 def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
     """gradient[place] += value · errors for every entry of a row."""
@@ -364,11 +365,8 @@ def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
         offset, value = _entry(builder, given, loop.index)
         for v in range(wide):
             there = pointer(builder, given["gradient"], offset, v)
-            builder.store(
-                plus_product(builder, builder.load(there, align=4), value, errors[v]),
-                there,
-                align=4,
-            )
+            total = plus_product(builder, builder.load(there, align=4), value, errors[v])
+            builder.store(total, there, align=4)
 
 
 @vector_code(types.float32, types.int32)
@@ -387,17 +385,17 @@ def product(c, c_row, start, start_row, a, a_row, a_step, b, b_step, rows, steps
     times the activation's slope at the output that c has now. Every number is summed over k in
     order, in any block."""
     blocks = -(-rows // HEIGHT)
-    height, taller = rows // blocks, rows % blocks
+    height = rows // blocks
+    taller = rows % blocks
     for first in range(0, vectors, WIDE):
-        beside, wide = 4 * LANES * first, min(WIDE, vectors - first)
+        beside = 4 * LANES * first
+        wide = min(WIDE, vectors - first)
         row = 0
         for index in range(blocks):
             tall = height + (index < taller)
-            c_at, start_at, a_at = (
-                c + row * c_row + beside,
-                start + row * start_row + beside,
-                a + row * a_row,
-            )
+            c_at = c + row * c_row + beside
+            start_at = start + row * start_row + beside
+            a_at = a + row * a_row
             _block(
                 c_at,
                 c_row,
@@ -492,22 +490,21 @@ def sparse_layer(
 ) -> None:
     """The first layer's outputs for the rows `ids`; or, with GRADIENT, add to its gradient."""
     vectors = plan.vectors[0]
-    row, first_row, bias = (
-        4 * LANES * vectors,
-        address_of(tile, plan.tiles[0]),
-        address_of(numbers, plan.weights[0]),
-    )
-    all_places, all_values = np.int64(sparse.places.ctypes.data), address_of(sparse.values, 0)
+    row = 4 * LANES * vectors
+    first_row = address_of(tile, plan.tiles[0])
+    bias = address_of(numbers, plan.weights[0])
+    all_places = np.int64(sparse.places.ctypes.data)
+    all_values = address_of(sparse.values, 0)
     for r in range(rows):
         at = sparse.starts[ids[r]]
-        count, places, values = (
-            sparse.starts[ids[r] + 1] - at,
-            all_places + 4 * at,
-            all_values + 4 * at,
-        )
-        for first in range(0, vectors, FEW):
-            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
-            outputs, start = first_row + r * 4 * plan.strides[0] + beside, bias + beside
+        count = sparse.starts[ids[r] + 1] - at
+        places = all_places + 4 * at
+        values = all_values + 4 * at
+        for first in range(0, vectors, SPARSE_VECTORS):
+            beside = 4 * LANES * first
+            wide = min(SPARSE_VECTORS, vectors - first)
+            outputs = first_row + r * 4 * plan.strides[0] + beside
+            start = bias + beside
             if finish == GRADIENT:
                 add_to_entries(start + row, outputs, places, values, count, row, wide)
             else:
@@ -526,21 +523,18 @@ def forward(
 ) -> None:
     """The logits of the rows at `source`, or of the sparse rows `room.ids`; hidden outputs stay in
     the tile."""
-    last, at = len(plan.into) - 1, plan.product
+    last = len(plan.into) - 1
+    at = plan.product
     relu = plan.activation == RELU
     finish = ADD_RELU if relu else ADD
     for layer in range(last):
-        t, stride, into, vectors = (
-            plan.tiles[layer],
-            plan.strides[layer],
-            plan.into[layer],
-            plan.vectors[layer],
-        )
-        outputs, bias, row = (
-            address_of(room.tile, t),
-            address_of(weights, plan.weights[layer]),
-            4 * LANES * vectors,
-        )
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        into = plan.into[layer]
+        vectors = plan.vectors[layer]
+        outputs = address_of(room.tile, t)
+        bias = address_of(weights, plan.weights[layer])
+        row = 4 * LANES * vectors
         if layer == 0 and len(sparse.starts) > 1:
             sparse_layer(plan, weights, room.tile, room.ids, sparse, rows, finish)
         else:
@@ -563,8 +557,10 @@ def forward(
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
-        source, source_row = outputs, 4 * stride
-    w, vectors = plan.weights[last], plan.vectors[last]
+        source = outputs
+        source_row = 4 * stride
+    w = plan.weights[last]
+    vectors = plan.vectors[last]
     bias = weights[w + LANES * vectors]
     for r in range(0, rows, LANES):
         results = address_of(room.logits, r)
@@ -579,18 +575,23 @@ def backward(
 
     Once the gradient above has used a layer's outputs, its errors replace them.
     """
-    last, at = len(plan.into) - 1, plan.product
-    errors, errors_row, outputs = address_of(room.logits, 0), 4, 1
+    last = len(plan.into) - 1
+    at = plan.product
+    errors = address_of(room.logits, 0)
+    errors_row = 4
+    outputs = 1
     for layer in range(last, -1, -1):
-        into, vectors, w = plan.into[layer], plan.vectors[layer], plan.weights[layer]
+        into = plan.into[layer]
+        vectors = plan.vectors[layer]
+        w = plan.weights[layer]
         if layer:
-            below, below_row = (
-                address_of(room.tile, plan.tiles[layer - 1]),
-                4 * plan.strides[layer - 1],
-            )
+            below = address_of(room.tile, plan.tiles[layer - 1])
+            below_row = 4 * plan.strides[layer - 1]
         else:
-            below, below_row = source, source_row
-        sums, row = address_of(room.gradient, w), 4 * LANES * vectors
+            below = source
+            below_row = source_row
+        sums = address_of(room.gradient, w)
+        row = 4 * LANES * vectors
         back = address_of(room.transposed, plan.transposed[layer])
         if layer == last:
             call(at, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
@@ -633,7 +634,8 @@ def backward(
                 ADD,
             )
         if layer:
-            vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
+            vectors = plan.vectors[layer - 1]
+            slope = SLOPE + plan.activation
             row = 4 * LANES * vectors
             call(
                 at,
@@ -651,7 +653,9 @@ def backward(
                 vectors,
                 slope,
             )
-        errors, errors_row, outputs = below, below_row, into
+        errors = below
+        errors_row = below_row
+        outputs = into
 
 
 @compiled(fastmath=SUMS)
@@ -672,7 +676,10 @@ def adam_step(room: Room, step: int, learning_rate: float) -> None:
     The gradient is cleared for the next batch. Moments too small to move a weight are dropped:
     those of dead neurons would decay into denormal numbers, which cost a hundred cycles each.
     """
-    weights, gradient, mean, square = room.weights, room.gradient, room.mean, room.square
+    weights = room.weights
+    gradient = room.gradient
+    mean = room.mean
+    square = room.square
     rate = f32(-learning_rate / (1 - BETA1**step))
     root = f32(1 / math.sqrt(1 - BETA2**step))
     for i in range(len(weights)):
@@ -691,9 +698,11 @@ def adam_step(room: Room, step: int, learning_rate: float) -> None:
 def transpose(plan: Plan, weights: Floats, transposed: Floats) -> None:
     """Copy the weights of every hidden layer but the first to `[outputs × inputs]`."""
     for layer in range(1, len(plan.into) - 1):
-        row, transposed_row = LANES * plan.vectors[layer], LANES * plan.vectors[layer - 1]
+        row = LANES * plan.vectors[layer]
+        transposed_row = LANES * plan.vectors[layer - 1]
         for i in range(plan.into[layer]):
-            at, to = plan.weights[layer] + row * (1 + i), plan.transposed[layer] + i
+            at = plan.weights[layer] + row * (1 + i)
+            to = plan.transposed[layer] + i
             for o in range(plan.into[layer + 1]):
                 transposed[to + o * transposed_row] = weights[at + o]
 
@@ -706,11 +715,13 @@ def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> n
     X = table.X
     for r in range(rows):
         row = order[first + r] if len(order) else first + r
-        room.ids[r], room.labels[r] = row, table.y[row]
+        room.ids[r] = row
+        room.labels[r] = table.y[row]
     if len(table.sparse.starts) > 1 or not len(order):
         return address_of(X, first * X.shape[1] + 1)
     for r in range(rows):
-        whole, to = X[room.ids[r]], room.gathered[r]
+        whole = X[room.ids[r]]
+        to = room.gathered[r]
         for j in range(len(whole)):
             to[j] = whole[j]
     return address_of(room.gathered, 1)
@@ -720,7 +731,9 @@ def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> n
 def add_gradient(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int) -> None:
     """Add the gradient of the mean loss of one batch, order[first : first + size], or of all rows
     without an order."""
-    row, scale, logits = 4 * table.X.shape[1], f32(1) / f32(size), room.logits
+    row = 4 * table.X.shape[1]
+    scale = f32(1) / f32(size)
+    logits = room.logits
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
         source = take_rows(room, table, order, begin, rows)
@@ -833,16 +846,16 @@ def walk_epoch(  # type: ignore[no-untyped-def]
             if index % every == 0:
                 kept = states[index // every]
                 for i in range(len(room.weights)):
-                    kept[0, i], kept[1, i], kept[2, i] = (
-                        room.weights[i],
-                        room.mean[i],
-                        room.square[i],
-                    )
+                    kept[0, i] = room.weights[i]
+                    kept[1, i] = room.mean[i]
+                    kept[2, i] = room.square[i]
             train_step(plan, room, table, order, k * batch, size, steps_before + k + 1, rate)
             continue
         state = states[k - first]
         for i in range(len(room.weights)):
-            room.weights[i], room.mean[i], room.square[i] = state[0, i], state[1, i], state[2, i]
+            room.weights[i] = state[0, i]
+            room.mean[i] = state[1, i]
+            room.square[i] = state[2, i]
         transpose(plan, room.weights, room.transposed)
         add_gradient(plan, room, table, order, k * batch, size)
         _factors(room, walk.factors, steps_before + k + 1, rate)
@@ -863,7 +876,8 @@ def walk_epoch(  # type: ignore[no-untyped-def]
 @compiled(fastmath=CONTRACT)
 def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> None:
     """Set the factors of Adam's step at the gradient in `room`, and clear the gradient."""
-    rate, scale = f32(learning_rate / (1 - BETA1**step)), f32(math.sqrt(1 - BETA2**step))
+    rate = f32(learning_rate / (1 - BETA1**step))
+    scale = f32(math.sqrt(1 - BETA2**step))
     for i in range(len(room.weights)):
         g = room.gradient[i]
         m = room.mean[i] + f32(1 - BETA1) * (g - room.mean[i])
@@ -882,12 +896,19 @@ def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> No
 def _by_moments(walk: Walk, d: int) -> None:
     """Outcome d: from the derivatives after Adam's step to those by the moments before it and by
     the gradient."""
-    w, m, v, g = walk.by_weights[d], walk.by_mean[d], walk.by_square[d], walk.by_gradient[d]
-    to_mean, to_square, to_gradient = walk.factors[0], walk.factors[1], walk.factors[2]
+    w = walk.by_weights[d]
+    m = walk.by_mean[d]
+    v = walk.by_square[d]
+    g = walk.by_gradient[d]
+    to_mean = walk.factors[0]
+    to_square = walk.factors[1]
+    to_gradient = walk.factors[2]
     for i in range(len(w)):
-        by_mean, by_square = m[i] + to_mean[i] * w[i], v[i] + to_square[i] * w[i]
+        by_mean = m[i] + to_mean[i] * w[i]
+        by_square = v[i] + to_square[i] * w[i]
         g[i] = f32(1 - BETA1) * by_mean + to_gradient[i] * by_square
-        m[i], v[i] = f32(BETA1) * by_mean, f32(BETA2) * by_square
+        m[i] = f32(BETA1) * by_mean
+        v[i] = f32(BETA2) * by_square
 
 
 @compiled()
@@ -903,21 +924,26 @@ def _stop_at_kinks(
 @compiled()
 def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
     """∂loss/∂outputs of each layer for the rows of the last `forward`."""
-    last, at, zeros = len(plan.into) - 1, plan.product, address_of(walk.zeros, 0)
+    last = len(plan.into) - 1
+    at = plan.product
+    zeros = address_of(walk.zeros, 0)
     for r in range(rows):
         p = sigmoid(room.logits[r])
-        walk.rows[0, r], walk.rows[1, r] = (
-            (p - room.labels[r]) / f32(size),
-            p * (f32(1) - p) / f32(size),
-        )
-    errors, errors_row, outputs = address_of(walk.rows, 0), 4, 1
+        walk.rows[0, r] = (p - room.labels[r]) / f32(size)
+        walk.rows[1, r] = p * (f32(1) - p) / f32(size)
+    errors = address_of(walk.rows, 0)
+    errors_row = 4
+    outputs = 1
     for layer in range(last - 1, -1, -1):
-        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        vectors = plan.vectors[layer]
         if layer + 1 == last:
             back = address_of(room.weights, plan.weights[last])
         else:
             back = address_of(room.transposed, plan.transposed[layer + 1])
-        to, row = address_of(walk.deltas, t), 4 * LANES * vectors
+        to = address_of(walk.deltas, t)
+        row = 4 * LANES * vectors
         call(
             at,
             to,
@@ -935,7 +961,9 @@ def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
             ADD,
         )
         _stop_at_kinks(walk.deltas, room.tile, t, stride, LANES * vectors, rows)
-        errors, errors_row, outputs = to, 4 * stride, plan.into[layer + 1]
+        errors = to
+        errors_row = 4 * stride
+        outputs = plan.into[layer + 1]
 
 
 @compiled()
@@ -952,21 +980,26 @@ def _curve(
     """Outcome d: add the Hessian times its direction to the derivative by weights. Pearlmutter's
     R-operator: the change of outputs along the direction forwards, the change of errors
     backwards."""
-    last, at, by_entries = len(plan.into) - 1, plan.product, len(sparse.starts) > 1
-    direction, sums, zeros = walk.by_gradient[d], walk.by_weights[d], address_of(walk.zeros, 0)
-    below, below_row, moved, moved_row = source, source_row, 0, 0
+    last = len(plan.into) - 1
+    at = plan.product
+    by_entries = len(sparse.starts) > 1
+    direction = walk.by_gradient[d]
+    sums = walk.by_weights[d]
+    zeros = address_of(walk.zeros, 0)
+    below = source
+    below_row = source_row
+    moved = 0
+    moved_row = 0
     for layer in range(last):
-        t, stride, into, vectors = (
-            plan.tiles[layer],
-            plan.strides[layer],
-            plan.into[layer],
-            plan.vectors[layer],
-        )
-        to, to_row, row = address_of(walk.tangents, t), 4 * stride, 4 * LANES * vectors
-        w, u = (
-            address_of(room.weights, plan.weights[layer]),
-            address_of(direction, plan.weights[layer]),
-        )
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        into = plan.into[layer]
+        vectors = plan.vectors[layer]
+        to = address_of(walk.tangents, t)
+        to_row = 4 * stride
+        row = 4 * LANES * vectors
+        w = address_of(room.weights, plan.weights[layer])
+        u = address_of(direction, plan.weights[layer])
         if layer == 0 and by_entries:
             sparse_layer(plan, direction, walk.tangents, room.ids, sparse, rows, ADD)
         else:
@@ -989,15 +1022,18 @@ def _curve(
                 ADD,
             )
         _stop_at_kinks(walk.tangents, room.tile, t, stride, LANES * vectors, rows)
-        below, below_row, moved, moved_row = address_of(room.tile, t), to_row, to, to_row
-    w, vectors, into = plan.weights[last], plan.vectors[last], plan.into[last]
+        below = address_of(room.tile, t)
+        below_row = to_row
+        moved = to
+        moved_row = to_row
+    w = plan.weights[last]
+    vectors = plan.vectors[last]
+    into = plan.into[last]
     bias = w + LANES * vectors
     for r in range(0, rows, LANES):
-        there, logits, parts = (
-            r * below_row,
-            address_of(walk.rows, 2 * TILE + r),
-            address_of(walk.rows, 3 * TILE + r),
-        )
+        there = r * below_row
+        logits = address_of(walk.rows, 2 * TILE + r)
+        parts = address_of(walk.rows, 3 * TILE + r)
         dots(logits, below + there, below_row, address_of(direction, w), vectors, direction[bias])
         dots(parts, moved + there, moved_row, address_of(room.weights, w), vectors, f32(0))
     total = f32(0)
@@ -1006,23 +1042,29 @@ def _curve(
         walk.rows[4, r] = walk.rows[2, r] * walk.rows[1, r]
         total += walk.rows[4, r]
     sums[bias] += total
-    delta, error, here = (
-        address_of(walk.rows, 0),
-        address_of(walk.rows, 4 * TILE),
-        address_of(sums, w),
-    )
+    delta = address_of(walk.rows, 0)
+    error = address_of(walk.rows, 4 * TILE)
+    here = address_of(sums, w)
     call(at, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
     call(at, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
-    delta_row, error_row, outputs = 4, 4, 1
+    delta_row = 4
+    error_row = 4
+    outputs = 1
     transpose(plan, direction, walk.transposed)
     for layer in range(last - 1, -1, -1):
-        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
-        to, to_row, row = address_of(walk.errors, t), 4 * stride, 4 * LANES * vectors
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        vectors = plan.vectors[layer]
+        to = address_of(walk.errors, t)
+        to_row = 4 * stride
+        row = 4 * LANES * vectors
         if layer + 1 == last:
-            back, back_along = address_of(room.weights, w), address_of(direction, w)
+            back = address_of(room.weights, w)
+            back_along = address_of(direction, w)
         else:
             w = plan.transposed[layer + 1]
-            back, back_along = address_of(room.transposed, w), address_of(walk.transposed, w)
+            back = address_of(room.transposed, w)
+            back_along = address_of(walk.transposed, w)
         call(
             at,
             to,
@@ -1043,19 +1085,19 @@ def _curve(
             at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD
         )
         _stop_at_kinks(walk.errors, room.tile, t, stride, LANES * vectors, rows)
-        delta, delta_row, error, error_row = address_of(walk.deltas, t), to_row, to, to_row
-        here, into, outputs = (
-            address_of(sums, plan.weights[layer]),
-            plan.into[layer],
-            plan.into[layer + 1],
-        )
+        delta = address_of(walk.deltas, t)
+        delta_row = to_row
+        error = to
+        error_row = to_row
+        here = address_of(sums, plan.weights[layer])
+        into = plan.into[layer]
+        outputs = plan.into[layer + 1]
         if layer:
-            t, stride = plan.tiles[layer - 1], plan.strides[layer - 1]
-            below, moved, below_row = (
-                address_of(room.tile, t),
-                address_of(walk.tangents, t),
-                4 * stride,
-            )
+            t = plan.tiles[layer - 1]
+            stride = plan.strides[layer - 1]
+            below = address_of(room.tile, t)
+            moved = address_of(walk.tangents, t)
+            below_row = 4 * stride
             call(
                 at,
                 here,
