@@ -153,7 +153,7 @@ INDEX = ir.IntType(32)
 VECTOR = ir.VectorType(FLOAT, LANES)
 FUSE = ("contract",)
 ZERO, ONE = (ir.Constant(VECTOR, [x] * LANES) for x in (0.0, 1.0))
-Given = dict[str, ir.Value]
+Arguments = dict[str, ir.Value]
 Sums = list[list[ir.Value]]
 ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
 PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
@@ -163,14 +163,14 @@ def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]],
     """Make a function for compiled code out of one that emits LLVM instructions."""
 
     def wrap(emit: Callable[..., Any]) -> Any:
-        def function(typingctx: Any, *given: Any) -> Any:
+        def function(typingctx: Any, *arguments: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
                 value = emit(builder, *values)
                 return context.get_dummy_value() if value is None else value
 
             return result(*parameters), generate
 
-        # numba reads this signature; it would pack `*given` into a tuple.
+        # numba reads this signature; it would pack `*arguments` into a tuple.
         names = ["typingctx", *(f"argument{i}" for i in range(len(parameters)))]
         function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
@@ -183,8 +183,8 @@ def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]],
 def pointer(
     builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0
 ) -> ir.Value:
-    at = builder.add(address, builder.add(offset, INT(4 * LANES * vector)))
-    return builder.inttoptr(at, VECTOR.as_pointer())
+    place = builder.add(address, builder.add(offset, INT(4 * LANES * vector)))
+    return builder.inttoptr(place, VECTOR.as_pointer())
 
 
 def load(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0) -> ir.Value:
@@ -206,8 +206,8 @@ def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Valu
 
 
 def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callable[..., None]], Any]:
-    """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to
-    `most`, so that sums stay in registers. `names`: its arguments, whole numbers, among them the
+    """Make compiled code out of `emit(builder, arguments, size, …)`, with a case for every size up
+    to `most`, so that sums stay in registers. `names`: its arguments, whole numbers, among them the
     sizes."""
 
     def wrap(emit: Callable[..., None]) -> Any:
@@ -221,18 +221,18 @@ def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callabl
             builder.call(function, values)
 
         def define(function: ir.Function) -> None:
-            given = dict(zip(names, function.args, strict=True))
+            arguments = dict(zip(names, function.args, strict=True))
             builder = ir.IRBuilder(function.append_basic_block())
 
             def choose(*sizes: int) -> None:
                 if len(sizes) == len(most):
-                    emit(builder, given, *sizes)
+                    emit(builder, arguments, *sizes)
                 else:
                     name, limit = list(most.items())[len(sizes)]
                     cases: dict[int, Callable[[], None]] = {
                         size: partial(choose, *sizes, size) for size in range(1, limit + 1)
                     }
-                    switch(builder, given[name], cases)
+                    switch(builder, arguments[name], cases)
 
             choose()
             builder.ret_void()
@@ -255,41 +255,42 @@ def switch(builder: ir.IRBuilder, value: ir.Value, cases: dict[int, Callable[[],
 
 
 @by_size("butfor_block", PRODUCT, height=HEIGHT, wide=WIDE)
-def _block(builder: ir.IRBuilder, given: Given, height: int, wide: int) -> None:
+def _block(builder: ir.IRBuilder, arguments: Arguments, height: int, wide: int) -> None:
     """One block of `product`: Σ_k a[r, k] · b[k, :] for all its rows and vectors, then the
     finish."""
     sums = [[cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)] for _ in range(height)]
-    with cgutils.for_range(builder, given["steps"], intp=INT) as loop:
-        a, b = (builder.add(given[x], builder.mul(given[f"{x}_step"], loop.index)) for x in "ab")
+    with cgutils.for_range(builder, arguments["steps"], intp=INT) as loop:
+        a = builder.add(arguments["a"], builder.mul(arguments["a_step"], loop.index))
+        b = builder.add(arguments["b"], builder.mul(arguments["b_step"], loop.index))
         operands = [load(builder, b, INT(0), v) for v in range(wide)]
         for r, row in enumerate(sums):
-            at = builder.add(a, builder.mul(given["a_row"], INT(r)))
-            factor = spread(builder, builder.load(builder.inttoptr(at, FLOAT.as_pointer())))
+            place = builder.add(a, builder.mul(arguments["a_row"], INT(r)))
+            factor = spread(builder, builder.load(builder.inttoptr(place, FLOAT.as_pointer())))
             for total, operand in zip(row, operands, strict=True):
                 builder.store(plus_product(builder, builder.load(total), factor, operand), total)
-    _store_block(builder, given, [[builder.load(total) for total in row] for row in sums])
+    _store_block(builder, arguments, [[builder.load(total) for total in row] for row in sums])
 
 
-def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
+def _store_block(builder: ir.IRBuilder, arguments: Arguments, sums: Sums) -> None:
     """Finish a block as `product` says."""
 
     def store(finish: int) -> None:
         for r, row in enumerate(sums):
-            c_row = builder.mul(given["c_row"], INT(r)) if r else INT(0)
-            start_row = builder.mul(given["start_row"], INT(r)) if r else INT(0)
+            c_row = builder.mul(arguments["c_row"], INT(r)) if r else INT(0)
+            start_row = builder.mul(arguments["start_row"], INT(r)) if r else INT(0)
             for v, total in enumerate(row):
-                c = pointer(builder, given["c"], c_row, v)
+                c = pointer(builder, arguments["c"], c_row, v)
                 if finish >= SLOPE:
                     value = _times_slope(builder, finish - SLOPE, total, builder.load(c, align=4))
                 else:
-                    value = builder.fadd(total, load(builder, given["start"], start_row, v))
+                    value = builder.fadd(total, load(builder, arguments["start"], start_row, v))
                 if finish == ADD_RELU:
                     # Compared this way round, NaN stays NaN.
                     value = builder.select(builder.fcmp_ordered("<", value, ZERO), ZERO, value)
                 builder.store(value, c, align=4)
 
     finishes = (ADD, ADD_RELU, SLOPE + RELU, SLOPE + TANH, SLOPE + SIGMOID)
-    switch(builder, given["finish"], {finish: partial(store, finish) for finish in finishes})
+    switch(builder, arguments["finish"], {finish: partial(store, finish) for finish in finishes})
 
 
 def _times_slope(
@@ -328,13 +329,17 @@ def dots(
     builder.store(totals, pointer(builder, results, INT(0)), align=4)
 
 
-def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _entry(
+    builder: ir.IRBuilder, arguments: Arguments, index: ir.Value
+) -> tuple[ir.Value, ir.Value]:
     """The offset of the row of weights of the index-th input that is not 0, and its value in every
     lane."""
     offset = builder.mul(index, INT(4))
-    place = builder.load(builder.inttoptr(builder.add(given["places"], offset), INDEX.as_pointer()))
-    value = builder.load(builder.inttoptr(builder.add(given["values"], offset), FLOAT.as_pointer()))
-    return builder.mul(builder.sext(place, INT), given["row"]), spread(builder, value)
+    place_at = builder.inttoptr(builder.add(arguments["places"], offset), INDEX.as_pointer())
+    value_at = builder.inttoptr(builder.add(arguments["values"], offset), FLOAT.as_pointer())
+    place = builder.load(place_at)
+    value = builder.load(value_at)
+    return builder.mul(builder.sext(place, INT), arguments["row"]), spread(builder, value)
 
 
 @by_size(
@@ -342,15 +347,15 @@ def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Val
     ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"),
     wide=SPARSE_VECTORS,
 )
-def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+def sum_entries(builder: ir.IRBuilder, arguments: Arguments, wide: int) -> None:
     """c = start + Σ value · b[place] over the entries of a row."""
     sums = [cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)]
-    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
-        offset, value = _entry(builder, given, loop.index)
+    with cgutils.for_range(builder, arguments["count"], intp=INT) as loop:
+        offset, value = _entry(builder, arguments, loop.index)
         for v, total in enumerate(sums):
-            there = load(builder, given["b"], offset, v)
+            there = load(builder, arguments["b"], offset, v)
             builder.store(plus_product(builder, builder.load(total), value, there), total)
-    _store_block(builder, given, [[builder.load(total) for total in sums]])
+    _store_block(builder, arguments, [[builder.load(total) for total in sums]])
 
 
 @by_size(
@@ -358,13 +363,13 @@ def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
     ("gradient", "errors", "places", "values", "count", "row", "wide"),
     wide=SPARSE_VECTORS,
 )
-def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+def add_to_entries(builder: ir.IRBuilder, arguments: Arguments, wide: int) -> None:
     """gradient[place] += value · errors for every entry of a row."""
-    errors = [load(builder, given["errors"], INT(0), v) for v in range(wide)]
-    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
-        offset, value = _entry(builder, given, loop.index)
+    errors = [load(builder, arguments["errors"], INT(0), v) for v in range(wide)]
+    with cgutils.for_range(builder, arguments["count"], intp=INT) as loop:
+        offset, value = _entry(builder, arguments, loop.index)
         for v in range(wide):
-            there = pointer(builder, given["gradient"], offset, v)
+            there = pointer(builder, arguments["gradient"], offset, v)
             total = plus_product(builder, builder.load(there, align=4), value, errors[v])
             builder.store(total, there, align=4)
 
@@ -496,10 +501,10 @@ def sparse_layer(
     all_places = np.int64(sparse.places.ctypes.data)
     all_values = address_of(sparse.values, 0)
     for r in range(rows):
-        at = sparse.starts[ids[r]]
-        count = sparse.starts[ids[r] + 1] - at
-        places = all_places + 4 * at
-        values = all_values + 4 * at
+        entry = sparse.starts[ids[r]]
+        count = sparse.starts[ids[r] + 1] - entry
+        places = all_places + 4 * entry
+        values = all_values + 4 * entry
         for first in range(0, vectors, SPARSE_VECTORS):
             beside = 4 * LANES * first
             wide = min(SPARSE_VECTORS, vectors - first)
@@ -524,7 +529,7 @@ def forward(
     """The logits of the rows at `source`, or of the sparse rows `room.ids`; hidden outputs stay in
     the tile."""
     last = len(plan.into) - 1
-    at = plan.product
+    kernel = plan.product
     relu = plan.activation == RELU
     finish = ADD_RELU if relu else ADD
     for layer in range(last):
@@ -539,7 +544,7 @@ def forward(
             sparse_layer(plan, weights, room.tile, room.ids, sparse, rows, finish)
         else:
             call(
-                at,
+                kernel,
                 outputs,
                 4 * stride,
                 bias,
@@ -576,7 +581,7 @@ def backward(
     Once the gradient above has used a layer's outputs, its errors replace them.
     """
     last = len(plan.into) - 1
-    at = plan.product
+    kernel = plan.product
     errors = address_of(room.logits, 0)
     errors_row = 4
     outputs = 1
@@ -594,13 +599,13 @@ def backward(
         row = 4 * LANES * vectors
         back = address_of(room.transposed, plan.transposed[layer])
         if layer == last:
-            call(at, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
+            call(kernel, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = address_of(room.weights, w)
         elif layer == 0 and len(sparse.starts) > 1:
             # The bias has an entry in every row: the 4 bytes before each row of outputs hold a 1.
             call(
-                at,
+                kernel,
                 sums,
                 0,
                 sums,
@@ -618,7 +623,7 @@ def backward(
             sparse_layer(plan, room.gradient, room.tile, room.ids, sparse, rows, GRADIENT)
         else:
             call(
-                at,
+                kernel,
                 sums,
                 row,
                 sums,
@@ -638,7 +643,7 @@ def backward(
             slope = SLOPE + plan.activation
             row = 4 * LANES * vectors
             call(
-                at,
+                kernel,
                 below,
                 below_row,
                 0,
@@ -701,10 +706,10 @@ def transpose(plan: Plan, weights: Floats, transposed: Floats) -> None:
         row = LANES * plan.vectors[layer]
         transposed_row = LANES * plan.vectors[layer - 1]
         for i in range(plan.into[layer]):
-            at = plan.weights[layer] + row * (1 + i)
+            source = plan.weights[layer] + row * (1 + i)
             to = plan.transposed[layer] + i
             for o in range(plan.into[layer + 1]):
-                transposed[to + o * transposed_row] = weights[at + o]
+                transposed[to + o * transposed_row] = weights[source + o]
 
 
 @compiled()
@@ -913,11 +918,11 @@ def _by_moments(walk: Walk, d: int) -> None:
 
 @compiled()
 def _stop_at_kinks(
-    tile: Floats, outputs: Floats, at: int, stride: int, width: int, rows: int
+    tile: Floats, outputs: Floats, begin: int, stride: int, width: int, rows: int
 ) -> None:
     """Set to 0 where the ReLU's output is 0."""
     for r in range(rows):
-        for j in range(at + r * stride, at + r * stride + width):
+        for j in range(begin + r * stride, begin + r * stride + width):
             tile[j] = f32(0) if outputs[j] <= f32(0) else tile[j]
 
 
@@ -925,7 +930,7 @@ def _stop_at_kinks(
 def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
     """∂loss/∂outputs of each layer for the rows of the last `forward`."""
     last = len(plan.into) - 1
-    at = plan.product
+    kernel = plan.product
     zeros = address_of(walk.zeros, 0)
     for r in range(rows):
         p = sigmoid(room.logits[r])
@@ -945,7 +950,7 @@ def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
         to = address_of(walk.deltas, t)
         row = 4 * LANES * vectors
         call(
-            at,
+            kernel,
             to,
             4 * stride,
             zeros,
@@ -981,7 +986,7 @@ def _curve(
     R-operator: the change of outputs along the direction forwards, the change of errors
     backwards."""
     last = len(plan.into) - 1
-    at = plan.product
+    kernel = plan.product
     by_entries = len(sparse.starts) > 1
     direction = walk.by_gradient[d]
     sums = walk.by_weights[d]
@@ -1003,10 +1008,25 @@ def _curve(
         if layer == 0 and by_entries:
             sparse_layer(plan, direction, walk.tangents, room.ids, sparse, rows, ADD)
         else:
-            call(at, to, to_row, u, 0, below, below_row, 4, u + row, row, rows, into, vectors, ADD)
+            call(
+                kernel,
+                to,
+                to_row,
+                u,
+                0,
+                below,
+                below_row,
+                4,
+                u + row,
+                row,
+                rows,
+                into,
+                vectors,
+                ADD,
+            )
         if layer:
             call(
-                at,
+                kernel,
                 to,
                 to_row,
                 to,
@@ -1045,8 +1065,8 @@ def _curve(
     delta = address_of(walk.rows, 0)
     error = address_of(walk.rows, 4 * TILE)
     here = address_of(sums, w)
-    call(at, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
-    call(at, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
+    call(kernel, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
+    call(kernel, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
     delta_row = 4
     error_row = 4
     outputs = 1
@@ -1066,7 +1086,7 @@ def _curve(
             back = address_of(room.transposed, w)
             back_along = address_of(walk.transposed, w)
         call(
-            at,
+            kernel,
             to,
             to_row,
             zeros,
@@ -1082,7 +1102,20 @@ def _curve(
             ADD,
         )
         call(
-            at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD
+            kernel,
+            to,
+            to_row,
+            to,
+            to_row,
+            error,
+            error_row,
+            4,
+            back,
+            row,
+            rows,
+            outputs,
+            vectors,
+            ADD,
         )
         _stop_at_kinks(walk.errors, room.tile, t, stride, LANES * vectors, rows)
         delta = address_of(walk.deltas, t)
@@ -1099,7 +1132,7 @@ def _curve(
             moved = address_of(walk.tangents, t)
             below_row = 4 * stride
             call(
-                at,
+                kernel,
                 here,
                 row,
                 here,
@@ -1115,7 +1148,7 @@ def _curve(
                 ADD,
             )
             call(
-                at,
+                kernel,
                 here + row,
                 row,
                 here + row,
@@ -1132,11 +1165,11 @@ def _curve(
             )
         elif by_entries:
             ones = address_of(room.tile, t) - 4
-            call(at, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
+            call(kernel, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
             sparse_layer(plan, sums, walk.errors, room.ids, sparse, rows, GRADIENT)
         else:
             call(
-                at,
+                kernel,
                 here,
                 row,
                 here,

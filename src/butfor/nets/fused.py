@@ -187,8 +187,8 @@ class Layout:
             ids=np.zeros(TILE, np.int32),
         )
         room.weights[self.places] = room.kept[self.places] = initial
-        for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
-            room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
+        for begin, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
+            room.tile[begin - 1 : begin + (TILE - 1) * stride : stride] = 1
         return room
 
 

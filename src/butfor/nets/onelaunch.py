@@ -293,7 +293,7 @@ def prepare(
     if recipe.batch_size:
         orders = [drawn_orders(one, rows.n) for one in recipes]
     starts = torch.stack([packed_start(plan.widths, one.seed) for one in recipes])
-    given = {
+    from_host = {
         "people": _feature_major(people[:, inputs.dense]),
         "starts": inputs.kernel_order(starts, recipe.hidden[0]),
         "bits_people": inputs.bits(people),
@@ -317,12 +317,12 @@ def prepare(
     }
     try:
         tensors = placed(rows, inputs, plan.gather, device)
-        tensors = tensors | {name: tensor.contiguous().to(device) for name, tensor in given.items()}
-        tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
-        tensors |= {
-            name: torch.zeros(shape, dtype=torch.int32, device=device)
-            for name, shape in counts.items()
+        tensors = tensors | {
+            name: tensor.contiguous().to(device) for name, tensor in from_host.items()
         }
+        tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
+        for name, shape in counts.items():
+            tensors[name] = torch.zeros(shape, dtype=torch.int32, device=device)
     except torch.cuda.OutOfMemoryError:
         raise RuntimeError(
             f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer "

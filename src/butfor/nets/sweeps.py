@@ -256,7 +256,7 @@ class Block(Stack):
         self, epoch: int, batch: int, state: State, stack: Networks, adjoint: Adjoint
     ) -> None:
         """From the adjoint of the state after a step to that of the state before it."""
-        X, y, at = self.batch(epoch, batch, stack)
+        X, y, rows = self.batch(epoch, batch, stack)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
         g = curvature.gradient()
         m, v, rate, scale = self.adam(epoch, batch, state, g)
@@ -273,7 +273,7 @@ class Block(Stack):
         adjoint.v.mul_(BETA2)
         moves = None
         if self.new is not None:  # the new label minus the old one of each row, one-hot
-            new = self.new.expand(len(y), -1) if at is None else self.new[at]
+            new = self.new.expand(len(y), -1) if rows is None else self.new[rows]
             moves = hot(new, curvature.probability) - hot(y, curvature.probability)
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
@@ -281,12 +281,12 @@ class Block(Stack):
             some = slice(first, first + most)
             tangents, products = curvature.products(self.layers(by_g[:, some]), moves)
             adjoint.w[:, some] += products
-            if at is None:
+            if rows is None:
                 adjoint.y[:, :, some].sub_(tangents, alpha=1 / self.n)
             else:
                 # A batch has no row twice, so adding by position is safe.
-                network = torch.arange(len(at), device=at.device)[:, None]
-                adjoint.y[network, at, some] -= tangents / at.shape[1]
+                network = torch.arange(len(rows), device=rows.device)[:, None]
+                adjoint.y[network, rows, some] -= tangents / rows.shape[1]
 
 
 def lowest(losses: Numbers, epochs: int) -> list[int]:
