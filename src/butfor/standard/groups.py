@@ -40,7 +40,7 @@ from butfor.standard.wrong import with_sum
 from butfor.support.errors import SettingError, listed, plural
 from butfor.support.files import save
 from butfor.words.figures import (
-    NOTHING,
+    SMALLEST_SHOWN_GAP,
     Interval,
     interval_in_words,
     number,
@@ -49,7 +49,7 @@ from butfor.words.figures import (
     points,
     share,
 )
-from butfor.words.names import ALTERNATIVES, PLAIN, Names
+from butfor.words.names import LABEL_JOINT, PLAIN, Names
 
 ASSUMPTION = (
     "This compares labels that somebody gave. It assumes that people of different groups with the "
@@ -246,7 +246,7 @@ class GroupStandard:
             details.append(f"second opinion {number(abs(s.difference))}")
         if self.p_adjusted is not None:
             details.append(f"adjusted p {self.p_in_words()}")
-        than = "as" if abs(self.difference) < NOTHING else "than"
+        than = "as" if abs(self.difference) < SMALLEST_SHOWN_GAP else "than"
         figure = (
             f"{who[:1].upper()}{who[1:]} {names.were(favourable)} {often(self.difference)} {than} "
             f"{names.comparable(self.attribute, self.reference)}"
@@ -289,23 +289,24 @@ class GroupStandard:
             f"comparable {names.noun} {share(self.expected)}, all {others} "
             f"{share(self.recorded + raw)}."
         )
-        if abs(raw) >= NOTHING and explained * raw < 0:
+        if abs(raw) >= SMALLEST_SHOWN_GAP and explained * raw < 0:
             rates += (
                 f" Given the recorded columns, the gap is {points(abs(explained))} wider "
                 "than the raw one."
             )
-        elif abs(raw) >= NOTHING and abs(explained) > abs(raw):
+        elif abs(raw) >= SMALLEST_SHOWN_GAP and abs(explained) > abs(raw):
             rates += f" The recorded columns explain more than the raw gap of {points(abs(raw))}."
-        elif abs(raw) >= NOTHING:
+        elif abs(raw) >= SMALLEST_SHOWN_GAP:
             rates += (
                 f" The recorded columns explain {number(abs(explained))} of the {points(abs(raw))}."
             )
         lines = [rates]
-        if (self.beyond_chance or self.p_adjusted is None) and abs(self.difference) >= NOTHING:
+        has_gap = abs(self.difference) >= SMALLEST_SHOWN_GAP
+        if has_gap and (self.beyond_chance or self.p_adjusted is None):
             # What a column that is not in the table would have to do to remove the gap.
             needed = []
             recorded = ""
-            if self.strongest_move is not None and abs(self.strongest_move) >= NOTHING:
+            if self.strongest_move is not None and abs(self.strongest_move) >= SMALLEST_SHOWN_GAP:
                 column = names.column(self.strongest_column)
                 move = points(abs(self.strongest_move))
                 recorded = f"Leaving out {column} moves the gap by {move}. "
@@ -370,11 +371,11 @@ class Compared:
 
     @property
     def adverse(self) -> str:
-        return ALTERNATIVES.join(self.sides[0])
+        return LABEL_JOINT.join(self.sides[0])
 
     @property
     def favourable(self) -> str:
-        return ALTERNATIVES.join(self.sides[1])
+        return LABEL_JOINT.join(self.sides[1])
 
     @property
     def answer(self) -> str:
