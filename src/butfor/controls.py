@@ -45,11 +45,9 @@ class SingleModels:
             np.float64
         )
         answers = answers[np.isfinite(answers).all(axis=1)]
-        return (
-            cls(answers, trainer.members, trainer.table)
-            if len(answers) >= MIN_SOLID_SEEDS
-            else None
-        )
+        if len(answers) < MIN_SOLID_SEEDS:
+            return None
+        return cls(answers, trainer.members, trainer.table)
 
     @property
     def spread(self) -> float:

@@ -315,9 +315,9 @@ def plan_worlds(fitted: Fitted, trainer: Trainer) -> Plan:
     fewer = int(np.clip(left / (members * seconds), MIN_WORLDS, WORLDS_PER_GROUP))
     if not fitted.seeded:
         return Plan(fewer)
-    return (
-        Plan(fewer, FRESH, tuple(fitted.seeds)) if len(fitted.seeds) >= MIN_SOLID_SEEDS else Plan(0)
-    )
+    if len(fitted.seeds) < MIN_SOLID_SEEDS:
+        return Plan(0)
+    return Plan(fewer, FRESH, tuple(fitted.seeds))
 
 
 def falling_short(standards: Standards) -> list[GroupStandard]:
