@@ -207,10 +207,7 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     left = 12 if narrow else 170
     row = 58 if narrow else 42
     top = 14
-    sizes = Counter(str(v.group) for _, v in examined)
-    largest = {group for group, _ in sizes.most_common(MOST_LANES)}
-    groups = map(str, in_order((v.group for _, v in examined), run.sensitive_bands))
-    lanes = [group for group in groups if group in largest]
+    lanes = _lanes([v for _, v in examined])
     high = _reach([scores(v)[0] for _, v in examined]) if run.measure == "margin" else 1.0
     low = -high if run.measure == "margin" else 0.0
     bottom = top + row * len(lanes)
@@ -243,9 +240,10 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
                 places[2].append(place)
         for (colour, shape, size, fill), marks in zip(looks.values(), places, strict=True):
             drawing.marks(marks, shape, size, colour, fill)
+    across, down = (0, 18) if narrow else (150, 0)
     for k, (meaning, (colour, shape, size, fill)) in enumerate(looks.items()):
-        x0 = left if narrow else left + 150 * k
-        y0 = bottom + 52 + 18 * k if narrow else bottom + 52
+        x0 = left + across * k
+        y0 = bottom + 52 + down * k
         drawing.marks([(x0 + 6, y0)], shape, size, colour, fill)
         drawing.tick(x0 + 18, y0, meaning, "left")
     cut = cut_of(examined[0][1])
@@ -258,6 +256,14 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     for end, anchor in ((low, "left"), (high, "right")):
         drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else signed(end), anchor)
     return drawing
+
+
+def _lanes(verdicts: Sequence[Verdict]) -> list[str]:
+    """The groups with a row of dots, in order: the largest."""
+    sizes = Counter(str(v.group) for v in verdicts)
+    largest = {group for group, _ in sizes.most_common(MOST_LANES)}
+    groups = in_order((v.group for v in verdicts), verdicts[0].run.sensitive_bands)
+    return [str(group) for group in groups if str(group) in largest]
 
 
 # --- groups: marks in the cells of tables, and bars -----------------------------------------------

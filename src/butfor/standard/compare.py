@@ -43,6 +43,7 @@ from butfor.standard.null import (
     DrawnTables,
     Group,
     Means,
+    Verdict,
     at_once,
     effective_rows_of,
     is_close,
@@ -425,61 +426,10 @@ def _compare_in_order(
     suspect = np.full(len(inputs), np.nan)
     comparisons = []
     for group, own_moves, verdict in zip(groups, moves, at_once(groups), strict=True):
-        own = weights[group.rows]
-        opinion = group.opinion
-        favoured = favourable[group.rows]
-        recorded = float(group.recorded[BY_OTHERS])
-        difference = float(group.difference[BY_OTHERS])
-        raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
-        doubts = np.where(favoured, 1 - group.probabilities, group.probabilities)
         if group.attribute == whole.name:
-            doubt[group.rows] = doubts
+            doubt[group.rows] = _doubts(group, labels)
             suspect[group.rows] = group.suspect
-        interval = verdict.interval
-        bounds = verdict.bounds
-        overlap = None
-        second = None
-        robustness = None
-        if opinion is not None:
-            robustness = opinion.robustness_value(difference, group.outcomes, common.own)
-            second = SecondOpinion(
-                float(group.difference[BY_AIPW]), group.interval(BY_AIPW), group.disagrees
-            )
-            overlap = overlap_of(opinion)
-            if second.disagrees and interval and bounds and second.interval:
-                # The interval covers what both say.
-                low = min(interval[0], second.interval[0])
-                high = max(interval[1], second.interval[1])
-                interval = (low, high)
-                bounds = (min(bounds[0], low), max(bounds[1], high))
-        mover = strongest(own_moves, difference)
-        comparisons.append(
-            GroupStandard(
-                attribute=group.attribute,
-                group=group.value,
-                rows=len(group.rows),
-                recorded=recorded,
-                expected=recorded + difference,
-                difference=difference,
-                centre=float(group.centre[BY_OTHERS]),
-                interval=interval,
-                bounds=bounds,
-                error=float(group.error[BY_OTHERS]) if interval else None,
-                p=verdict.p,
-                p_adjusted=verdict.p_adjusted,
-                raw_gap=raw_gap,
-                explained=raw_gap - difference,
-                reference=group.reference,
-                effective_rows=None if weight is None else effective_rows_of(own),
-                overlap=overlap,
-                second_opinion=second,
-                robustness_value=robustness,
-                strongest_column=mover.column if mover else None,
-                strongest_move=mover.move if mover else None,
-                doubts=tuple(np.histogram(doubts[~favoured], BINS)[0].tolist()),
-                draws=group.draws.shape[1],
-            )
-        )
+        comparisons.append(_figures(group, own_moves, verdict, common, weight is not None))
     return Standards(
         attribute=whole.name,
         sides=sides,
@@ -502,6 +452,73 @@ def _compare_in_order(
         correlation=common.correlation,
         interrupted=flag.interrupted,
         cut_short=groups[0].draws.shape[1] < least_draws(draws),
+    )
+
+
+def _doubts(group: Group, labels: Floats) -> Floats:
+    """The probability of the label that each of the group's rows does not have, by the others'
+    standard."""
+    favoured = labels[group.rows] == 1
+    return np.where(favoured, 1 - group.probabilities, group.probabilities)
+
+
+def _figures(
+    group: Group,
+    moves: Sequence[ColumnMove],
+    verdict: Verdict,
+    common: CommonStandard,
+    weighted: bool,
+) -> GroupStandard:
+    """What was measured of one group, as users get it."""
+    labels = common.records.labels
+    weights = common.records.weight
+    opinion = group.opinion
+    recorded = float(group.recorded[BY_OTHERS])
+    difference = float(group.difference[BY_OTHERS])
+    raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
+    interval = verdict.interval
+    bounds = verdict.bounds
+    overlap = None
+    second = None
+    robustness = None
+    if opinion is not None:
+        robustness = opinion.robustness_value(difference, group.outcomes, common.own)
+        second = SecondOpinion(
+            float(group.difference[BY_AIPW]), group.interval(BY_AIPW), group.disagrees
+        )
+        overlap = overlap_of(opinion)
+        if second.disagrees and interval and bounds and second.interval:
+            # The interval covers what both say.
+            low = min(interval[0], second.interval[0])
+            high = max(interval[1], second.interval[1])
+            interval = (low, high)
+            bounds = (min(bounds[0], low), max(bounds[1], high))
+    mover = strongest(moves, difference)
+    adverse_doubts = _doubts(group, labels)[labels[group.rows] != 1]
+    return GroupStandard(
+        attribute=group.attribute,
+        group=group.value,
+        rows=len(group.rows),
+        recorded=recorded,
+        expected=recorded + difference,
+        difference=difference,
+        centre=float(group.centre[BY_OTHERS]),
+        interval=interval,
+        bounds=bounds,
+        error=float(group.error[BY_OTHERS]) if interval else None,
+        p=verdict.p,
+        p_adjusted=verdict.p_adjusted,
+        raw_gap=raw_gap,
+        explained=raw_gap - difference,
+        reference=group.reference,
+        effective_rows=effective_rows_of(weights[group.rows]) if weighted else None,
+        overlap=overlap,
+        second_opinion=second,
+        robustness_value=robustness,
+        strongest_column=mover.column if mover else None,
+        strongest_move=mover.move if mover else None,
+        doubts=tuple(np.histogram(adverse_doubts, BINS)[0].tolist()),
+        draws=group.draws.shape[1],
     )
 
 
