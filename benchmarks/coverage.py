@@ -73,7 +73,7 @@ from butfor.standard.compare import compare
 from butfor.standard.groups import GroupStandard
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import Records, TwoModels
-from butfor.standard.null import WIDER
+from butfor.standard.null import ERROR_FACTOR
 from butfor.standard.second_opinion import Opinion, folds_of
 from butfor.standard.settings import ComparisonSettings
 from butfor.table.columns import is_numeric
@@ -259,7 +259,7 @@ def measure(
     """One drawn table, ours and the others' estimates of it; None where it cannot be compared."""
     warnings.simplefilter("ignore")
     if large is not None:
-        standard_inputs.LARGE, standard_inputs.SAMPLE = large, large // 2
+        standard_inputs.LARGE_TABLE_ROWS, standard_inputs.BOOSTING_ROWS = large, large // 2
     rng = np.random.default_rng([seed, number])
     families = FAMILIES if many is None else FAMILIES[:5]
     name, family = names[number % len(names)], families[(number // len(names)) % len(families)]
@@ -527,7 +527,7 @@ def double(
     return {
         "table": table.name,
         "family": table.family,
-        "drawn": float(np.sqrt((error**2).mean())) / WIDER,
+        "drawn": float(np.sqrt((error**2).mean())) / ERROR_FACTOR,
         "centred": float(difference.std(ddof=1)),
         "centre": float(centre.std(ddof=1)),
         "uncentred": float((difference + centre).std(ddof=1)),

@@ -38,10 +38,10 @@ from butfor.models.ensemble import fresh_seeds, single_learner
 from butfor.models.network import MLPLearner
 from butfor.models.seam import Engine, FlipSet, Training
 from butfor.result.fresh import (
-    HOLDS,
     LEANING,
     SEED_BOUND,
     SOLID,
+    SOLID_SHARE,
     FreshSeeds,
 )
 from butfor.result.population import Population
@@ -171,9 +171,9 @@ class Scene:
             "kept_hold90": mean((v.hold >= 0.9 for v in keeping if v.hold), 3),
             "kept": sorted((len(v.positions), round(v.hold or 0.0, 3)) for v in keeping),
             "median_distance": float(median(distances)) if distances else None,
-            "further": mean((share >= HOLDS for share in twice), 3),
+            "further": mean((share >= SOLID_SHARE for share in twice), 3),
             "one_look": len(once),
-            "one_look_further": mean((share >= HOLDS for share in once), 3),
+            "one_look_further": mean((share >= SOLID_SHARE for share in once), 3),
             "sets": round(sum(v.attempts for v in population) / max(1, len(population)), 2),
             "retrainings": population.run.retrainings,
             "seconds": round(seconds, 1),

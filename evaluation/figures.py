@@ -11,7 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
-from butfor.report.charts import GOLDEN, Drawing, Point
+from butfor.report.charts import GOLDEN_RATIO, Drawing, Point
 from butfor.support.errors import plural
 from butfor.table.embedded import load_dataset
 from butfor.table.table import Table
@@ -187,7 +187,9 @@ def _draw_logits(drawing: Drawing, result: Result, ranks: Sequence[str], top: fl
         drawing.text(134, y, f"{NAMES.get(rank, rank)} ({len(logits)})", 9.5, "right")
         if not logits:
             drawing.text(146, y, "none found", 8.5, colour="muted")
-        places = [(x(logit), y - 14 + 10 * (j * GOLDEN % 1)) for j, logit in enumerate(logits)]
+        places = [
+            (x(logit), y - 14 + 10 * (j * GOLDEN_RATIO % 1)) for j, logit in enumerate(logits)
+        ]
         drawing.marks(places, "circle", 3.5, LOOKS[k % len(LOOKS)][0])
         if len(logits) >= LEAST_BOX:
             least, first, middle, third, most = map(x, np.percentile(logits, [0, 25, 50, 75, 100]))

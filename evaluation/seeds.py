@@ -19,7 +19,7 @@ from butfor.models.ensemble import fresh_seeds
 from butfor.models.network import MLP, MLPLearner
 from butfor.models.seam import Training
 from butfor.models.trainer import Trainer
-from butfor.result.fresh import WORDS, FreshSeeds
+from butfor.result.fresh import SOLIDITIES, FreshSeeds
 from butfor.table.embedded import load_dataset
 from butfor.table.encoding import TableEncoder
 from butfor.table.table import Table
@@ -56,7 +56,7 @@ def over_seeds(
                 "dataset": result.dataset,
                 "ranking": rank,
                 "found": len(found),
-                **{word: words[word] for word in WORDS[:4]},
+                **{word: words[word] for word in SOLIDITIES[:4]},
                 "majority": sum(fresh.hold > 0.5 for fresh in judged),
                 "seeds": seeds,
             }

@@ -19,7 +19,7 @@ from scipy import stats
 
 from butfor.models.seam import Training
 from butfor.models.trainer import Trainer
-from butfor.result.fresh import LEAST
+from butfor.result.fresh import MIN_SOLID_SEEDS
 from butfor.table.decisions import Margins, decides_one
 from butfor.table.table import Table
 
@@ -45,7 +45,9 @@ class SingleModels:
             np.float64
         )
         answers = answers[np.isfinite(answers).all(axis=1)]
-        return cls(answers, trainer.members, trainer.table) if len(answers) >= LEAST else None
+        if len(answers) < MIN_SOLID_SEEDS:
+            return None
+        return cls(answers, trainer.members, trainer.table)
 
     @property
     def spread(self) -> float:

@@ -41,7 +41,7 @@ from butfor.models.seam import (
     person_keys,
 )
 from butfor.models.trainer import Trainer
-from butfor.result.fresh import FIRST_LOOK, Collateral, FreshSeeds
+from butfor.result.fresh import FIRST_LOOK_SEEDS, Collateral, FreshSeeds
 from butfor.result.outcome import (
     NO_SEED,
     NOT_ASKED,
@@ -457,7 +457,7 @@ def explain_together(
             without = trainer.seed_logits([Training((), seed) for seed in fitted.seeds])
             changed = changes_decision(without, people.predictions).sum(axis=0)
             part.without_flips = {person.number: int(changed[person.number]) for person in persons}
-            looks = (fitted.seeds[:FIRST_LOOK], fitted.seeds[FIRST_LOOK:])
+            looks = (fitted.seeds[:FIRST_LOOK_SEEDS], fitted.seeds[FIRST_LOOK_SEEDS:])
             part.fresh.update(check_finds(trainer, looks, finds, people.predictions, without))
         except Stopped:
             if left := len(finds) - len(part.fresh):
@@ -618,7 +618,7 @@ def _forecast(
     by_definition = 0.0 if trainer.bound.by_definition else finds / trainer.n_jobs
     search = min((sets + finds) * members, trainer.left) * seconds_each
     search += members * (rankings + by_definition) * fitted.fit_seconds
-    after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK]) * finds) * seconds_each
+    after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK_SEEDS]) * finds) * seconds_each
     if most.seconds is not None:
         search = min(search, most.seconds - min(after, most.seconds))
     worlds = plan_worlds(fitted, trainer).trainings(members, short) if short else 0

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 
 from butfor.fit import Fitted
 from butfor.result.record import plain
-from butfor.result.reviewed import MOST_RECORDED, TrainingLabel, under_review
+from butfor.result.reviewed import MOST_RECORDED_LABELS, TrainingLabel, under_review
 from butfor.standard.groups import Standards
 
 
@@ -34,7 +34,7 @@ def review_order(fitted: Fitted, standards: Standards) -> NDArray[np.int64]:
 def labels_to_review(fitted: Fitted, standards: Standards) -> tuple[TrainingLabel, ...]:
     """The first labels of that order, without those reviewed already."""
     left = [at for at in review_order(fitted, standards).tolist() if at not in fitted.answered][
-        :MOST_RECORDED
+        :MOST_RECORDED_LABELS
     ]
     frame = labels_frame(fitted, standards, {}).iloc[left]
     columns = [frame[name] for name in ("group", "label", "doubt", "wrong", "wrong_if_real")]

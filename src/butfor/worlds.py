@@ -35,8 +35,7 @@ from butfor.fit import Fitted
 from butfor.models.engines import choose_engine
 from butfor.models.seam import FlipSet, Floats, Training
 from butfor.models.trainer import Trainer
-from butfor.result.fresh import LEAST as LEAST_SEEDS
-from butfor.result.fresh import FreshSeeds
+from butfor.result.fresh import MIN_SOLID_SEEDS, FreshSeeds
 from butfor.result.outcome import (
     NO_CONTROL,
     NO_TRAINING_ROWS,
@@ -316,7 +315,9 @@ def plan_worlds(fitted: Fitted, trainer: Trainer) -> Plan:
     fewer = int(np.clip(left / (members * seconds), MIN_WORLDS, WORLDS_PER_GROUP))
     if not fitted.seeded:
         return Plan(fewer)
-    return Plan(fewer, FRESH, tuple(fitted.seeds)) if len(fitted.seeds) >= LEAST_SEEDS else Plan(0)
+    if len(fitted.seeds) < MIN_SOLID_SEEDS:
+        return Plan(0)
+    return Plan(fewer, FRESH, tuple(fitted.seeds))
 
 
 def falling_short(standards: Standards) -> list[GroupStandard]:

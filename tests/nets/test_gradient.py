@@ -110,7 +110,7 @@ def test_together_they_are_what_each_is_alone(activation, hidden, batch_size, ep
     together = sweep_many(recipe, rows, SWEEPS, PEOPLE, **how)
     for sweep, ours in zip(SWEEPS, together, strict=True):
         check(ours, sweep_many(recipe, rows, [sweep], PEOPLE, **how)[0], 1e-8)
-    monkeypatch.setitem(sweep_many.__globals__["MEMORY"], "cpu", 60_000)
+    monkeypatch.setitem(sweep_many.__globals__["BLOCK_BYTES"], "cpu", 60_000)
     for ours, little in zip(together, sweep_many(recipe, rows, SWEEPS, PEOPLE, **how), strict=True):
         check(little, ours, 1e-8)
     assert sweep_many(recipe, rows, [], PEOPLE) == []

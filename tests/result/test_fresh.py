@@ -13,12 +13,12 @@ from butfor import Training
 from butfor.models.trainer import Trainer
 from butfor.nets import train_one as train
 from butfor.result.fresh import (
-    FIRST_LOOK,
+    DEFAULT_SEEDS,
+    FIRST_LOOK_SEEDS,
     LEANING,
     SEED_BOUND,
     SOLID,
     UNDECIDED,
-    USUAL,
     FreshSeeds,
     paired_interval,
 )
@@ -100,15 +100,15 @@ def test_words(fresh, word):
 
 def test_a_find_that_holds_in_nine_of_ten_models_is_called_solid_in_4_9_percent():
     """Every course of 30 and then 29 fresh seeds, by the words that an audit would say."""
-    later, share = USUAL - FIRST_LOOK, 0.0
-    for first in range(FIRST_LOOK + 1):
-        chance, held = binom.pmf(first, FIRST_LOOK, 0.1), FIRST_LOOK - first
-        look = counts(FIRST_LOOK, 0, held, 0)
+    later, share = DEFAULT_SEEDS - FIRST_LOOK_SEEDS, 0.0
+    for first in range(FIRST_LOOK_SEEDS + 1):
+        chance, held = binom.pmf(first, FIRST_LOOK_SEEDS, 0.1), FIRST_LOOK_SEEDS - first
+        look = counts(FIRST_LOOK_SEEDS, 0, held, 0)
         if look.word == SOLID:
             share += chance
-        elif look.open_until(USUAL):
+        elif look.open_until(DEFAULT_SEEDS):
             both = [
-                counts(USUAL, 0, held + later - second, 0).word == SOLID
+                counts(DEFAULT_SEEDS, 0, held + later - second, 0).word == SOLID
                 for second in range(later + 1)
             ]
             share += chance * binom.pmf(range(later + 1), later, 0.1) @ both
@@ -136,7 +136,7 @@ def test_undecided_says_how_many_seeds_would_do():
     few, half = counts(5, 0, 3, 0), counts(60, 0, 30, 0)
     assert f"about {few.would_do} seeds would do" in few.sentence
     assert counts(*(few.would_do // 5 * count for count in (5, 0, 3, 0))).word != UNDECIDED
-    assert (counts(4, 0, 2, 0).would_do, half.would_do) == (USUAL, None)
+    assert (counts(4, 0, 2, 0).would_do, half.would_do) == (DEFAULT_SEEDS, None)
     assert "one half" in half.sentence
 
 

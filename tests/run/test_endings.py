@@ -75,14 +75,14 @@ def test_the_first_ctrl_c_sets_every_flag_and_the_second_ends_the_work(capsys):
 
 
 def test_after_a_stop_there_is_a_grace_for_confirmations(monkeypatch):
-    monkeypatch.setattr(stopping, "GRACE", 60.0)
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 60.0)
     with listen(max_seconds(1e-9)) as flag:
         with flag.grace():
             flag.check()  # when the time is up, it takes as long as it takes
             press()
             flag.check()
             stopping.check()
-        monkeypatch.setattr(stopping, "GRACE", 0.0)
+        monkeypatch.setattr(stopping, "GRACE_SECONDS", 0.0)
         with pytest.raises(Stopped), flag.grace():
             flag.check()
 

@@ -21,7 +21,7 @@ from butfor.standard.logistic import (
 )
 from butfor.standard.model import Records, TwoModels
 from butfor.standard.null import (
-    WIDER,
+    ERROR_FACTOR,
     CommonStandard,
     Group,
     at_once,
@@ -116,7 +116,7 @@ def test_a_large_table_is_sparse_and_says_the_same(rows, table, monkeypatch):
     _, labels, weight = rows
     X = table.sort_values("e", ignore_index=True)  # parts of it lack a value
     whole = TwoModels.of(X)
-    for name, value in {"LARGE": 250, "SAMPLE": 150}.items():
+    for name, value in {"LARGE_TABLE_ROWS": 250, "BOOSTING_ROWS": 150}.items():
         monkeypatch.setattr(inputs_module, name, value)
     monkeypatch.setattr(model_module, "ROWS_AT_ONCE", 50)
     large, some = TwoModels.of(X), thin(300, 150)
@@ -228,12 +228,15 @@ def figures(gap, seed=0, second=0.0, tables=200):
     group.opinion = "AIPW"
     group.draws, group.error, group.difference = (
         draws,
-        WIDER * draws.std(axis=1),
+        ERROR_FACTOR * draws.std(axis=1),
         np.array([gap, second]),
     )
     group.recorded = np.array([0.5, 0.5])
     group.ends = np.array([group.difference - 2 * group.error, group.difference + 2 * group.error])
-    group.null, group.label_draws = WIDER * (draws[0] - draws[0].mean()), np.zeros((tables, 1))
+    group.null, group.label_draws = (
+        ERROR_FACTOR * (draws[0] - draws[0].mean()),
+        np.zeros((tables, 1)),
+    )
     group.standard_draws = draws - draws.mean(axis=1, keepdims=True)
     return group
 

@@ -8,7 +8,7 @@ import pytest
 from msgspec import convert
 from sklearn.ensemble import RandomForestClassifier
 
-from butfor.standard.explain import MOST_KEPT, Slice, Slicing
+from butfor.standard.explain import MOST_KEPT_SLICES, Slice, Slicing
 from recorded import compared
 
 
@@ -150,6 +150,9 @@ def test_a_record_keeps_the_first_slices(in_one_office):
     _, _, found = in_one_office
     assert [convert(each, Slice) for each in found.to_dict()["slices"]] == list(found.parts)
     many = replace(
-        found, parts=tuple(Slice("g", "b", "c", str(k), *[0.0] * 10) for k in range(MOST_KEPT + 9))
+        found,
+        parts=tuple(Slice("g", "b", "c", str(k), *[0.0] * 10) for k in range(MOST_KEPT_SLICES + 9)),
     )
-    assert [s["value"] for s in many.to_dict()["slices"]] == [str(k) for k in range(MOST_KEPT)]
+    assert [s["value"] for s in many.to_dict()["slices"]] == [
+        str(k) for k in range(MOST_KEPT_SLICES)
+    ]

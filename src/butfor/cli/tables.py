@@ -147,7 +147,7 @@ def standard(
 
     from butfor.models.making import model_named
     from butfor.standard.compare import compare_standards
-    from butfor.standard.inputs import LARGE
+    from butfor.standard.inputs import LARGE_TABLE_ROWS
     from butfor.standard.wrong import IF_REAL, WRONG
     from butfor.support.files import (
         as_csv,
@@ -178,7 +178,7 @@ def standard(
     y = y.map(dict(enumerate(data.label_names)))
     groups, cluster, weight = beside
     del data  # its parts are copies of X
-    if len(X) > LARGE:  # text takes ten times the memory of codes
+    if len(X) > LARGE_TABLE_ROWS:  # text takes ten times the memory of codes
         X = X.astype(
             {
                 column: "category"

@@ -46,7 +46,7 @@ TILE = 128
 # AVX-512 has 32 registers of 16 floats, AVX2 16 of 8.
 LANES, HEIGHT = (16, 12) if llvm.get_host_cpu_features().get("avx512f") else (8, 6)
 WIDE = 2
-FEW = 4
+SPARSE_VECTORS = 4
 """Vectors of sums, or of errors, that stay in registers while a sparse row is worked through."""
 RELU, TANH, SIGMOID = range(3)
 ADD, ADD_RELU, SLOPE = range(3)
@@ -55,9 +55,10 @@ GRADIENT = -1
 """Instead of a finish: the first layer's gradient, not its outputs."""
 LOSS, LOSS_GRADIENT, TRAIN, BACK = range(4)
 """What `walk_epoch` does."""
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""torch.optim.Adam's defaults."""
-
+# torch.optim.Adam's defaults.
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
 OPTIONS: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 CONTRACT = {"contract"}
@@ -146,11 +147,13 @@ class Walk(NamedTuple):
     zeros: Floats
 
 
-FLOAT, INT, INDEX = ir.FloatType(), ir.IntType(64), ir.IntType(32)
+FLOAT = ir.FloatType()
+INT = ir.IntType(64)
+INDEX = ir.IntType(32)
 VECTOR = ir.VectorType(FLOAT, LANES)
 FUSE = ("contract",)
 ZERO, ONE = (ir.Constant(VECTOR, [x] * LANES) for x in (0.0, 1.0))
-Given = dict[str, ir.Value]
+Arguments = dict[str, ir.Value]
 Sums = list[list[ir.Value]]
 ADDRESSES = ("c", "c_row", "start", "start_row", "a", "a_row", "a_step", "b", "b_step")
 PRODUCT = (*ADDRESSES, "steps", "height", "wide", "finish")
@@ -160,14 +163,14 @@ def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]],
     """Make a function for compiled code out of one that emits LLVM instructions."""
 
     def wrap(emit: Callable[..., Any]) -> Any:
-        def function(typingctx: Any, *given: Any) -> Any:
+        def function(typingctx: Any, *arguments: Any) -> Any:
             def generate(context: Any, builder: Any, signature: Any, values: Any) -> Any:
                 value = emit(builder, *values)
                 return context.get_dummy_value() if value is None else value
 
             return result(*parameters), generate
 
-        # numba reads this signature; it would pack `*given` into a tuple.
+        # numba reads this signature; it would pack `*arguments` into a tuple.
         names = ["typingctx", *(f"argument{i}" for i in range(len(parameters)))]
         function.__signature__ = inspect.Signature(  # type: ignore[attr-defined]
             [inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD) for name in names]
@@ -180,8 +183,8 @@ def vector_code(result: Any, *parameters: Any) -> Callable[[Callable[..., Any]],
 def pointer(
     builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0
 ) -> ir.Value:
-    at = builder.add(address, builder.add(offset, INT(4 * LANES * vector)))
-    return builder.inttoptr(at, VECTOR.as_pointer())
+    place = builder.add(address, builder.add(offset, INT(4 * LANES * vector)))
+    return builder.inttoptr(place, VECTOR.as_pointer())
 
 
 def load(builder: ir.IRBuilder, address: ir.Value, offset: ir.Value, vector: int = 0) -> ir.Value:
@@ -203,8 +206,8 @@ def plus_product(builder: ir.IRBuilder, total: ir.Value, x: ir.Value, y: ir.Valu
 
 
 def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callable[..., None]], Any]:
-    """Make compiled code out of `emit(builder, given, size, …)`, with a case for every size up to
-    `most`, so that sums stay in registers. `names`: its arguments, whole numbers, among them the
+    """Make compiled code out of `emit(builder, arguments, size, …)`, with a case for every size up
+    to `most`, so that sums stay in registers. `names`: its arguments, whole numbers, among them the
     sizes."""
 
     def wrap(emit: Callable[..., None]) -> Any:
@@ -218,19 +221,18 @@ def by_size(name: str, names: tuple[str, ...], **most: int) -> Callable[[Callabl
             builder.call(function, values)
 
         def define(function: ir.Function) -> None:
-            given = dict(zip(names, function.args, strict=True))
+            arguments = dict(zip(names, function.args, strict=True))
             builder = ir.IRBuilder(function.append_basic_block())
 
             def choose(*sizes: int) -> None:
                 if len(sizes) == len(most):
-                    emit(builder, given, *sizes)
+                    emit(builder, arguments, *sizes)
                 else:
                     name, limit = list(most.items())[len(sizes)]
-                    switch(
-                        builder,
-                        given[name],
-                        {size: partial(choose, *sizes, size) for size in range(1, limit + 1)},
-                    )
+                    cases: dict[int, Callable[[], None]] = {
+                        size: partial(choose, *sizes, size) for size in range(1, limit + 1)
+                    }
+                    switch(builder, arguments[name], cases)
 
             choose()
             builder.ret_void()
@@ -253,42 +255,42 @@ def switch(builder: ir.IRBuilder, value: ir.Value, cases: dict[int, Callable[[],
 
 
 @by_size("butfor_block", PRODUCT, height=HEIGHT, wide=WIDE)
-def _block(builder: ir.IRBuilder, given: Given, height: int, wide: int) -> None:
+def _block(builder: ir.IRBuilder, arguments: Arguments, height: int, wide: int) -> None:
     """One block of `product`: Σ_k a[r, k] · b[k, :] for all its rows and vectors, then the
     finish."""
     sums = [[cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)] for _ in range(height)]
-    with cgutils.for_range(builder, given["steps"], intp=INT) as loop:
-        a, b = (builder.add(given[x], builder.mul(given[f"{x}_step"], loop.index)) for x in "ab")
+    with cgutils.for_range(builder, arguments["steps"], intp=INT) as loop:
+        a = builder.add(arguments["a"], builder.mul(arguments["a_step"], loop.index))
+        b = builder.add(arguments["b"], builder.mul(arguments["b_step"], loop.index))
         operands = [load(builder, b, INT(0), v) for v in range(wide)]
         for r, row in enumerate(sums):
-            at = builder.add(a, builder.mul(given["a_row"], INT(r)))
-            factor = spread(builder, builder.load(builder.inttoptr(at, FLOAT.as_pointer())))
+            place = builder.add(a, builder.mul(arguments["a_row"], INT(r)))
+            factor = spread(builder, builder.load(builder.inttoptr(place, FLOAT.as_pointer())))
             for total, operand in zip(row, operands, strict=True):
                 builder.store(plus_product(builder, builder.load(total), factor, operand), total)
-    _store_block(builder, given, [[builder.load(total) for total in row] for row in sums])
+    _store_block(builder, arguments, [[builder.load(total) for total in row] for row in sums])
 
 
-def _store_block(builder: ir.IRBuilder, given: Given, sums: Sums) -> None:
+def _store_block(builder: ir.IRBuilder, arguments: Arguments, sums: Sums) -> None:
     """Finish a block as `product` says."""
 
     def store(finish: int) -> None:
         for r, row in enumerate(sums):
-            c_row, start_row = (
-                builder.mul(given[name], INT(r)) if r else INT(0) for name in ("c_row", "start_row")
-            )
+            c_row = builder.mul(arguments["c_row"], INT(r)) if r else INT(0)
+            start_row = builder.mul(arguments["start_row"], INT(r)) if r else INT(0)
             for v, total in enumerate(row):
-                c = pointer(builder, given["c"], c_row, v)
+                c = pointer(builder, arguments["c"], c_row, v)
                 if finish >= SLOPE:
                     value = _times_slope(builder, finish - SLOPE, total, builder.load(c, align=4))
                 else:
-                    value = builder.fadd(total, load(builder, given["start"], start_row, v))
+                    value = builder.fadd(total, load(builder, arguments["start"], start_row, v))
                 if finish == ADD_RELU:
                     # Compared this way round, NaN stays NaN.
                     value = builder.select(builder.fcmp_ordered("<", value, ZERO), ZERO, value)
                 builder.store(value, c, align=4)
 
     finishes = (ADD, ADD_RELU, SLOPE + RELU, SLOPE + TANH, SLOPE + SIGMOID)
-    switch(builder, given["finish"], {finish: partial(store, finish) for finish in finishes})
+    switch(builder, arguments["finish"], {finish: partial(store, finish) for finish in finishes})
 
 
 def _times_slope(
@@ -316,59 +318,60 @@ def dots(
             builder.store(plus_product(builder, builder.load(row), numbers, operand), row)
     sums = [builder.load(row) for row in rows]
     # Add neighbouring lanes of two rows at a time, until lane r holds the sum of row r.
-    even, odd = ([which + 2 * lane for lane in range(LANES)] for which in (0, 1))
+    even = [2 * lane for lane in range(LANES)]
+    odd = [2 * lane + 1 for lane in range(LANES)]
     while len(sums) > 1:
         sums = [
             builder.fadd(shuffle(builder, x, y, even), shuffle(builder, x, y, odd))
             for x, y in zip(sums[0::2], sums[1::2], strict=True)
         ]
-    builder.store(
-        builder.fadd(sums[0], spread(builder, plus)), pointer(builder, results, INT(0)), align=4
-    )
+    totals = builder.fadd(sums[0], spread(builder, plus))
+    builder.store(totals, pointer(builder, results, INT(0)), align=4)
 
 
-def _entry(builder: ir.IRBuilder, given: Given, index: ir.Value) -> tuple[ir.Value, ir.Value]:
+def _entry(
+    builder: ir.IRBuilder, arguments: Arguments, index: ir.Value
+) -> tuple[ir.Value, ir.Value]:
     """The offset of the row of weights of the index-th input that is not 0, and its value in every
     lane."""
     offset = builder.mul(index, INT(4))
-    place = builder.load(builder.inttoptr(builder.add(given["places"], offset), INDEX.as_pointer()))
-    value = builder.load(builder.inttoptr(builder.add(given["values"], offset), FLOAT.as_pointer()))
-    return builder.mul(builder.sext(place, INT), given["row"]), spread(builder, value)
+    place_at = builder.inttoptr(builder.add(arguments["places"], offset), INDEX.as_pointer())
+    value_at = builder.inttoptr(builder.add(arguments["values"], offset), FLOAT.as_pointer())
+    place = builder.load(place_at)
+    value = builder.load(value_at)
+    return builder.mul(builder.sext(place, INT), arguments["row"]), spread(builder, value)
 
 
 @by_size(
     "butfor_sum_entries",
     ("c", "start", "places", "values", "count", "b", "row", "wide", "finish"),
-    wide=FEW,
+    wide=SPARSE_VECTORS,
 )
-def sum_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+def sum_entries(builder: ir.IRBuilder, arguments: Arguments, wide: int) -> None:
     """c = start + Σ value · b[place] over the entries of a row."""
     sums = [cgutils.alloca_once_value(builder, ZERO) for _ in range(wide)]
-    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
-        offset, value = _entry(builder, given, loop.index)
+    with cgutils.for_range(builder, arguments["count"], intp=INT) as loop:
+        offset, value = _entry(builder, arguments, loop.index)
         for v, total in enumerate(sums):
-            there = load(builder, given["b"], offset, v)
+            there = load(builder, arguments["b"], offset, v)
             builder.store(plus_product(builder, builder.load(total), value, there), total)
-    _store_block(builder, given, [[builder.load(total) for total in sums]])
+    _store_block(builder, arguments, [[builder.load(total) for total in sums]])
 
 
 @by_size(
     "butfor_add_entries",
     ("gradient", "errors", "places", "values", "count", "row", "wide"),
-    wide=FEW,
+    wide=SPARSE_VECTORS,
 )
-def add_to_entries(builder: ir.IRBuilder, given: Given, wide: int) -> None:
+def add_to_entries(builder: ir.IRBuilder, arguments: Arguments, wide: int) -> None:
     """gradient[place] += value · errors for every entry of a row."""
-    errors = [load(builder, given["errors"], INT(0), v) for v in range(wide)]
-    with cgutils.for_range(builder, given["count"], intp=INT) as loop:
-        offset, value = _entry(builder, given, loop.index)
+    errors = [load(builder, arguments["errors"], INT(0), v) for v in range(wide)]
+    with cgutils.for_range(builder, arguments["count"], intp=INT) as loop:
+        offset, value = _entry(builder, arguments, loop.index)
         for v in range(wide):
-            there = pointer(builder, given["gradient"], offset, v)
-            builder.store(
-                plus_product(builder, builder.load(there, align=4), value, errors[v]),
-                there,
-                align=4,
-            )
+            there = pointer(builder, arguments["gradient"], offset, v)
+            total = plus_product(builder, builder.load(there, align=4), value, errors[v])
+            builder.store(total, there, align=4)
 
 
 @vector_code(types.float32, types.int32)
@@ -387,17 +390,17 @@ def product(c, c_row, start, start_row, a, a_row, a_step, b, b_step, rows, steps
     times the activation's slope at the output that c has now. Every number is summed over k in
     order, in any block."""
     blocks = -(-rows // HEIGHT)
-    height, taller = rows // blocks, rows % blocks
+    height = rows // blocks
+    taller = rows % blocks
     for first in range(0, vectors, WIDE):
-        beside, wide = 4 * LANES * first, min(WIDE, vectors - first)
+        beside = 4 * LANES * first
+        wide = min(WIDE, vectors - first)
         row = 0
         for index in range(blocks):
             tall = height + (index < taller)
-            c_at, start_at, a_at = (
-                c + row * c_row + beside,
-                start + row * start_row + beside,
-                a + row * a_row,
-            )
+            c_at = c + row * c_row + beside
+            start_at = start + row * start_row + beside
+            a_at = a + row * a_row
             _block(
                 c_at,
                 c_row,
@@ -492,22 +495,21 @@ def sparse_layer(
 ) -> None:
     """The first layer's outputs for the rows `ids`; or, with GRADIENT, add to its gradient."""
     vectors = plan.vectors[0]
-    row, first_row, bias = (
-        4 * LANES * vectors,
-        address_of(tile, plan.tiles[0]),
-        address_of(numbers, plan.weights[0]),
-    )
-    all_places, all_values = np.int64(sparse.places.ctypes.data), address_of(sparse.values, 0)
+    row = 4 * LANES * vectors
+    first_row = address_of(tile, plan.tiles[0])
+    bias = address_of(numbers, plan.weights[0])
+    all_places = np.int64(sparse.places.ctypes.data)
+    all_values = address_of(sparse.values, 0)
     for r in range(rows):
-        at = sparse.starts[ids[r]]
-        count, places, values = (
-            sparse.starts[ids[r] + 1] - at,
-            all_places + 4 * at,
-            all_values + 4 * at,
-        )
-        for first in range(0, vectors, FEW):
-            beside, wide = 4 * LANES * first, min(FEW, vectors - first)
-            outputs, start = first_row + r * 4 * plan.strides[0] + beside, bias + beside
+        entry = sparse.starts[ids[r]]
+        count = sparse.starts[ids[r] + 1] - entry
+        places = all_places + 4 * entry
+        values = all_values + 4 * entry
+        for first in range(0, vectors, SPARSE_VECTORS):
+            beside = 4 * LANES * first
+            wide = min(SPARSE_VECTORS, vectors - first)
+            outputs = first_row + r * 4 * plan.strides[0] + beside
+            start = bias + beside
             if finish == GRADIENT:
                 add_to_entries(start + row, outputs, places, values, count, row, wide)
             else:
@@ -526,26 +528,23 @@ def forward(
 ) -> None:
     """The logits of the rows at `source`, or of the sparse rows `room.ids`; hidden outputs stay in
     the tile."""
-    last, at = len(plan.into) - 1, plan.product
+    last = len(plan.into) - 1
+    kernel = plan.product
     relu = plan.activation == RELU
     finish = ADD_RELU if relu else ADD
     for layer in range(last):
-        t, stride, into, vectors = (
-            plan.tiles[layer],
-            plan.strides[layer],
-            plan.into[layer],
-            plan.vectors[layer],
-        )
-        outputs, bias, row = (
-            address_of(room.tile, t),
-            address_of(weights, plan.weights[layer]),
-            4 * LANES * vectors,
-        )
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        into = plan.into[layer]
+        vectors = plan.vectors[layer]
+        outputs = address_of(room.tile, t)
+        bias = address_of(weights, plan.weights[layer])
+        row = 4 * LANES * vectors
         if layer == 0 and len(sparse.starts) > 1:
             sparse_layer(plan, weights, room.tile, room.ids, sparse, rows, finish)
         else:
             call(
-                at,
+                kernel,
                 outputs,
                 4 * stride,
                 bias,
@@ -563,8 +562,10 @@ def forward(
         if not relu:
             tile = room.tile[t - LANES : t - LANES + rows * stride].reshape(rows, stride)
             _activate(tile[:, LANES:], plan.activation)
-        source, source_row = outputs, 4 * stride
-    w, vectors = plan.weights[last], plan.vectors[last]
+        source = outputs
+        source_row = 4 * stride
+    w = plan.weights[last]
+    vectors = plan.vectors[last]
     bias = weights[w + LANES * vectors]
     for r in range(0, rows, LANES):
         results = address_of(room.logits, r)
@@ -579,27 +580,32 @@ def backward(
 
     Once the gradient above has used a layer's outputs, its errors replace them.
     """
-    last, at = len(plan.into) - 1, plan.product
-    errors, errors_row, outputs = address_of(room.logits, 0), 4, 1
+    last = len(plan.into) - 1
+    kernel = plan.product
+    errors = address_of(room.logits, 0)
+    errors_row = 4
+    outputs = 1
     for layer in range(last, -1, -1):
-        into, vectors, w = plan.into[layer], plan.vectors[layer], plan.weights[layer]
+        into = plan.into[layer]
+        vectors = plan.vectors[layer]
+        w = plan.weights[layer]
         if layer:
-            below, below_row = (
-                address_of(room.tile, plan.tiles[layer - 1]),
-                4 * plan.strides[layer - 1],
-            )
+            below = address_of(room.tile, plan.tiles[layer - 1])
+            below_row = 4 * plan.strides[layer - 1]
         else:
-            below, below_row = source, source_row
-        sums, row = address_of(room.gradient, w), 4 * LANES * vectors
+            below = source
+            below_row = source_row
+        sums = address_of(room.gradient, w)
+        row = 4 * LANES * vectors
         back = address_of(room.transposed, plan.transposed[layer])
         if layer == last:
-            call(at, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
+            call(kernel, sums, 0, sums, 0, errors, 0, 4, below, below_row, 1, rows, vectors, ADD)
             _last_bias(room.gradient, w + into, w + LANES * vectors, room.logits, rows)
             back = address_of(room.weights, w)
         elif layer == 0 and len(sparse.starts) > 1:
             # The bias has an entry in every row: the 4 bytes before each row of outputs hold a 1.
             call(
-                at,
+                kernel,
                 sums,
                 0,
                 sums,
@@ -617,7 +623,7 @@ def backward(
             sparse_layer(plan, room.gradient, room.tile, room.ids, sparse, rows, GRADIENT)
         else:
             call(
-                at,
+                kernel,
                 sums,
                 row,
                 sums,
@@ -633,10 +639,11 @@ def backward(
                 ADD,
             )
         if layer:
-            vectors, slope = plan.vectors[layer - 1], SLOPE + plan.activation
+            vectors = plan.vectors[layer - 1]
+            slope = SLOPE + plan.activation
             row = 4 * LANES * vectors
             call(
-                at,
+                kernel,
                 below,
                 below_row,
                 0,
@@ -651,7 +658,9 @@ def backward(
                 vectors,
                 slope,
             )
-        errors, errors_row, outputs = below, below_row, into
+        errors = below
+        errors_row = below_row
+        outputs = into
 
 
 @compiled(fastmath=SUMS)
@@ -672,7 +681,10 @@ def adam_step(room: Room, step: int, learning_rate: float) -> None:
     The gradient is cleared for the next batch. Moments too small to move a weight are dropped:
     those of dead neurons would decay into denormal numbers, which cost a hundred cycles each.
     """
-    weights, gradient, mean, square = room.weights, room.gradient, room.mean, room.square
+    weights = room.weights
+    gradient = room.gradient
+    mean = room.mean
+    square = room.square
     rate = f32(-learning_rate / (1 - BETA1**step))
     root = f32(1 / math.sqrt(1 - BETA2**step))
     for i in range(len(weights)):
@@ -691,11 +703,13 @@ def adam_step(room: Room, step: int, learning_rate: float) -> None:
 def transpose(plan: Plan, weights: Floats, transposed: Floats) -> None:
     """Copy the weights of every hidden layer but the first to `[outputs × inputs]`."""
     for layer in range(1, len(plan.into) - 1):
-        row, transposed_row = LANES * plan.vectors[layer], LANES * plan.vectors[layer - 1]
+        row = LANES * plan.vectors[layer]
+        transposed_row = LANES * plan.vectors[layer - 1]
         for i in range(plan.into[layer]):
-            at, to = plan.weights[layer] + row * (1 + i), plan.transposed[layer] + i
+            source = plan.weights[layer] + row * (1 + i)
+            to = plan.transposed[layer] + i
             for o in range(plan.into[layer + 1]):
-                transposed[to + o * transposed_row] = weights[at + o]
+                transposed[to + o * transposed_row] = weights[source + o]
 
 
 @compiled()
@@ -706,11 +720,13 @@ def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> n
     X = table.X
     for r in range(rows):
         row = order[first + r] if len(order) else first + r
-        room.ids[r], room.labels[r] = row, table.y[row]
+        room.ids[r] = row
+        room.labels[r] = table.y[row]
     if len(table.sparse.starts) > 1 or not len(order):
         return address_of(X, first * X.shape[1] + 1)
     for r in range(rows):
-        whole, to = X[room.ids[r]], room.gathered[r]
+        whole = X[room.ids[r]]
+        to = room.gathered[r]
         for j in range(len(whole)):
             to[j] = whole[j]
     return address_of(room.gathered, 1)
@@ -720,7 +736,9 @@ def take_rows(room: Room, table: Table, order: Ints, first: int, rows: int) -> n
 def add_gradient(plan: Plan, room: Room, table: Table, order: Ints, first: int, size: int) -> None:
     """Add the gradient of the mean loss of one batch, order[first : first + size], or of all rows
     without an order."""
-    row, scale, logits = 4 * table.X.shape[1], f32(1) / f32(size), room.logits
+    row = 4 * table.X.shape[1]
+    scale = f32(1) / f32(size)
+    logits = room.logits
     for begin in range(first, first + size, TILE):
         rows = min(TILE, first + size - begin)
         source = take_rows(room, table, order, begin, rows)
@@ -833,16 +851,16 @@ def walk_epoch(  # type: ignore[no-untyped-def]
             if index % every == 0:
                 kept = states[index // every]
                 for i in range(len(room.weights)):
-                    kept[0, i], kept[1, i], kept[2, i] = (
-                        room.weights[i],
-                        room.mean[i],
-                        room.square[i],
-                    )
+                    kept[0, i] = room.weights[i]
+                    kept[1, i] = room.mean[i]
+                    kept[2, i] = room.square[i]
             train_step(plan, room, table, order, k * batch, size, steps_before + k + 1, rate)
             continue
         state = states[k - first]
         for i in range(len(room.weights)):
-            room.weights[i], room.mean[i], room.square[i] = state[0, i], state[1, i], state[2, i]
+            room.weights[i] = state[0, i]
+            room.mean[i] = state[1, i]
+            room.square[i] = state[2, i]
         transpose(plan, room.weights, room.transposed)
         add_gradient(plan, room, table, order, k * batch, size)
         _factors(room, walk.factors, steps_before + k + 1, rate)
@@ -863,7 +881,8 @@ def walk_epoch(  # type: ignore[no-untyped-def]
 @compiled(fastmath=CONTRACT)
 def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> None:
     """Set the factors of Adam's step at the gradient in `room`, and clear the gradient."""
-    rate, scale = f32(learning_rate / (1 - BETA1**step)), f32(math.sqrt(1 - BETA2**step))
+    rate = f32(learning_rate / (1 - BETA1**step))
+    scale = f32(math.sqrt(1 - BETA2**step))
     for i in range(len(room.weights)):
         g = room.gradient[i]
         m = room.mean[i] + f32(1 - BETA1) * (g - room.mean[i])
@@ -882,44 +901,56 @@ def _factors(room: Room, factors: Floats, step: int, learning_rate: float) -> No
 def _by_moments(walk: Walk, d: int) -> None:
     """Outcome d: from the derivatives after Adam's step to those by the moments before it and by
     the gradient."""
-    w, m, v, g = walk.by_weights[d], walk.by_mean[d], walk.by_square[d], walk.by_gradient[d]
-    to_mean, to_square, to_gradient = walk.factors[0], walk.factors[1], walk.factors[2]
+    w = walk.by_weights[d]
+    m = walk.by_mean[d]
+    v = walk.by_square[d]
+    g = walk.by_gradient[d]
+    to_mean = walk.factors[0]
+    to_square = walk.factors[1]
+    to_gradient = walk.factors[2]
     for i in range(len(w)):
-        by_mean, by_square = m[i] + to_mean[i] * w[i], v[i] + to_square[i] * w[i]
+        by_mean = m[i] + to_mean[i] * w[i]
+        by_square = v[i] + to_square[i] * w[i]
         g[i] = f32(1 - BETA1) * by_mean + to_gradient[i] * by_square
-        m[i], v[i] = f32(BETA1) * by_mean, f32(BETA2) * by_square
+        m[i] = f32(BETA1) * by_mean
+        v[i] = f32(BETA2) * by_square
 
 
 @compiled()
 def _stop_at_kinks(
-    tile: Floats, outputs: Floats, at: int, stride: int, width: int, rows: int
+    tile: Floats, outputs: Floats, begin: int, stride: int, width: int, rows: int
 ) -> None:
     """Set to 0 where the ReLU's output is 0."""
     for r in range(rows):
-        for j in range(at + r * stride, at + r * stride + width):
+        for j in range(begin + r * stride, begin + r * stride + width):
             tile[j] = f32(0) if outputs[j] <= f32(0) else tile[j]
 
 
 @compiled()
 def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
     """∂loss/∂outputs of each layer for the rows of the last `forward`."""
-    last, at, zeros = len(plan.into) - 1, plan.product, address_of(walk.zeros, 0)
+    last = len(plan.into) - 1
+    kernel = plan.product
+    zeros = address_of(walk.zeros, 0)
     for r in range(rows):
         p = sigmoid(room.logits[r])
-        walk.rows[0, r], walk.rows[1, r] = (
-            (p - room.labels[r]) / f32(size),
-            p * (f32(1) - p) / f32(size),
-        )
-    errors, errors_row, outputs = address_of(walk.rows, 0), 4, 1
+        walk.rows[0, r] = (p - room.labels[r]) / f32(size)
+        walk.rows[1, r] = p * (f32(1) - p) / f32(size)
+    errors = address_of(walk.rows, 0)
+    errors_row = 4
+    outputs = 1
     for layer in range(last - 1, -1, -1):
-        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        vectors = plan.vectors[layer]
         if layer + 1 == last:
             back = address_of(room.weights, plan.weights[last])
         else:
             back = address_of(room.transposed, plan.transposed[layer + 1])
-        to, row = address_of(walk.deltas, t), 4 * LANES * vectors
+        to = address_of(walk.deltas, t)
+        row = 4 * LANES * vectors
         call(
-            at,
+            kernel,
             to,
             4 * stride,
             zeros,
@@ -935,7 +966,9 @@ def _deltas(plan: Plan, room: Room, walk: Walk, rows: int, size: int) -> None:
             ADD,
         )
         _stop_at_kinks(walk.deltas, room.tile, t, stride, LANES * vectors, rows)
-        errors, errors_row, outputs = to, 4 * stride, plan.into[layer + 1]
+        errors = to
+        errors_row = 4 * stride
+        outputs = plan.into[layer + 1]
 
 
 @compiled()
@@ -952,28 +985,48 @@ def _curve(
     """Outcome d: add the Hessian times its direction to the derivative by weights. Pearlmutter's
     R-operator: the change of outputs along the direction forwards, the change of errors
     backwards."""
-    last, at, by_entries = len(plan.into) - 1, plan.product, len(sparse.starts) > 1
-    direction, sums, zeros = walk.by_gradient[d], walk.by_weights[d], address_of(walk.zeros, 0)
-    below, below_row, moved, moved_row = source, source_row, 0, 0
+    last = len(plan.into) - 1
+    kernel = plan.product
+    by_entries = len(sparse.starts) > 1
+    direction = walk.by_gradient[d]
+    sums = walk.by_weights[d]
+    zeros = address_of(walk.zeros, 0)
+    below = source
+    below_row = source_row
+    moved = 0
+    moved_row = 0
     for layer in range(last):
-        t, stride, into, vectors = (
-            plan.tiles[layer],
-            plan.strides[layer],
-            plan.into[layer],
-            plan.vectors[layer],
-        )
-        to, to_row, row = address_of(walk.tangents, t), 4 * stride, 4 * LANES * vectors
-        w, u = (
-            address_of(room.weights, plan.weights[layer]),
-            address_of(direction, plan.weights[layer]),
-        )
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        into = plan.into[layer]
+        vectors = plan.vectors[layer]
+        to = address_of(walk.tangents, t)
+        to_row = 4 * stride
+        row = 4 * LANES * vectors
+        w = address_of(room.weights, plan.weights[layer])
+        u = address_of(direction, plan.weights[layer])
         if layer == 0 and by_entries:
             sparse_layer(plan, direction, walk.tangents, room.ids, sparse, rows, ADD)
         else:
-            call(at, to, to_row, u, 0, below, below_row, 4, u + row, row, rows, into, vectors, ADD)
+            call(
+                kernel,
+                to,
+                to_row,
+                u,
+                0,
+                below,
+                below_row,
+                4,
+                u + row,
+                row,
+                rows,
+                into,
+                vectors,
+                ADD,
+            )
         if layer:
             call(
-                at,
+                kernel,
                 to,
                 to_row,
                 to,
@@ -989,15 +1042,18 @@ def _curve(
                 ADD,
             )
         _stop_at_kinks(walk.tangents, room.tile, t, stride, LANES * vectors, rows)
-        below, below_row, moved, moved_row = address_of(room.tile, t), to_row, to, to_row
-    w, vectors, into = plan.weights[last], plan.vectors[last], plan.into[last]
+        below = address_of(room.tile, t)
+        below_row = to_row
+        moved = to
+        moved_row = to_row
+    w = plan.weights[last]
+    vectors = plan.vectors[last]
+    into = plan.into[last]
     bias = w + LANES * vectors
     for r in range(0, rows, LANES):
-        there, logits, parts = (
-            r * below_row,
-            address_of(walk.rows, 2 * TILE + r),
-            address_of(walk.rows, 3 * TILE + r),
-        )
+        there = r * below_row
+        logits = address_of(walk.rows, 2 * TILE + r)
+        parts = address_of(walk.rows, 3 * TILE + r)
         dots(logits, below + there, below_row, address_of(direction, w), vectors, direction[bias])
         dots(parts, moved + there, moved_row, address_of(room.weights, w), vectors, f32(0))
     total = f32(0)
@@ -1006,25 +1062,31 @@ def _curve(
         walk.rows[4, r] = walk.rows[2, r] * walk.rows[1, r]
         total += walk.rows[4, r]
     sums[bias] += total
-    delta, error, here = (
-        address_of(walk.rows, 0),
-        address_of(walk.rows, 4 * TILE),
-        address_of(sums, w),
-    )
-    call(at, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
-    call(at, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
-    delta_row, error_row, outputs = 4, 4, 1
+    delta = address_of(walk.rows, 0)
+    error = address_of(walk.rows, 4 * TILE)
+    here = address_of(sums, w)
+    call(kernel, here, 0, here, 0, error, 0, 4, below, below_row, 1, rows, vectors, ADD)
+    call(kernel, here, 0, here, 0, delta, 0, 4, moved, moved_row, 1, rows, vectors, ADD)
+    delta_row = 4
+    error_row = 4
+    outputs = 1
     transpose(plan, direction, walk.transposed)
     for layer in range(last - 1, -1, -1):
-        t, stride, vectors = plan.tiles[layer], plan.strides[layer], plan.vectors[layer]
-        to, to_row, row = address_of(walk.errors, t), 4 * stride, 4 * LANES * vectors
+        t = plan.tiles[layer]
+        stride = plan.strides[layer]
+        vectors = plan.vectors[layer]
+        to = address_of(walk.errors, t)
+        to_row = 4 * stride
+        row = 4 * LANES * vectors
         if layer + 1 == last:
-            back, back_along = address_of(room.weights, w), address_of(direction, w)
+            back = address_of(room.weights, w)
+            back_along = address_of(direction, w)
         else:
             w = plan.transposed[layer + 1]
-            back, back_along = address_of(room.transposed, w), address_of(walk.transposed, w)
+            back = address_of(room.transposed, w)
+            back_along = address_of(walk.transposed, w)
         call(
-            at,
+            kernel,
             to,
             to_row,
             zeros,
@@ -1040,24 +1102,37 @@ def _curve(
             ADD,
         )
         call(
-            at, to, to_row, to, to_row, error, error_row, 4, back, row, rows, outputs, vectors, ADD
+            kernel,
+            to,
+            to_row,
+            to,
+            to_row,
+            error,
+            error_row,
+            4,
+            back,
+            row,
+            rows,
+            outputs,
+            vectors,
+            ADD,
         )
         _stop_at_kinks(walk.errors, room.tile, t, stride, LANES * vectors, rows)
-        delta, delta_row, error, error_row = address_of(walk.deltas, t), to_row, to, to_row
-        here, into, outputs = (
-            address_of(sums, plan.weights[layer]),
-            plan.into[layer],
-            plan.into[layer + 1],
-        )
+        delta = address_of(walk.deltas, t)
+        delta_row = to_row
+        error = to
+        error_row = to_row
+        here = address_of(sums, plan.weights[layer])
+        into = plan.into[layer]
+        outputs = plan.into[layer + 1]
         if layer:
-            t, stride = plan.tiles[layer - 1], plan.strides[layer - 1]
-            below, moved, below_row = (
-                address_of(room.tile, t),
-                address_of(walk.tangents, t),
-                4 * stride,
-            )
+            t = plan.tiles[layer - 1]
+            stride = plan.strides[layer - 1]
+            below = address_of(room.tile, t)
+            moved = address_of(walk.tangents, t)
+            below_row = 4 * stride
             call(
-                at,
+                kernel,
                 here,
                 row,
                 here,
@@ -1073,7 +1148,7 @@ def _curve(
                 ADD,
             )
             call(
-                at,
+                kernel,
                 here + row,
                 row,
                 here + row,
@@ -1090,11 +1165,11 @@ def _curve(
             )
         elif by_entries:
             ones = address_of(room.tile, t) - 4
-            call(at, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
+            call(kernel, here, 0, here, 0, ones, 0, to_row, error, error_row, 1, rows, vectors, ADD)
             sparse_layer(plan, sums, walk.errors, room.ids, sparse, rows, GRADIENT)
         else:
             call(
-                at,
+                kernel,
                 here,
                 row,
                 here,

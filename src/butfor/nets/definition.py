@@ -40,26 +40,28 @@ def train_one(
     validation rows; the weights of the strictly lowest one are kept; after `patience` epochs
     without a new lowest it ends. `steps`: what takes the steps, by default `Direct`."""
     with one_thread(), torch.no_grad():
-        X, y, X_val, y_val = map(
-            torch.from_numpy, (rows.X, rows.labels(flips), rows.X_val, rows.y_val)
-        )
-        f, size = (steps or Direct)(recipe, rows.widths(recipe)), recipe.batch_size or rows.n
-        best_loss, best_epoch, best, epoch = float("inf"), 0, f.packed(), 0
+        arrays = (rows.X, rows.labels(flips), rows.X_val, rows.y_val)
+        X, y, X_val, y_val = map(torch.from_numpy, arrays)
+        f = (steps or Direct)(recipe, rows.widths(recipe))
+        size = recipe.batch_size or rows.n
+        best_loss = float("inf")
+        best_epoch = 0
+        best = f.packed()
+        epoch = 0
         for epoch, order in enumerate(batch_orders(recipe, rows.n), start=1):
-            if (
-                recipe.batch_size is None
-            ):  # the data itself: gathering it in order would only copy it
+            if recipe.batch_size is None:
+                # The data itself: gathering it in order would only copy it.
                 f.step(X, y)
             else:
-                gathered = (
-                    X.index_select(0, order).split(size),
-                    y.index_select(0, order).split(size),
-                )
-                for inputs, labels in zip(*gathered, strict=True):
-                    f.step(inputs, labels)
+                batches = X.index_select(0, order).split(size)
+                labels = y.index_select(0, order).split(size)
+                for batch, batch_labels in zip(batches, labels, strict=True):
+                    f.step(batch, batch_labels)
             loss = mean_loss(f.outputs(X_val)[-1], y_val).item()
             if loss < best_loss:
-                best_loss, best_epoch, best = loss, epoch, f.packed()
+                best_loss = loss
+                best_epoch = epoch
+                best = f.packed()
             if epoch - best_epoch >= recipe.patience or epoch >= recipe.max_epochs:
                 break
     weights, biases = unpack(best.numpy(), rows.widths(recipe))
@@ -68,9 +70,11 @@ def train_one(
 
 def packed_start(widths: tuple[int, ...], seed: int) -> Tensor:
     """The initial weights in one vector: what `nn.Linear` draws after `torch.manual_seed(seed)`."""
-    generator, parts = torch.Generator().manual_seed(seed), []
+    generator = torch.Generator().manual_seed(seed)
+    parts = []
     for into, out in pairwise(widths):
-        W, b = torch.empty(out, into), torch.empty(out)
+        W = torch.empty(out, into)
+        b = torch.empty(out)
         nn.init.kaiming_uniform_(W, a=math.sqrt(5), generator=generator)
         nn.init.uniform_(b, -1 / math.sqrt(into), 1 / math.sqrt(into), generator=generator)
         parts += [W.flatten(), b]
@@ -81,9 +85,10 @@ def batch_orders(recipe: Recipe, n: int) -> Iterator[Tensor]:
     """One order of the training rows per epoch, without end."""
     generator = torch.Generator().manual_seed(recipe.seed)
     while True:
-        yield (
-            torch.arange(n) if recipe.batch_size is None else torch.randperm(n, generator=generator)
-        )
+        if recipe.batch_size is None:
+            yield torch.arange(n)
+        else:
+            yield torch.randperm(n, generator=generator)
 
 
 def mean_loss(outputs: Tensor, labels: Tensor) -> Tensor:
@@ -102,11 +107,10 @@ class Direct:
         self.gradient, self.first, self.second, self.scale = (
             torch.zeros_like(self.values) for _ in range(4)
         )
-        self.steps, self.learning_rate = 0, recipe.learning_rate
-        self.activation, self.derivative = (
-            getattr(torch, recipe.activation),
-            BACKWARD[recipe.activation],
-        )
+        self.steps = 0
+        self.learning_rate = recipe.learning_rate
+        self.activation = getattr(torch, recipe.activation)
+        self.derivative = BACKWARD[recipe.activation]
         self.weights, self.biases = unpack(self.values, widths)
         self.transposed = [W.t() for W in self.weights]
         self.by_weights, self.by_biases = unpack(self.gradient, widths)
@@ -124,9 +128,8 @@ class Direct:
             gradient = logits[:, 0].sigmoid().sub_(labels).div_(len(labels)).unsqueeze(1)
         else:
             likelihoods = logits.log_softmax(1)
-            wanted = torch.zeros_like(logits).scatter_(
-                1, labels.long().unsqueeze(1), -1 / len(labels)
-            )
+            codes = labels.long().unsqueeze(1)
+            wanted = torch.zeros_like(logits).scatter_(1, codes, -1 / len(labels))
             gradient = torch._log_softmax_backward_data(wanted, likelihoods, 1, logits.dtype)
         for layer in range(len(layers) - 1, -1, -1):
             torch.sum(gradient, 0, out=self.by_biases[layer])
@@ -138,9 +141,8 @@ class Direct:
         self.second.mul_(BETA2).addcmul_(self.gradient, self.gradient, value=1 - BETA2)
         torch.sqrt(self.second, out=self.scale)
         self.scale.div_((1 - BETA2**self.steps) ** 0.5).add_(EPSILON)
-        self.values.addcdiv_(
-            self.first, self.scale, value=-(self.learning_rate / (1 - BETA1**self.steps))
-        )
+        rate = self.learning_rate / (1 - BETA1**self.steps)
+        self.values.addcdiv_(self.first, self.scale, value=-rate)
 
     def packed(self) -> Tensor:
         return self.values.clone()

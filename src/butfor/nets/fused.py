@@ -24,7 +24,7 @@ from .definition import batch_orders, packed_start
 from .recipe import ACTIVATIONS, Check, Fits, Floats, Job, Recipe, Rows
 from .threads import in_threads
 
-SHARED_ORDERS = 2**28
+SHARED_ORDER_BYTES = 2**28
 """Bytes of batch orders kept for the networks of a call and for the next call with the same seeds;
 a longer training draws its own."""
 ZEROS_PER_ENTRY = 3
@@ -38,7 +38,8 @@ _preparing = threading.Lock()
 
 def prepare() -> None:
     """Compile what trains, or load what was compiled before."""
-    X, y = np.zeros((2, 1), np.float32), np.zeros(2, np.float32)
+    X = np.zeros((2, 1), np.float32)
+    y = np.zeros(2, np.float32)
     job = Job(Recipe(hidden=(1,), max_epochs=1), Rows(X, y, X, y), [()], [0], X)
     with _preparing:
         if not is_prepared():
@@ -54,11 +55,8 @@ def train(job: Job, threads: int) -> Fits:
     """Train the job's networks, which have a single logit, so many at a time."""
     prepare()
     fits = Fits.empty(job)
-    list(
-        in_threads(
-            Trainings(job, fits).run, range(len(job.flip_sets)), threads, job.check, job.advance
-        )
-    )
+    trainings = Trainings(job, fits)
+    list(in_threads(trainings.run, range(len(job.flip_sets)), threads, job.check, job.advance))
     return fits
 
 
@@ -66,41 +64,40 @@ class Trainings:
     """What all trainings of a job share; each writes its result to `fits`."""
 
     def __init__(self, job: Job, fits: Fits) -> None:
-        self.job, self.fits = job, fits
-        recipe, rows, people = job.recipe, job.rows, job.people
-        self._layout, seeds = Layout(recipe, rows), frozenset(job.seeds)
+        self.job = job
+        self.fits = fits
+        recipe = job.recipe
+        rows = job.rows
+        people = job.people
+        self._layout = Layout(recipe, rows)
+        seeds = frozenset(job.seeds)
         self._starts = starts(recipe, rows.n, rows.widths(recipe), seeds)
         self._training, self._validation = tables(rows, rows.y, bool(recipe.hidden))
         by_entries = len(self._training.sparse.starts) > 1
-        self._people = table(
-            people, np.zeros(len(people), np.float32), entries_of(people) if by_entries else None
-        )
+        of_people = entries_of(people) if by_entries else None
+        self._people = table(people, np.zeros(len(people), np.float32), of_people)
 
     def run(self, k: int, check: Check) -> None:
         """Train the k-th network; `check` ends it between blocks of epochs."""
-        recipe, rows, plan, start = (
-            self.job.recipe,
-            self.job.rows,
-            self._layout.plan,
-            self._starts[self.job.seeds[k]],
-        )
-        room, training = (
-            self._layout.room(start.weights),
-            self._training._replace(y=rows.labels(self.job.flip_sets[k])),
-        )
-        history, best_loss = np.zeros(3, np.int64), np.array([np.inf], np.float32)
-        pace = recipe.batch_size or rows.n, recipe.learning_rate, recipe.patience
+        recipe = self.job.recipe
+        rows = self.job.rows
+        plan = self._layout.plan
+        start = self._starts[self.job.seeds[k]]
+        room = self._layout.room(start.weights)
+        training = self._training._replace(y=rows.labels(self.job.flip_sets[k]))
+        history = np.zeros(3, np.int64)
+        best_loss = np.array([np.inf], np.float32)
+        pace = (recipe.batch_size or rows.n, recipe.learning_rate, recipe.patience)
         for orders in start.blocks():
             check()
             epochs = min(len(orders), recipe.max_epochs - int(history[0]))
-            state = training, self._validation, orders, epochs, *pace, history, best_loss
+            state = (training, self._validation, orders, epochs, *pace, history, best_loss)
             if compiled.run_epochs(plan, room, *state) or history[0] >= recipe.max_epochs:
                 break
         compiled.predict(plan, room, self._people, self.fits.logits[k])
-        self.fits.epochs[k], self.fits.best_epoch[k], self.fits.validation_loss[k] = (
-            *history[:2],
-            best_loss[0],
-        )
+        self.fits.epochs[k] = history[0]
+        self.fits.best_epoch[k] = history[1]
+        self.fits.validation_loss[k] = best_loss[0]
 
 
 class Start:
@@ -109,11 +106,13 @@ class Start:
 
     def __init__(self, recipe: Recipe, n: int, widths: tuple[int, ...], room: int) -> None:
         self.weights: Floats = packed_start(widths, recipe.seed).numpy()
-        self._recipe, self._n = recipe, n
+        self._recipe = recipe
+        self._n = n
         self._epochs = min(16, recipe.max_epochs, max(1, 2**18 // max(1, n)))
         self._most = max(1, room // (4 * max(1, n) * self._epochs))
         self._kept: list[Orders] = []
-        self._source, self._drawing = self._draw(), threading.Lock()
+        self._source = self._draw()
+        self._drawing = threading.Lock()
 
     def blocks(self) -> Iterator[Orders]:
         """Batch orders `[epochs × n]`, block by block from the first epoch on, without end."""
@@ -137,7 +136,7 @@ def starts(
     recipe: Recipe, n: int, widths: tuple[int, ...], seeds: frozenset[int]
 ) -> dict[int, Start]:
     """By seed. Kept for the next call, which usually has the same members or fresh seeds."""
-    room = SHARED_ORDERS // max(1, len(seeds))
+    room = SHARED_ORDER_BYTES // max(1, len(seeds))
     return {seed: Start(replace(recipe, seed=seed), n, widths, room) for seed in sorted(seeds)}
 
 
@@ -146,12 +145,14 @@ class Layout:
     layout."""
 
     def __init__(self, recipe: Recipe, rows: Rows) -> None:
-        layers, places = [], []
+        layers = []
+        places = []
         self._inputs = rows.d
         self.parameters = self.transposed = self.tile = 0
         for layer, (into, out) in enumerate(pairwise(rows.widths(recipe))):
             last = layer == len(recipe.hidden)
-            row, w = padded(into if last else out), self.parameters
+            row = padded(into if last else out)
+            w = self.parameters
             layers.append((into, row // LANES, w, self.transposed, self.tile + LANES, LANES + row))
             if last:
                 places += [w + np.arange(into), w + np.array([row])]
@@ -162,10 +163,8 @@ class Layout:
                 self.parameters += row * (into + 1)
                 self.transposed += padded(out) * padded(into)
                 self.tile += TILE * (LANES + row)
-        address, activation = (
-            cast(int, compiled.product.address),
-            ACTIVATIONS.index(recipe.activation),
-        )
+        address = cast(int, compiled.product.address)
+        activation = ACTIVATIONS.index(recipe.activation)
         self.plan = Plan(address, activation, *np.array(layers, np.int64).T.copy())
         self.places = np.concatenate(places)
         """The place among the parameters of each number of the network, in PyTorch's order."""
@@ -174,16 +173,22 @@ class Layout:
         """What one training writes to, with the initial weights in place."""
         weights, gradient, mean, square, kept = (aligned(self.parameters) for _ in range(5))
         gathered = prepend_ones(np.zeros((TILE, self._inputs), np.float32))
-        transposed, tile, logits, labels = (
-            aligned(n) for n in (self.transposed, self.tile, TILE, TILE)
-        )
-        ids = np.zeros(TILE, np.int32)
         room = Room(
-            weights, gradient, mean, square, kept, transposed, gathered, tile, logits, labels, ids
+            weights,
+            gradient,
+            mean,
+            square,
+            kept,
+            transposed=aligned(self.transposed),
+            gathered=gathered,
+            tile=aligned(self.tile),
+            logits=aligned(TILE),
+            labels=aligned(TILE),
+            ids=np.zeros(TILE, np.int32),
         )
         room.weights[self.places] = room.kept[self.places] = initial
-        for at, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
-            room.tile[at - 1 : at + (TILE - 1) * stride : stride] = 1
+        for begin, stride in zip(self.plan.tiles[:-1], self.plan.strides[:-1], strict=True):
+            room.tile[begin - 1 : begin + (TILE - 1) * stride : stride] = 1
         return room
 
 
@@ -234,6 +239,5 @@ def entries_of(X: Floats) -> Entries:
     from scipy.sparse import csr_array
 
     rows = csr_array(X)
-    return Entries(
-        rows.indptr.astype(np.int64), rows.indices.astype(np.int32), rows.data.astype(np.float32)
-    )
+    starts = rows.indptr.astype(np.int64)
+    return Entries(starts, rows.indices.astype(np.int32), rows.data.astype(np.float32))

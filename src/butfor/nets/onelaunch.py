@@ -49,30 +49,37 @@ from .definition import batch_orders, packed_start
 from .recipe import ACTIVATIONS, Fits, Floats, Job, Recipe, Rows, count
 
 SOURCE = Path(__file__).with_name("onelaunch.cu")
-TILE, CHUNK, NARROW = 64, 32, 64
-"""Rows of a tile, neurons worked on at a time, and the most inputs of a table without bits."""
-DEEPEST = 3
+TILE_ROWS = 64
+"""Rows of a tile."""
+CHUNK_NEURONS = 32
+"""Neurons worked on at a time."""
+MOST_PLAIN_INPUTS = 64
+"""The most inputs of a table without bits."""
+MOST_HIDDEN_LAYERS = 3
 """The most hidden layers."""
 LEAST_WARPS = 2
 """With fewer warps on a multiprocessor, stacked tensors are as good."""
-LEAST_BITS, MOST_BITS = 32, 896
-"""The fewest inputs of 0 and 1 for which tensor cores are faster than single products, and the most
-for which a tile's bits fit in the memory of its derivatives."""
-TENSOR_CORES = 8
+LEAST_BITS = 32
+"""The fewest inputs of 0 and 1 for which tensor cores are faster than single products."""
+MOST_BITS = 896
+"""The most for which a tile's bits fit in the memory of its derivatives."""
+TENSOR_CORE_GENERATION = 8
 """The first generation of GPUs (compute capability) whose tensor cores multiply bfloat16."""
-MOST_ORDER_BYTES, KEPT_ORDERS = 2**31, 64
-"""The most bytes of batch orders on the device (longer trainings go to stacked tensors), and the
-seeds whose orders are kept for the next launch."""
+MOST_ORDER_BYTES = 2**31
+"""The most bytes of batch orders on the device; longer trainings go to stacked tensors."""
+KEPT_ORDERS = 64
+"""Seeds whose batch orders are kept for the next launch."""
 
 
 def can_train(job: Job, device: torch.device) -> bool:
     """Whether one launch can train these networks on the device."""
-    recipe, rows = job.recipe, job.rows
+    recipe = job.recipe
+    rows = job.rows
     return (
         device.type == "cuda"
         and rows.outputs == 1
         and torch.version.cuda is not None
-        and 1 <= len(recipe.hidden) <= DEEPEST
+        and 1 <= len(recipe.hidden) <= MOST_HIDDEN_LAYERS
         and _order_bytes(recipe, rows.n) <= MOST_ORDER_BYTES
         and all(np.isin(y, (0, 1)).all() for y in (rows.y, rows.y_val))
         and nvrtc() is not None
@@ -83,7 +90,9 @@ def can_train(job: Job, device: torch.device) -> bool:
 def train(job: Job, device: torch.device) -> Fits:
     """Train the job's networks, usually by one launch: all whose batch orders fit on the device
     together."""
-    fits, held, starts = Fits.empty(job), set[int](), [0]
+    fits = Fits.empty(job)
+    held = set[int]()
+    starts = [0]
     most = MOST_ORDER_BYTES // max(1, _order_bytes(job.recipe, job.rows.n))
     for k, seed in enumerate(job.seeds):
         if seed not in held and len(held) == most:
@@ -127,10 +136,9 @@ class Inputs:
     def of(cls, *tables: Floats) -> Inputs:
         """Inputs that are 0 or 1 in every row become bits if there are many inputs."""
         every = np.arange(tables[0].shape[1])
-        binary = np.logical_and.reduce(
-            [((table == 0) | (table == 1)).all(axis=0) for table in tables]
-        )
-        if len(every) <= NARROW or binary.sum() < LEAST_BITS:
+        by_table = [((table == 0) | (table == 1)).all(axis=0) for table in tables]
+        binary = np.logical_and.reduce(by_table)
+        if len(every) <= MOST_PLAIN_INPUTS or binary.sum() < LEAST_BITS:
             binary[:] = False
         return cls(every[~binary], every[binary])
 
@@ -182,9 +190,9 @@ class Plan:
         too few tiles fit."""
         chip: Any = torch.cuda.get_device_properties(device)
         most = getattr(chip, "shared_memory_per_block_optin", 0)
-        if len(inputs.hot) > (MOST_BITS if chip.major >= TENSOR_CORES else 0):
+        if len(inputs.hot) > (MOST_BITS if chip.major >= TENSOR_CORE_GENERATION else 0):
             return None
-        tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE)
+        tiles = -(-min(recipe.batch_size or rows.n, rows.n) // TILE_ROWS)
         plans = {}
         shape = (
             rows.widths(recipe),
@@ -197,18 +205,16 @@ class Plan:
             if plan.shared_bytes > most:
                 break
             # A block also takes 1 KiB for the system; 8 warps of 255 registers fill the registers.
-            blocks = min(
-                chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024), 8 // warps
-            )
+            by_memory = chip.shared_memory_per_multiprocessor // (plan.shared_bytes + 1024)
+            blocks = min(by_memory, 8 // warps)
             busy = tiles / (-(-tiles // warps) * warps)
             slots = blocks * chip.multi_processor_count
             plans[blocks * warps * busy, -warps] = replace(plan, blocks=blocks, slots=slots)
-        best = plans[max(plans)] if plans else None
-        return (
-            best
-            if best and (best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS)
-            else None
-        )
+        if not plans:
+            return None
+        best = plans[max(plans)]
+        enough_warps = best.blocks * best.warps >= LEAST_WARPS or tiles < LEAST_WARPS
+        return best if enough_warps else None
 
     @property
     def hot_numbers(self) -> int:
@@ -218,15 +224,16 @@ class Plan:
     @property
     def shared_bytes(self) -> int:
         """The kernel's shared memory, laid out as its source says."""
-        hidden, dense = self.widths[1:-1], self.widths[0] - self.hot
+        hidden = self.widths[1:-1]
+        dense = self.widths[0] - self.hot
         wide = [_chunked(width) for width in hidden]
         network = (wide[0] + 4) * (dense + 1) + wide[-1] + 4
         # Every matrix but the first is stored twice, by inputs and by outputs.
         for (into, out), (below, here) in zip(pairwise(hidden), pairwise(wide), strict=True):
             network += (here + 4) * (into + 1) + (below + 4) * out
-        tile = (TILE + 4) * (-(-dense // 4) * 4 + sum(wide[:-1]) + max(wide))
+        tile = (TILE_ROWS + 4) * (-(-dense // 4) * 4 + sum(wide[:-1]) + max(wide))
         gradient = count(self.widths) - hidden[0] * self.hot
-        parts = TILE * wide[0] * 3 // 2 if self.hot else 0
+        parts = TILE_ROWS * wide[0] * 3 // 2 if self.hot else 0
         region = max(tile, -(-gradient // 4) * 4, parts)
         return 4 * (network + self.hot_numbers * 3 // 2 + self.warps * region + 2 * self.warps + 4)
 
@@ -249,7 +256,7 @@ class Plan:
 
 
 def _chunked(width: int) -> int:
-    return -(-width // CHUNK) * CHUNK
+    return -(-width // CHUNK_NEURONS) * CHUNK_NEURONS
 
 
 POINTERS = (
@@ -273,18 +280,20 @@ def prepare(
     job: Job, plan: Plan, inputs: Inputs, device: torch.device
 ) -> tuple[Work, dict[str, Tensor]]:
     """The kernel's argument, and the tensors it points to, which must outlive the launch."""
-    recipe, rows, people = job.recipe, job.rows, job.people
-    K, blocks, numbers = len(job.flip_sets), min(plan.slots, len(job.flip_sets)), count(plan.widths)
+    recipe = job.recipe
+    rows = job.rows
+    people = job.people
+    K = len(job.flip_sets)
+    blocks = min(plan.slots, len(job.flip_sets))
+    numbers = count(plan.widths)
     flips = [i for one in job.flip_sets for i in one]
-    each, seed_of = np.unique(job.seeds, return_inverse=True)
-    recipes = [replace(recipe, seed=int(seed)) for seed in each]
-    orders = (
-        [drawn_orders(one, rows.n) for one in recipes]
-        if recipe.batch_size
-        else [torch.zeros(1).int()]
-    )
+    distinct, seed_of = np.unique(job.seeds, return_inverse=True)
+    recipes = [replace(recipe, seed=int(seed)) for seed in distinct]
+    orders = [torch.zeros(1).int()]
+    if recipe.batch_size:
+        orders = [drawn_orders(one, rows.n) for one in recipes]
     starts = torch.stack([packed_start(plan.widths, one.seed) for one in recipes])
-    given = {
+    from_host = {
         "people": _feature_major(people[:, inputs.dense]),
         "starts": inputs.kernel_order(starts, recipe.hidden[0]),
         "bits_people": inputs.bits(people),
@@ -308,12 +317,12 @@ def prepare(
     }
     try:
         tensors = placed(rows, inputs, plan.gather, device)
-        tensors = tensors | {name: tensor.contiguous().to(device) for name, tensor in given.items()}
-        tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
-        tensors |= {
-            name: torch.zeros(shape, dtype=torch.int32, device=device)
-            for name, shape in counts.items()
+        tensors = tensors | {
+            name: tensor.contiguous().to(device) for name, tensor in from_host.items()
         }
+        tensors |= {name: torch.zeros(shape, device=device) for name, shape in shapes.items()}
+        for name, shape in counts.items():
+            tensors[name] = torch.zeros(shape, dtype=torch.int32, device=device)
     except torch.cuda.OutOfMemoryError:
         raise RuntimeError(
             f"{device} has not enough free memory for {K} networks on {rows.n} rows: train fewer "
@@ -352,14 +361,13 @@ def placed(rows: Rows, inputs: Inputs, gather: bool, device: torch.device) -> di
 def drawn_orders(recipe: Recipe, n: int) -> Tensor:
     """A seed's batch orders of all epochs, `[epochs × n]`. Drawing them takes longer than many
     launches."""
-    return torch.stack(
-        [order.int() for order in islice(batch_orders(recipe, n), recipe.max_epochs)]
-    )
+    orders = islice(batch_orders(recipe, n), recipe.max_epochs)
+    return torch.stack([order.int() for order in orders])
 
 
 def _feature_major(X: Floats) -> Tensor:
     """`[inputs × rows]`, rows padded with zeros to whole tiles."""
-    return torch.from_numpy(np.pad(X, ((0, -len(X) % TILE), (0, 0))).T.copy())
+    return torch.from_numpy(np.pad(X, ((0, -len(X) % TILE_ROWS), (0, 0))).T.copy())
 
 
 def _row_major(X: Floats) -> Tensor:
@@ -375,9 +383,11 @@ def _bits(y: Floats) -> Tensor:
 
 def _watch(control: Tensor, job: Job) -> None:
     """Wait for the launch and report progress; tell the kernel to stop if the check raises."""
-    done, side = torch.cuda.Event(), torch.cuda.Stream()
+    done = torch.cuda.Event()
+    side = torch.cuda.Stream()
     done.record()
-    seen, told = 0, torch.zeros(3, dtype=torch.int32, pin_memory=True)
+    seen = 0
+    told = torch.zeros(3, dtype=torch.int32, pin_memory=True)
     try:
         while not done.query():
             time.sleep(0.002)
@@ -404,17 +414,20 @@ class Kernel:
     def __init__(self, binary: bytes, plan: Plan) -> None:
         self.plan = plan
         self.driver = ctypes.CDLL("nvcuda.dll" if sys.platform == "win32" else "libcuda.so.1")
-        self.function, module = ctypes.c_void_p(), ctypes.c_void_p()
+        self.function = ctypes.c_void_p()
+        module = ctypes.c_void_p()
         self._call("cuModuleLoadData", ctypes.byref(module), binary)
         self._call("cuModuleGetFunction", ctypes.byref(self.function), module, b"fit")
-        maximum_shared_bytes, shared_carveout_percent = 8, 9
+        maximum_shared_bytes = 8
+        shared_carveout_percent = 9
         self._call("cuFuncSetAttribute", self.function, maximum_shared_bytes, plan.shared_bytes)
         self._call("cuFuncSetAttribute", self.function, shared_carveout_percent, 100)
 
     def launch(self, work: Work, blocks: int) -> None:
         arguments = (ctypes.c_void_p * 1)(ctypes.addressof(work))
         stream = ctypes.c_void_p(torch.cuda.current_stream().cuda_stream)
-        grid, block = (blocks, 1, 1), (32 * self.plan.warps, 1, 1)
+        grid = (blocks, 1, 1)
+        block = (32 * self.plan.warps, 1, 1)
         self._call(
             "cuLaunchKernel",
             self.function,
@@ -471,14 +484,12 @@ def nvrtc() -> ctypes.CDLL | None:
     """NVIDIA's run-time compiler, from PyTorch's own packages or the system; None if neither has
     it."""
     major = (torch.version.cuda or "0").split(".")[0]
-    names = (
-        [f"nvrtc64_{major}0_0.dll"]
-        if sys.platform == "win32"
-        else [f"libnvrtc.so.{major}", "libnvrtc.so"]
-    )
+    names = [f"libnvrtc.so.{major}", "libnvrtc.so"]
+    if sys.platform == "win32":
+        names = [f"nvrtc64_{major}0_0.dll"]
     packages = Path(torch.__file__).parent.parent
-    found = [*packages.glob(f"nvidia/*/lib/{names[0]}"), *packages.glob(f"torch/lib/{names[0]}")]
-    for name in (*names, *map(str, found)):
+    paths = [*packages.glob(f"nvidia/*/lib/{names[0]}"), *packages.glob(f"torch/lib/{names[0]}")]
+    for name in (*names, *map(str, paths)):
         try:
             return ctypes.CDLL(name)
         except OSError:

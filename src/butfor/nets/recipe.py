@@ -22,11 +22,15 @@ Advance = Callable[[int], object]
 """Called with the number of trainings that just finished."""
 
 ACTIVATIONS = ("relu", "tanh", "sigmoid")  # torch's names
-MOST_LAYERS, MOST_NEURONS, MOST_EPOCHS = 20, 4096, 1_000_000
-"""Larger values are a typing error: an answer takes thousands of trainings."""
+# Larger values are a typing error: an answer takes thousands of trainings.
+MOST_LAYERS = 20
+MOST_NEURONS = 4096
+MOST_EPOCHS = 1_000_000
 LAST_SEED = 2**62
-BETA1, BETA2, EPSILON = 0.9, 0.999, 1e-8
-"""torch.optim.Adam's defaults."""
+# torch.optim.Adam's defaults.
+BETA1 = 0.9
+BETA2 = 0.999
+EPSILON = 1e-8
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,9 @@ class Recipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        shown = ",".join(map(str, self.hidden[:5])) + f", … ({len(self.hidden)} layers)" * (
-            len(self.hidden) > 5
-        )
+        shown = ",".join(map(str, self.hidden[:5]))
+        if len(self.hidden) > 5:
+            shown += f", … ({len(self.hidden)} layers)"
         if any(width < 1 for width in self.hidden):
             raise ValueError(f"hidden={shown}: every layer needs at least one neuron.")
         if len(self.hidden) > MOST_LAYERS or any(width > MOST_NEURONS for width in self.hidden):
@@ -63,7 +67,8 @@ class Recipe:
                 raise ValueError(f"{name}={getattr(self, name)} must be at least 1.")
         if self.max_epochs > MOST_EPOCHS:
             raise ValueError(f"max_epochs={self.max_epochs} must be at most {MOST_EPOCHS}.")
-        if (size := self.batch_size) is not None and not 1 <= size < 2**31:
+        size = self.batch_size
+        if size is not None and not 1 <= size < 2**31:
             raise ValueError(
                 f"batch_size={size} must be at least 1 and at most {2**31 - 1}, or None for full "
                 "batch."
@@ -91,9 +96,8 @@ class Rows:
 
     def __post_init__(self) -> None:
         for name in ("X", "y", "X_val", "y_val"):
-            object.__setattr__(
-                self, name, np.ascontiguousarray(getattr(self, name), dtype=np.float32)
-            )
+            array = np.ascontiguousarray(getattr(self, name), dtype=np.float32)
+            object.__setattr__(self, name, array)
 
     @property
     def n(self) -> int:
@@ -115,14 +119,16 @@ class Rows:
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """y with the labels at these positions flipped."""
-        y, at = self.y.copy(), list(flips)
-        y[at] = 1 - y[at] if self.flipped is None else self.flipped[at]
+        y = self.y.copy()
+        rows = list(flips)
+        y[rows] = 1 - y[rows] if self.flipped is None else self.flipped[rows]
         return y
 
     def check(self, flip_sets: Sequence[FlipSet], people: Floats) -> None:
         """Refuse what does not fit together: compiled code does not check its bounds."""
         for k, flips in enumerate(flip_sets):
-            if bad := [position for position in flips if not 0 <= position < self.n]:
+            bad = [position for position in flips if not 0 <= position < self.n]
+            if bad:
                 raise ValueError(
                     f"Flip set {k} names training row {bad[0]}; the rows are numbered 0 to "
                     f"{self.n - 1}."
@@ -163,16 +169,17 @@ class Fits(NamedTuple):
     @classmethod
     def empty(cls, job: Job) -> Fits:
         """Arrays to fill in."""
-        K, (kept, ran) = len(job.flip_sets), np.zeros((2, len(job.flip_sets)), np.int64)
+        K = len(job.flip_sets)
         return cls(
-            np.empty((K, len(job.people) * job.rows.outputs), np.float32),
-            kept,
-            ran,
-            np.empty(K, np.float32),
+            logits=np.empty((K, len(job.people) * job.rows.outputs), np.float32),
+            best_epoch=np.zeros(K, np.int64),
+            epochs=np.zeros(K, np.int64),
+            validation_loss=np.empty(K, np.float32),
         )
 
-    def put(self, part: slice, found: Sequence[NDArray[Any]]) -> None:
-        for name, values in zip(self._fields, found, strict=True):
+    def put(self, part: slice, fields: Sequence[NDArray[Any]]) -> None:
+        """Fill in the fields of a part of the networks."""
+        for name, values in zip(self._fields, fields, strict=True):
             getattr(self, name)[part] = values
 
     @property
@@ -230,7 +237,8 @@ def one_thread() -> Iterator[None]:
     longer than the product."""
     import torch
 
-    threads, onednn = torch.get_num_threads(), torch.backends.mkldnn.enabled
+    threads = torch.get_num_threads()
+    onednn = torch.backends.mkldnn.enabled
     torch.set_num_threads(1)
     torch.backends.mkldnn.enabled = False  # type: ignore[assignment]
     try:
@@ -248,10 +256,12 @@ def count(widths: Sequence[int]) -> int:
 def unpack(packed: Any, widths: Sequence[int]) -> tuple[list[Any], list[Any]]:
     """Weight matrices `[… × out × in]` and bias vectors `[… × out]` inside numbers `[… × count]`,
     packed in PyTorch's order: W₁ row by row, b₁, W₂, …"""
-    weights, biases, at = [], [], 0
+    weights = []
+    biases = []
+    begin = 0
     for into, out in pairwise(widths):
-        weights.append(packed[..., at : at + out * into].reshape(*packed.shape[:-1], out, into))
-        at += out * into
-        biases.append(packed[..., at : at + out])
-        at += out
+        end = begin + out * into
+        weights.append(packed[..., begin:end].reshape(*packed.shape[:-1], out, into))
+        biases.append(packed[..., end : end + out])
+        begin = end + out
     return weights, biases

@@ -42,9 +42,9 @@ from .recipe import (
 
 LARGEST_STACK = {"cpu": 64, "cuda": 1024}
 """The most networks in a stack; more gain nothing and leave the caches."""
-CPU_MEMORY = 2**32
+CPU_STACK_BYTES = 2**32
 """Bytes that a stack on the CPU may take."""
-TILE = {"cpu": 2**17, "cuda": 2**26}
+TILE_NUMBERS = {"cpu": 2**17, "cuda": 2**26}
 """Numbers in one hidden layer of one tile of a Hessian product: on the CPU a tile should stay in
 the cache, on CUDA it must fit in memory."""
 
@@ -56,7 +56,8 @@ N = TypeVar("N", bound=tuple[Tensor, ...])
 
 def train(job: Job, device: torch.device) -> Fits:
     """Train the job's networks, as many at once as fit."""
-    fits, size = Fits.empty(job), stack_size(job, device)
+    fits = Fits.empty(job)
+    size = stack_size(job, device)
     with stacking():
         data = Data.of(job.rows, job.people, device)
         for first in range(0, len(job.flip_sets), size):
@@ -69,9 +70,8 @@ def train(job: Job, device: torch.device) -> Fits:
                 left = len(going)
             job.advance(left)
             people = data.people.expand(len(labels), -1, -1)
-            logits = forward(stack.layers(stack.weights), job.recipe.activation, people)[1].flatten(
-                1
-            )
+            outputs = forward(stack.layers(stack.weights), job.recipe.activation, people)[1]
+            logits = outputs.flatten(1)
             losses = stack.losses[np.arange(len(labels)), stack.kept]
             fits.put(part, (logits.cpu().numpy(), stack.kept, stack.ran, losses))
     return fits
@@ -91,14 +91,15 @@ def stacking() -> Iterator[None]:
 
 def free_memory(device: torch.device) -> int:
     if device.type == "cpu":
-        return CPU_MEMORY
+        return CPU_STACK_BYTES
     cached = torch.cuda.memory_reserved(device) - torch.cuda.memory_allocated(device)
     return int(torch.cuda.mem_get_info(device)[0]) + cached
 
 
 def stack_size(job: Job, device: torch.device) -> int:
     """The number of networks that train at once, in half of the memory."""
-    recipe, rows = job.recipe, job.rows
+    recipe = job.recipe
+    rows = job.rows
     batch = min(recipe.batch_size or rows.n, rows.n)
     # Training keeps the rows, every hidden layer, its slope, its derivative and one more for the
     # present operation.
@@ -109,9 +110,8 @@ def stack_size(job: Job, device: torch.device) -> int:
     fitting = (free_memory(device) // 2 - 4 * rows.X.size) // bytes_each
     if fitting < 1 and device.type == "cuda":
         raise RuntimeError(
-            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, "
-            "more than "
-            f"{device.type} has free. Use a smaller batch_size, or device='cpu'."
+            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, more "
+            f"than {device.type} has free. Use a smaller batch_size, or device='cpu'."
         )
     return max(1, min(fitting, LARGEST_STACK[device.type]))
 
@@ -151,8 +151,8 @@ class Data(NamedTuple):
         """Arrays are copied only if they are read-only, of which torch warns, or need another type
         or device."""
         arrays = map(np.asarray, (rows.X, rows.X_val, rows.y_val, people))
-        own = (array if array.flags.writeable else array.copy() for array in arrays)
-        return cls(*(torch.from_numpy(array).to(device, dtype) for array in own))
+        writeable = (array if array.flags.writeable else array.copy() for array in arrays)
+        return cls(*(torch.from_numpy(array).to(device, dtype) for array in writeable))
 
 
 class Stack:
@@ -170,49 +170,55 @@ class Stack:
         seeds: Sequence[int],
         check: Check,
     ) -> None:
-        self.recipe, self.data, self.check = recipe, data, check
-        self.n, self.widths = rows.n, rows.widths(recipe)
+        self.recipe = recipe
+        self.data = data
+        self.check = check
+        self.n = rows.n
+        self.widths = rows.widths(recipe)
         self.batch_size = recipe.batch_size or self.n
         self.batches = math.ceil(self.n / self.batch_size)
-        each, order = np.unique(seeds, return_inverse=True)
-        self.recipes = [replace(recipe, seed=int(seed)) for seed in each]
+        distinct, order = np.unique(seeds, return_inverse=True)
+        self.recipes = [replace(recipe, seed=int(seed)) for seed in distinct]
         self.networks = Networks(torch.from_numpy(labels).to(data.X), self.index(order))
         starts = torch.stack([packed_start(self.widths, one.seed) for one in self.recipes])
         self.weights = starts.to(data.X)[self.networks.order]
         self.orders: dict[int, Tensor] = {}
         self.losses = np.full((len(labels), recipe.max_epochs + 1), np.nan)
         self.losses[:, 0] = np.inf
-        self.kept, self.ran = np.zeros(len(labels), np.int64), np.zeros(len(labels), np.int64)
+        self.kept = np.zeros(len(labels), np.int64)
+        self.ran = np.zeros(len(labels), np.int64)
 
     def train(self, keep_orders: bool = False) -> Iterator[tuple[Positions, State]]:
         """Yields after each epoch the networks that took part in it and their state."""
         draws = [batch_orders(one, self.n) for one in self.recipes]
-        state = State(
-            self.weights.clone(), torch.zeros_like(self.weights), torch.zeros_like(self.weights)
-        )
-        going, networks = np.arange(len(self.kept)), self.networks
+        zeros = torch.zeros_like(self.weights)
+        state = State(self.weights.clone(), zeros, zeros.clone())
+        going = np.arange(len(self.kept))
+        networks = self.networks
         for epoch in range(1, self.recipe.max_epochs + 1):
             if self.recipe.batch_size is not None:
                 drawn = torch.stack([next(draw) for draw in draws]).to(self.data.X.device)
-                self.orders = {**(self.orders if keep_orders else {}), epoch: drawn}
+                if not keep_orders:
+                    self.orders = {}
+                self.orders[epoch] = drawn
             for batch in range(self.batches):
                 state = self.advance(epoch, batch, state, networks)
             # The only transfer from the device in an epoch.
             losses = self._validation_losses(state.w).cpu().numpy()
             better = losses < self.losses[going, self.kept[going]]
-            self.losses[going, epoch], self.ran[going], self.kept[going[better]] = (
-                losses,
-                epoch,
-                epoch,
-            )
+            self.losses[going, epoch] = losses
+            self.ran[going] = epoch
+            self.kept[going[better]] = epoch
             self.weights[self.index(going[better])] = state.w[self.index(better.nonzero()[0])]
             yield going, state
-            on = epoch - self.kept[going] < self.recipe.patience
-            if not on.any():
+            improving = epoch - self.kept[going] < self.recipe.patience
+            if not improving.any():
                 return
-            if not on.all():
-                at, going = self.index(on.nonzero()[0]), going[on]
-                state, networks = of(state, at), of(networks, at)
+            if not improving.all():
+                staying = self.index(improving.nonzero()[0])
+                going = going[improving]
+                state = of(state, staying)
+                networks = of(networks, staying)
 
     def advance(self, epoch: int, batch: int, state: State, networks: Networks) -> State:
         """torch.optim.Adam's step, operation for operation."""
@@ -220,15 +226,19 @@ class Stack:
         X, y, _ = self.batch(epoch, batch, networks)
         g = Curvature(self.layers(state.w), self.recipe.activation, X, y).gradient()
         m, v, rate, scale = self.adam(epoch, batch, state, g)
-        return State(torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate), m, v)
+        w = torch.addcdiv(state.w, m, (v.sqrt() / scale).add_(EPSILON), value=-rate)
+        return State(w, m, v)
 
     def adam(
         self, epoch: int, batch: int, state: State, g: Tensor
     ) -> tuple[Tensor, Tensor, float, float]:
         """The moments after the step, and Adam's α and s in it."""
         step = (epoch - 1) * self.batches + batch + 1
-        m, v = state.m.lerp(g, 1 - BETA1), (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
-        return m, v, self.recipe.learning_rate / (1 - BETA1**step), (1 - BETA2**step) ** 0.5
+        m = state.m.lerp(g, 1 - BETA1)
+        v = (state.v * BETA2).addcmul_(g, g, value=1 - BETA2)
+        rate = self.recipe.learning_rate / (1 - BETA1**step)
+        scale = (1 - BETA2**step) ** 0.5
+        return m, v, rate, scale
 
     def batch(
         self, epoch: int, batch: int, networks: Networks
@@ -238,11 +248,12 @@ class Stack:
         S = len(networks.y)
         if self.recipe.batch_size is None:
             return self.data.X.expand(S, -1, -1), networks.y, None
-        at = self.orders[epoch][:, batch * self.batch_size : (batch + 1) * self.batch_size]
-        if len(at) == 1:
-            return self.data.X[at[0]].expand(S, -1, -1), networks.y[:, at[0]], at.expand(S, -1)
-        at = at[networks.order]
-        return self.data.X[at], networks.y.gather(1, at), at
+        rows = self.orders[epoch][:, batch * self.batch_size : (batch + 1) * self.batch_size]
+        if len(rows) == 1:
+            X = self.data.X[rows[0]].expand(S, -1, -1)
+            return X, networks.y[:, rows[0]], rows.expand(S, -1)
+        rows = rows[networks.order]
+        return self.data.X[rows], networks.y.gather(1, rows), rows
 
     def _validation_losses(self, w: Tensor) -> Tensor:
         X, y = self.validation(len(w))
@@ -279,7 +290,8 @@ def logit_gradients(
     """∂logit/∂w of each row of `X [S × rows × d]`, `[S × rows × p]`; with several outputs, of their
     sum weighted by `contrast [S × rows × K]`."""
     inputs, outputs = forward(layers, activation, X)
-    delta, parts = torch.ones_like(outputs) if contrast is None else contrast, []
+    delta = torch.ones_like(outputs) if contrast is None else contrast
+    parts = []
     for (W, _), h in zip(reversed(layers), reversed(inputs), strict=True):
         parts += [delta, (delta[..., None] * h[:, :, None]).flatten(2)]
         if h is not X:
@@ -312,7 +324,8 @@ class Curvature:
     l)."""
 
     def __init__(self, layers: Layers, activation: str, X: Tensor, y: Tensor) -> None:
-        self.layers, self.activation = layers, activation
+        self.layers = layers
+        self.activation = activation
         self.inputs, outputs = forward(layers, activation, X)
         several = outputs.shape[2] > 1
         self.probability = torch.softmax(outputs, dim=2) if several else torch.sigmoid(outputs)
@@ -335,15 +348,18 @@ class Curvature:
         """J·direction `[S × B × P]` and H·direction `[S × P × p]` for P directions in network
         shape. With several outputs J is that of their sum weighted by `moves [S × B × K]`."""
         S, P = directions[0][1].shape[:2]
-        B, widest = self.probability.shape[1], max(b.shape[1] for _, b in self.layers)
-        rows = max(16, TILE[self.probability.device.type] // (S * P * widest))
-        tangents, total = [], torch.zeros(0)
+        B = self.probability.shape[1]
+        widest = max(b.shape[1] for _, b in self.layers)
+        rows = max(16, TILE_NUMBERS[self.probability.device.type] // (S * P * widest))
+        tangents = []
+        total = torch.zeros(0)
         for first in range(0, B, rows):
             tile = slice(first, first + rows)
             outputs, product = self._tile(tile, directions)
-            tangents.append(
-                outputs[..., 0] if moves is None else (outputs * moves[:, tile, None]).sum(-1)
-            )
+            if moves is None:
+                tangents.append(outputs[..., 0])
+            else:
+                tangents.append((outputs * moves[:, tile, None]).sum(-1))
             total = total.add_(product) if first else product
         return torch.cat(tangents, dim=1), total
 
@@ -366,10 +382,8 @@ class Curvature:
             by_delta = changes[-1] * (probability * (1 - probability) / self.probability.shape[1])
         parts: list[Tensor] = []
         for layer in reversed(range(len(self.layers))):
-            product, delta = (
-                torch.einsum("srpo,sri->spoi", by_delta, inputs[layer]),
-                self.deltas[layer][:, tile],
-            )
+            product = torch.einsum("srpo,sri->spoi", by_delta, inputs[layer])
+            delta = self.deltas[layer][:, tile]
             bias = by_delta.sum(1)
             if layer:
                 product += torch.einsum("sro,srpi->spoi", delta, changes[layer - 1])

@@ -57,7 +57,7 @@ from .stacks import (
 Numbers = NDArray[np.floating[Any]]
 CPU = torch.device("cpu")
 
-MEMORY = {"cpu": 2**30, "cuda": 2**34}
+BLOCK_BYTES = {"cpu": 2**30, "cuda": 2**34}
 """Bytes that a block of networks may take."""
 MOST_NETWORKS = {"cpu": 16, "cuda": 4096}
 """The most networks in one block; more leave the caches."""
@@ -119,19 +119,18 @@ def sweep_many(
 def block_size(recipe: Recipe, rows: Rows, data: Data, directions: int) -> int:
     """The number of networks in a block. Memory is for the states after every epoch and before
     every step of one, the adjoints, and the hidden layers of a batch."""
-    n, p, batch = rows.n, count(rows.widths(recipe)), min(recipe.batch_size or rows.n, rows.n)
+    n = rows.n
+    p = count(rows.widths(recipe))
+    batch = min(recipe.batch_size or rows.n, rows.n)
     layers = max(batch, len(data.X_val)) * (rows.d + 6 * sum(recipe.hidden) + 8)
     states = 3 * p * (recipe.max_epochs + math.ceil(n / batch))
-    kind, each = (
-        data.X.device.type,
-        data.X.element_size() * (layers + directions * (10 * p + 2 * n) + states),
-    )
+    kind = data.X.device.type
+    each = data.X.element_size() * (layers + directions * (10 * p + 2 * n) + states)
     # With many directions a single network already fills the CPU's caches.
-    most = min(
-        MOST_NETWORKS[kind],
-        MOST_DIRECTIONS[kind] // directions if kind == "cpu" else MOST_NETWORKS[kind],
-    )
-    return max(1, min(MEMORY[kind] // each, most))
+    most = MOST_NETWORKS[kind]
+    if kind == "cpu":
+        most = min(most, MOST_DIRECTIONS[kind] // directions)
+    return max(1, min(BLOCK_BYTES[kind] // each, most))
 
 
 class Adjoint(NamedTuple):
@@ -151,18 +150,14 @@ class Block(Stack):
     def __init__(
         self, recipe: Recipe, rows: Rows, data: Data, sweeps: Sequence[Sweep], check: Check
     ) -> None:
-        self.rows, self.sweeps, self.labels = (
-            rows,
-            sweeps,
-            np.array([rows.labels(sweep.flips) for sweep in sweeps]),
-        )
+        self.rows = rows
+        self.sweeps = sweeps
+        self.labels = np.array([rows.labels(sweep.flips) for sweep in sweeps])
         super().__init__(recipe, rows, data, self.labels, [sweep.seed for sweep in sweeps], check)
         self.new = None if rows.flipped is None else self.index(rows.flipped)
         start = self.weights.clone()
-        self.states, self.members = (
-            [State(start, *torch.zeros(2, *start.shape).to(start))],
-            [np.arange(len(sweeps))],
-        )
+        self.states = [State(start, *torch.zeros(2, *start.shape).to(start))]
+        self.members = [np.arange(len(sweeps))]
         for members, after in self.train(keep_orders=True):
             self.states.append(after)
             self.members.append(members)
@@ -177,20 +172,24 @@ class Block(Stack):
         self.place = np.argsort(self.order)
         people = self.data.people[self.index(np.array([sweep.people for sweep in self.sweeps]))]
         contrast = self._contrast(people)
-        outcomes = logit_gradients(
-            self.layers(self.weights), self.recipe.activation, people, contrast
-        )
+        layers = self.layers(self.weights)
+        outcomes = logit_gradients(layers, self.recipe.activation, people, contrast)
         logits = self._epoch_logits(people, contrast)
-        gradients, width = self._walk(outcomes).cpu().numpy(), outcomes.shape[1]
-        for s, each in enumerate(considered):
-            moves = 1 - 2 * self.labels[s] if self.new is None else np.ones_like(self.labels[s])
-            after, losses, by_loss = (
-                logits[s, : len(each)],
-                self.losses[s, each],
-                gradients[s, width:][: len(each)],
-            )
+        gradients = self._walk(outcomes).cpu().numpy()
+        width = outcomes.shape[1]
+        for s, kept in enumerate(considered):
+            moves = np.ones_like(self.labels[s])
+            if self.new is None:
+                moves = 1 - 2 * self.labels[s]
+            after = logits[s, : len(kept)]
             yield LabelGradient(
-                moves, after[0], gradients[s, :width], tuple(each), after, losses, by_loss
+                moves=moves,
+                logits=after[0],
+                gradient=gradients[s, :width],
+                epochs=tuple(kept),
+                epoch_logits=after,
+                validation_losses=self.losses[s, kept],
+                validation_gradients=gradients[s, width:][: len(kept)],
             )
 
     def _contrast(self, people: Tensor) -> Tensor | None:
@@ -200,7 +199,8 @@ class Block(Stack):
             return None
         scores = forward(self.layers(self.weights), self.recipe.activation, people)[1]
         towards = torch.from_numpy(self.rows.towards).to(scores.device)
-        best, rival = (scores.masked_fill(out, -torch.inf).argmax(2) for out in (~towards, towards))
+        best = scores.masked_fill(~towards, -torch.inf).argmax(2)
+        rival = scores.masked_fill(towards, -torch.inf).argmax(2)
         return hot(best, scores) - hot(rival, scores)
 
     def _state(self, epoch: int, networks: Positions) -> State:
@@ -209,14 +209,17 @@ class Block(Stack):
 
     def _epoch_logits(self, people: Tensor, contrast: Tensor | None) -> Numbers:
         """The people's logits after each epoch with an outcome, `[S × E × P]`."""
-        logits: Numbers = np.zeros(
-            (*self.asked.shape, people.shape[1]), people.new_zeros(0).cpu().numpy().dtype
-        )
+        dtype = people.new_zeros(0).cpu().numpy().dtype
+        logits: Numbers = np.zeros((*self.asked.shape, people.shape[1]), dtype)
         for epoch in np.unique(self.asked[self.asked >= 0]):
             networks, number = np.nonzero(self.asked == epoch)
-            layers, at = self.layers(self._state(epoch, networks).w), self.index(networks)
-            after = forward(layers, self.recipe.activation, people[at])[1]
-            after = after[:, :, 0] if contrast is None else (after * contrast[at]).sum(2)
+            layers = self.layers(self._state(epoch, networks).w)
+            which = self.index(networks)
+            outputs = forward(layers, self.recipe.activation, people[which])[1]
+            if contrast is None:
+                after = outputs[:, :, 0]
+            else:
+                after = (outputs * contrast[which]).sum(2)
             logits[networks, number] = after.cpu().numpy()
         return logits
 
@@ -226,26 +229,22 @@ class Block(Stack):
         S, width = outcomes.shape[:2]
         D = width + self.asked.shape[1]
         w, m, v = (outcomes.new_zeros(S, D, outcomes.shape[2]) for _ in range(3))
-        adjoint, stack = (
-            Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D)),
-            of(self.networks, self.index(self.order)),
-        )
+        adjoint = Adjoint(w, m, v, outcomes.new_zeros(S, self.n, D))
+        stack = of(self.networks, self.index(self.order))
         for epoch in range(int(self.last.max()), 0, -1):
             # The outcomes that depend on the weights after this epoch.
-            keeping, (asking, number) = (
-                np.flatnonzero(self.kept == epoch),
-                np.nonzero(self.asked == epoch),
-            )
+            keeping = np.flatnonzero(self.kept == epoch)
+            asking, number = np.nonzero(self.asked == epoch)
             if len(keeping):
                 w[self.index(self.place[keeping]), :width] = outcomes[self.index(keeping)]
             if len(asking):
                 layers = self.layers(self._state(epoch, asking).w)
-                by_loss = Curvature(
-                    layers, self.recipe.activation, *self.validation(len(asking))
-                ).gradient()
+                X, y = self.validation(len(asking))
+                by_loss = Curvature(layers, self.recipe.activation, X, y).gradient()
                 w[self.index(self.place[asking]), self.index(width + number)] = by_loss
             working = slice(int((self.last >= epoch).sum()))
-            networks, back = of(stack, working), of(adjoint, working)
+            networks = of(stack, working)
+            back = of(adjoint, working)
             states = [self._state(epoch - 1, self.order[working])]
             for batch in range(self.batches - 1):
                 states.append(self.advance(epoch, batch, states[-1], networks))
@@ -257,7 +256,7 @@ class Block(Stack):
         self, epoch: int, batch: int, state: State, stack: Networks, adjoint: Adjoint
     ) -> None:
         """From the adjoint of the state after a step to that of the state before it."""
-        X, y, at = self.batch(epoch, batch, stack)
+        X, y, rows = self.batch(epoch, batch, stack)
         curvature = Curvature(self.layers(state.w), self.recipe.activation, X, y)
         g = curvature.gradient()
         m, v, rate, scale = self.adam(epoch, batch, state, g)
@@ -274,7 +273,7 @@ class Block(Stack):
         adjoint.v.mul_(BETA2)
         moves = None
         if self.new is not None:  # the new label minus the old one of each row, one-hot
-            new = self.new.expand(len(y), -1) if at is None else self.new[at]
+            new = self.new.expand(len(y), -1) if rows is None else self.new[rows]
             moves = hot(new, curvature.probability) - hot(y, curvature.probability)
         most = MOST_DIRECTIONS[g.device.type]
         for first in range(0, by_g.shape[1], most):
@@ -282,12 +281,12 @@ class Block(Stack):
             some = slice(first, first + most)
             tangents, products = curvature.products(self.layers(by_g[:, some]), moves)
             adjoint.w[:, some] += products
-            if at is None:
+            if rows is None:
                 adjoint.y[:, :, some].sub_(tangents, alpha=1 / self.n)
             else:
                 # A batch has no row twice, so adding by position is safe.
-                network = torch.arange(len(at), device=at.device)[:, None]
-                adjoint.y[network, at, some] -= tangents / at.shape[1]
+                network = torch.arange(len(rows), device=rows.device)[:, None]
+                adjoint.y[network, rows, some] -= tangents / rows.shape[1]
 
 
 def lowest(losses: Numbers, epochs: int) -> list[int]:

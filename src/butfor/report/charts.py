@@ -24,7 +24,7 @@ from butfor.standard.groups import GroupStandard
 from butfor.support.files import save
 from butfor.table.groups import in_order
 from butfor.words.figures import (
-    NOTHING,
+    SMALLEST_SHOWN_GAP,
     often,
     points,
     signed,
@@ -42,14 +42,23 @@ THEME = {
     "mark": ("#fdebdd", "#43291a"),
 }
 """Every colour of the report by name: in the light and in the dark theme."""
-WIDTH, BAR, CELL, SWATCH = 360, 900, 260, 14
-"""Pixels: of a chart, on a phone as large as it is drawn; of a bar that fills the page; of a
-table's cell; of a mark in a legend."""
-MOST_LANES, MOST_PARTS, MOST_COLUMNS = 8, 4, 6
-"""The most groups with a row of dots, the largest; and the most columns in a bar and in a list."""
-FAR_OUT = 2.0
+CHART_PIXELS = 360
+"""Width of a chart, which a phone shows as large as it is drawn."""
+BAR_PIXELS = 900
+"""Width of a bar that fills the page."""
+CELL_PIXELS = 260
+"""Width of a chart in a table's cell."""
+SWATCH_PIXELS = 14
+"""Width and height of a mark in a legend."""
+MOST_LANES = 8
+"""The most groups with a row of dots, the largest."""
+MOST_BAR_PARTS = 4
+"""The most columns in a bar."""
+MOST_LISTED_COLUMNS = 6
+"""The most columns in a list."""
+EDGE_FACTOR = 2.0
 """A chart of logits ends at this multiple of their 90 % quantile."""
-GOLDEN = 0.618034
+GOLDEN_RATIO = 0.618034
 """Multiples of it spread marks evenly and reproducibly."""
 
 Point = tuple[float, float]
@@ -68,7 +77,9 @@ class Drawing:
     """Shapes as SVG elements, with texts on top. Notebooks show it."""
 
     def __init__(self, width: float, height: float, title: str = "") -> None:
-        self.width, self.height, self.title = width, height, title
+        self.width = width
+        self.height = height
+        self.title = title
         self.shapes: list[str] = []
         self.texts: list[str] = []
 
@@ -94,11 +105,9 @@ class Drawing:
         out."""
         mark = MARKS[shape].format(r=f"{size / 2:g}", d=f"{size:g}")
         path = "".join(f"M{x:.1f} {y:.1f}{mark}" for x, y in points if not math.isnan(x))
-        paint = (
-            f'fill="var(--bf-{colour})"'
-            if fill
-            else f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
-        )
+        paint = f'fill="none" stroke="var(--bf-{colour})" stroke-width="2"'
+        if fill:
+            paint = f'fill="var(--bf-{colour})"'
         self.shapes.append(f'<path d="{path}" {paint}/>')
 
     def text(
@@ -113,9 +122,9 @@ class Drawing:
     ) -> None:
         """A text at (x, y), vertically centred; `side`: which of its sides is at x."""
         anchor = {"left": "start", "center": "middle", "right": "end"}[side]
-        at = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
+        place = f'x="{x:.1f}" y="{y + 0.35 * size:.1f}" font-size="{size:g}" text-anchor="{anchor}"'
         look = f'fill="var(--bf-{colour})" font-weight="{700 if bold else 400}"'
-        self.texts.append(f"<text {at} {look}>{escape(text)}</text>")
+        self.texts.append(f"<text {place} {look}>{escape(text)}</text>")
 
     def tick(self, x: float, y: float, text: str, side: str = "center") -> None:
         self.text(x, y, text, 11.2, side, "muted")
@@ -132,8 +141,9 @@ class Drawing:
         """The text of a file in the light theme or, given a `path`, the path it was written to."""
         ground = f'<rect width="{self.width:g}" height="{self.height:g}" fill="var(--bf-paper)"/>'
         ground += "<style>text{paint-order:stroke;stroke:var(--bf-paper);stroke-width:3px}</style>"
-        whole = self.svg(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', ground)
-        return save(re.sub(r"var\(--bf-(\w+)\)", lambda found: THEME[found[1]][0], whole), path)
+        drawn = self.svg(' xmlns="http://www.w3.org/2000/svg" font-family="sans-serif"', ground)
+        light = re.sub(r"var\(--bf-(\w+)\)", lambda name: THEME[name[1]][0], drawn)
+        return save(light, path)
 
     _repr_svg_ = to_svg
 
@@ -145,7 +155,7 @@ def _places(points: Sequence[Point]) -> str:
 def _reach(logits: Sequence[float]) -> float:
     """Where a chart of logits ends; what lies further out is drawn at the edge."""
     sizes = np.abs(logits)
-    return max(min(float(sizes.max()), FAR_OUT * float(np.quantile(sizes, 0.9))), 1e-6)
+    return max(min(float(sizes.max()), EDGE_FACTOR * float(np.quantile(sizes, 0.9))), 1e-6)
 
 
 # --- one person, and many -------------------------------------------------------------------------
@@ -155,39 +165,33 @@ def seed_logits(verdict: Verdict) -> Drawing | None:
     """The logit of each fresh seed's model without the flips (dots) and with them (squares), with
     medians. None if there are no logits."""
     rows = verdict.fresh.logits if verdict.fresh else None
-    known = [[logit for logit in row if logit is not None] for row in rows or ()]
-    if not any(known):
+    logits_of_rows = [[logit for logit in row if logit is not None] for row in rows or ()]
+    if not any(logits_of_rows):
         return None
-    run, middle, reach = verdict.run, WIDTH / 2, _reach([logit for row in known for logit in row])
-    drawing = Drawing(
-        WIDTH, 140, f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips"
-    )
+    run = verdict.run
+    middle = CHART_PIXELS / 2
+    right = CHART_PIXELS - 14
+    reach = _reach([logit for logits in logits_of_rows for logit in logits])
+    title = f"{run.measure.capitalize()}s over the fresh seeds, without and with the flips"
+    drawing = Drawing(CHART_PIXELS, 140, title)
     first, second = (short(name, 24) for name in verdict.label_names)
     drawing.text(8, 8, f"← '{first}'")
-    drawing.text(WIDTH - 8, 8, f"'{second}' →", side="right")
+    drawing.text(CHART_PIXELS - 8, 8, f"'{second}' →", side="right")
     looks = (30, "No flip", "circle", "person"), (78, "With the flips", "square", "flip")
-    for (top, name, shape, colour), logits in zip(looks, known, strict=True):
-        drawing.line([(14, top + 9), (WIDTH - 14, top + 9)], "line")
+    for (top, name, shape, colour), logits in zip(looks, logits_of_rows, strict=True):
+        drawing.line([(14, top + 9), (right, top + 9)], "line")
         if logits:
             median = float(np.median(logits))
-            *places, upright = np.interp([*logits, median], (-reach, reach), (14, WIDTH - 14))
-            drawing.marks(
-                [(x, top + 18 * (j * GOLDEN % 1)) for j, x in enumerate(places)],
-                shape,
-                6,
-                colour,
-                fill=True,
-            )
+            *places, upright = np.interp([*logits, median], (-reach, reach), (14, right))
+            marks = [(x, top + 18 * (j * GOLDEN_RATIO % 1)) for j, x in enumerate(places)]
+            drawing.marks(marks, shape, 6, colour, fill=True)
             drawing.line([(upright, top - 4), (upright, top + 22)], "ink", 2.5)
             drawing.text(8, top + 30, f"{name}: median {run.measured(median)}")
     drawing.line([(middle, 20), (middle, 126)], "ink", 1.4)
-    drawing.tick(
-        middle,
-        134,
-        f"{0 if run.cut_moves or run.measure == 'margin' else run.measured(0.0)}, the cut",
-    )
+    cut = "0" if run.cut_moves or run.measure == "margin" else run.measured(0.0)
+    drawing.tick(middle, 134, f"{cut}, the cut")
     drawing.tick(8, 134, run.measured(-reach), "left")
-    drawing.tick(WIDTH - 8, 134, run.measured(reach), "right")
+    drawing.tick(CHART_PIXELS - 8, 134, run.measured(reach), "right")
     return drawing
 
 
@@ -198,20 +202,18 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
     examined = [(one, one.verdict) for one in people if one.verdict]
     if not examined or examined[0][1].decision is not None:
         return None
-    run, narrow = examined[0][1].run, width < 600
-    left, row, top = (12 if narrow else 170), (58 if narrow else 42), 14
-    largest = {
-        group for group, _ in Counter(str(v.group) for _, v in examined).most_common(MOST_LANES)
-    }
-    groups = map(str, in_order((v.group for _, v in examined), run.sensitive_bands))
-    lanes = [group for group in groups if group in largest]
+    run = examined[0][1].run
+    narrow = width < 600
+    left = 12 if narrow else 170
+    row = 58 if narrow else 42
+    top = 14
+    lanes = _lanes([v for _, v in examined])
     high = _reach([scores(v)[0] for _, v in examined]) if run.measure == "margin" else 1.0
     low = -high if run.measure == "margin" else 0.0
     bottom = top + row * len(lanes)
     height = bottom + (100 if narrow else 60)
-    drawing = Drawing(
-        width, height, f"{run.measure.capitalize()} of {len(examined)} people by group"
-    )
+    title = f"{run.measure.capitalize()} of {len(examined)} people by group"
+    drawing = Drawing(width, height, title)
 
     def x(value: float) -> float:
         return float(np.interp(value, (low, high), (left, width - 14)))
@@ -221,43 +223,47 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
         "hinges on few labels": ("person", "square", 8, True),
     }
     if any(one.in_most for one, _ in examined):
-        looks["probably changes under one standard"] = "flip", "diamond", 13, False
+        looks["probably changes under one standard"] = ("flip", "diamond", 13, False)
     for k, group in enumerate(lanes):
         middle = top + row * (k + 0.5) + (8 if narrow else 0)
-        name, longest = names.group(run.sensitive, group), 40 if narrow else 26
-        name = (
-            name
-            if len(name) <= longest
-            else without_middle(names.value(run.sensitive, group), longest)
-        )
+        name = names.group(run.sensitive, group)
+        longest = 40 if narrow else 26
+        if len(name) > longest:
+            name = without_middle(names.value(run.sensitive, group), longest)
         drawing.text(2, middle - (25 if narrow else 0), name, size=12.5, bold=True)
         drawing.line([(left, middle), (width - 14, middle)], "line")
         places = [list[Point]() for _ in looks]
         for j, (one, v) in enumerate((one, v) for one, v in examined if str(v.group) == group):
-            at = x(scores(v)[0]), middle + 26 * ((j * GOLDEN % 1) - 0.5)
-            places[v.found].append(at)
+            place = (x(scores(v)[0]), middle + 26 * ((j * GOLDEN_RATIO % 1) - 0.5))
+            places[v.found].append(place)
             if one.in_most:
-                places[2].append(at)
+                places[2].append(place)
         for (colour, shape, size, fill), marks in zip(looks.values(), places, strict=True):
             drawing.marks(marks, shape, size, colour, fill)
+    across, down = (0, 18) if narrow else (150, 0)
     for k, (meaning, (colour, shape, size, fill)) in enumerate(looks.items()):
-        x0, y0 = (left, bottom + 52 + 18 * k) if narrow else (left + 150 * k, bottom + 52)
+        x0 = left + across * k
+        y0 = bottom + 52 + down * k
         drawing.marks([(x0 + 6, y0)], shape, size, colour, fill)
         drawing.tick(x0 + 18, y0, meaning, "left")
     cut = cut_of(examined[0][1])
     drawing.line([(x(cut), top - 8), (x(cut), bottom + 4)], "ink", 1.6, dash=(5, 3))
-    drawing.text(
-        x(cut), bottom + 14, "cut 0" if low else f"cut {cut:.2f}", 11.5, "center", bold=True
-    )
-    side = (
-        "higher is"
-        if run.measure == "score" or run.favourable == run.label_names[1]
-        else "lower is"
-    )
+    cut_name = "cut 0" if low else f"cut {cut:.2f}"
+    drawing.text(x(cut), bottom + 14, cut_name, 11.5, "center", bold=True)
+    higher = run.measure == "score" or run.favourable == run.label_names[1]
+    side = "higher is" if higher else "lower is"
     drawing.tick(left, bottom + 31, f"{run.measure} ({side} better for the person)", "left")
     for end, anchor in ((low, "left"), (high, "right")):
         drawing.tick(x(end), bottom + 14, f"{end:g}" if not low else signed(end), anchor)
     return drawing
+
+
+def _lanes(verdicts: Sequence[Verdict]) -> list[str]:
+    """The groups with a row of dots, in order: the largest."""
+    sizes = Counter(str(v.group) for v in verdicts)
+    largest = {group for group, _ in sizes.most_common(MOST_LANES)}
+    groups = in_order((v.group for v in verdicts), verdicts[0].run.sensitive_bands)
+    return [str(group) for group in groups if str(group) in largest]
 
 
 # --- groups: marks in the cells of tables, and bars -----------------------------------------------
@@ -265,31 +271,35 @@ def people_dots(people: Sequence[Listed], names: Names, width: float) -> Drawing
 
 def swatch(shape: str, colour: str, fill: bool = True, opacity: float = 1.0) -> Markup:
     """A mark for a legend; "bar" is a piece of a bar."""
-    drawing, low, high = Drawing(SWATCH, SWATCH), 1, SWATCH - 1
+    drawing = Drawing(SWATCH_PIXELS, SWATCH_PIXELS)
+    low = 1
+    high = SWATCH_PIXELS - 1
     if shape == "bar":
         drawing.area([(low, low), (high, low), (high, high), (low, high)], colour, opacity)
     else:
-        drawing.marks([(SWATCH / 2, SWATCH / 2)], shape, 9, colour, fill)
+        drawing.marks([(SWATCH_PIXELS / 2, SWATCH_PIXELS / 2)], shape, 9, colour, fill)
     return drawing.svg()
 
 
 def rates_scale(comparisons: Sequence[GroupStandard]) -> tuple[float, float]:
     """Tens of per cent around all recorded and expected shares."""
     shares = [share for c in comparisons for share in (c.recorded, c.expected)]
-    low, high = math.floor(10 * min(shares)) / 10, math.ceil(10 * max(shares)) / 10
+    low = math.floor(10 * min(shares)) / 10
+    high = math.ceil(10 * max(shares)) / 10
     return (low, high) if high > low else (max(0.0, low - 0.1), min(1.0, high + 0.1))
 
 
 def rates_mark(c: GroupStandard, scale: tuple[float, float]) -> Markup:
     """The recorded share of a group (circle) and that of comparable people (diamond) on one
     line."""
-    drawing, colour = Drawing(CELL, 24), "flip" if c.differs else "person"
+    drawing = Drawing(CELL_PIXELS, 24)
+    colour = "flip" if c.differs else "person"
     drawing.title = f"{points(c.recorded)} recorded, {points(c.expected)} of comparable people"
-    own, other = np.interp((c.recorded, c.expected), scale, (10, CELL - 10))
-    drawing.line([(4, 12), (CELL - 4, 12)], "line")
-    drawing.line([(own, 12), (other, 12)], colour, 3)
-    drawing.marks([(other, 12)], "diamond", 12, "person")
-    drawing.marks([(own, 12)], "circle", 11, colour, fill=True)
+    recorded, expected = np.interp((c.recorded, c.expected), scale, (10, CELL_PIXELS - 10))
+    drawing.line([(4, 12), (CELL_PIXELS - 4, 12)], "line")
+    drawing.line([(recorded, 12), (expected, 12)], colour, 3)
+    drawing.marks([(expected, 12)], "diamond", 12, "person")
+    drawing.marks([(recorded, 12)], "circle", 11, colour, fill=True)
     return drawing.svg()
 
 
@@ -298,9 +308,9 @@ def around_zero(
 ) -> Markup:
     """A value and the ends of its interval around 0 in the middle, as a table's cell; `reach` is
     near its sides."""
-    drawing = Drawing(CELL, 24, title)
-    place, *line = np.interp([value, *ends], (-reach, reach), (10, CELL - 10))
-    drawing.line([(CELL / 2, 0), (CELL / 2, 24)], "muted", dash=(3, 3))
+    drawing = Drawing(CELL_PIXELS, 24, title)
+    place, *line = np.interp([value, *ends], (-reach, reach), (10, CELL_PIXELS - 10))
+    drawing.line([(CELL_PIXELS / 2, 0), (CELL_PIXELS / 2, 24)], "muted", dash=(3, 3))
     if line:
         drawing.line([(x, 12) for x in line], "person", 2)
     drawing.marks([(place, 12)], "circle", 11, "flip" if called else "person", fill=True)
@@ -315,9 +325,10 @@ def gap_mark(c: GroupStandard, reach: float) -> Markup:
 
 def gap_reach(comparisons: Sequence[GroupStandard]) -> float:
     """How far the gaps and their intervals go from 0."""
-    return max(
-        0.005, *(abs(value) for c in comparisons for value in (c.difference, *(c.interval or ())))
-    )
+    sizes = [0.005]
+    for c in comparisons:
+        sizes += [abs(value) for value in (c.difference, *(c.interval or ()))]
+    return max(sizes)
 
 
 def column_moves(
@@ -325,16 +336,17 @@ def column_moves(
 ) -> list[tuple[str, Markup, str]]:
     """Per column that moves a group's gap furthest, its name, and a mark and words for how much
     larger (right) or smaller the gap is without it, with the 95 % interval."""
-    side = (
-        1 if c.difference >= 0 else -1
-    )  # if the difference is below 0, a larger gap is a lower difference
-    own = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group)]
-    own, rows = sorted(own, key=lambda m: -abs(m.move))[:MOST_COLUMNS], []
-    reach = max((0.005, *(abs(m.move) + 1.96 * m.error for m in own)))
-    for m in own:
-        said = f"{points(abs(m.move))} {'larger' if side * m.move >= 0 else 'smaller'}"
-        ends = [side * m.move + 1.96 * m.error * k for k in (-1, 1)]
-        rows.append((name(m.column), around_zero(side * m.move, ends, reach, said), said))
+    # If the difference is below 0, a larger gap is a lower difference.
+    side = 1 if c.difference >= 0 else -1
+    of_group = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group)]
+    furthest = sorted(of_group, key=lambda m: -abs(m.move))[:MOST_LISTED_COLUMNS]
+    rows = []
+    reach = max((0.005, *(abs(m.move) + 1.96 * m.error for m in furthest)))
+    for m in furthest:
+        move = side * m.move
+        in_words = f"{points(abs(m.move))} {'larger' if move >= 0 else 'smaller'}"
+        ends = [move - 1.96 * m.error, move + 1.96 * m.error]
+        rows.append((name(m.column), around_zero(move, ends, reach, in_words), in_words))
     return rows
 
 
@@ -344,43 +356,40 @@ def gap_parts(
     """The raw gap in parts that add up: what columns explain, the largest first and the others
     together, and what they do not. A column's part is how far the gap moves without it."""
     side = 1 if c.explained >= 0 else -1
-    own = [
-        m
-        for m in moves
-        if (m.attribute, m.group) == (c.attribute, c.group) and side * m.move > m.error
-    ]
-    parts, left = list[Part](), c.explained
-    for m in sorted(own, key=lambda m: -side * m.move):
-        if len(parts) < MOST_PARTS and side * m.move <= side * left:
+    of_group = [m for m in moves if (m.attribute, m.group) == (c.attribute, c.group)]
+    explaining = [m for m in of_group if side * m.move > m.error]
+    parts = list[Part]()
+    left = c.explained
+    for m in sorted(explaining, key=lambda m: -side * m.move):
+        if len(parts) < MOST_BAR_PARTS and side * m.move <= side * left:
             parts.append((name(m.column), m.move, "person", 0.95 - 0.2 * len(parts)))
             left -= m.move
-    if abs(left) >= NOTHING:
-        parts.append(
-            ("other columns together" if parts else "all columns together", left, "person", 0.2)
-        )
+    if abs(left) >= SMALLEST_SHOWN_GAP:
+        rest = "other columns together" if parts else "all columns together"
+        parts.append((rest, left, "person", 0.2))
     return [*parts, ("not explained", c.difference, "flip", 0.9)]
 
 
 def gap_scale(groups: Sequence[Sequence[Part]]) -> tuple[float, float]:
     """How far the bars of several groups reach."""
-    lows, highs = (
-        [sum(sign(0.0, part[1]) for part in parts) for parts in groups] for sign in (min, max)
-    )
+    lows = [sum(min(0.0, part[1]) for part in parts) for parts in groups]
+    highs = [sum(max(0.0, part[1]) for part in parts) for parts in groups]
     return min(lows), max(highs)
 
 
 def gap_bar(parts: Sequence[Part], scale: tuple[float, float]) -> Markup:
     """The parts side by side, those above 0 to the right and those below to the left; a line marks
     their sum."""
-    drawing = Drawing(BAR, 30, "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts))
+    title = "; ".join(f"{name}: {points(value)}" for name, value, _, _ in parts)
+    drawing = Drawing(BAR_PIXELS, 30, title)
     ends = [0.0, 0.0]
     for _, value, colour, opacity in parts:
         start = ends[value < 0]
         ends[value < 0] = start + value
-        a, b = np.interp((start, start + value), scale, (4, BAR - 4))
+        a, b = np.interp((start, start + value), scale, (4, BAR_PIXELS - 4))
         drawing.area([(a, 6), (b, 6), (b, 24), (a, 24)], colour, opacity)
         drawing.line([(b, 6), (b, 24)], "paper", 1.5)
-    zero, total = np.interp((0, sum(ends)), scale, (4, BAR - 4))
+    zero, total = np.interp((0, sum(ends)), scale, (4, BAR_PIXELS - 4))
     drawing.line([(zero, 0), (zero, 30)], "muted", 1.5)
     drawing.line([(total, 0), (total, 30)], "ink", 2.5)
     return drawing.svg()

@@ -34,39 +34,44 @@ class Impact:
 def impacts(p: Population) -> list[Impact]:
     """By attribute, then for their combinations: of everybody whose label is known or, without
     labels, of those examined. Empty if the favourable decision is unknown."""
-    run, known = p.run, p.run.performance
+    run = p.run
     if not run.favourable:
         return []
-    if known:
-        rates_of = [
-            (g.group, g.people, g.selection_rate or 0.0) for g in known.by_group if g.people
-        ]
+    rows = list[tuple[str, int, float]]()
+    if run.performance:
         direct = run.favourable_labels == run.sides[1]  # or rates are of the other decision
-        rows = [(group, people, rate if direct else 1 - rate) for group, people, rate in rates_of]
+        for rates_of in run.performance.by_group:
+            if rates_of.people:
+                rate = rates_of.selection_rate or 0.0
+                rows.append((rates_of.group, rates_of.people, rate if direct else 1 - rate))
     else:
-        rows = [
-            (str(g), 1, v.prediction in run.favourable_labels)
-            for g in p.groups
-            for v in p
-            if v.group == g
-        ]
-    everybody, found = pd.DataFrame(rows, columns=["group", "people", "rate"]), []
+        for group in p.groups:
+            for v in p:
+                if v.group == group:
+                    rows.append((str(group), 1, v.prediction in run.favourable_labels))
+    everybody = pd.DataFrame(rows, columns=["group", "people", "rate"])
+    impacts_of_groups = []
     everybody["selected"] = everybody["people"] * everybody["rate"]
     several = run.attributes if len(run.attributes) > 1 else ()
     values = {
         name: [run.groups[g][place] for g in everybody["group"]]
         for place, name in enumerate(several)
     }
-    for attribute, own in (values | {run.sensitive: list(everybody["group"])}).items():
-        frame = everybody.groupby(own, sort=False)[["people", "selected"]].sum()
-        rates, shares = frame["selected"] / frame["people"], frame["people"] / frame["people"].sum()
+    for attribute, groups in (values | {run.sensitive: list(everybody["group"])}).items():
+        frame = everybody.groupby(groups, sort=False)[["people", "selected"]].sum()
+        rates = frame["selected"] / frame["people"]
+        shares = frame["people"] / frame["people"].sum()
         large = (shares >= SMALL_SHARE) & (frame.index != MISSING)
         highest = rates[large].max()
-        for group, people, rate, counted in zip(
-            frame.index, frame["people"], rates, large, strict=True
-        ):
+        columns = (frame.index, frame["people"], rates, large)
+        for group, people, rate, counted in zip(*columns, strict=True):
             ratio = rate / highest if highest > 0 and group != MISSING else None
             below = bool(counted and ratio is not None and ratio < FOUR_FIFTHS)
-            remark = "unknown" if group == MISSING else "" if counted else "under 2 % of the people"
-            found.append(Impact(attribute, group, int(people), rate, ratio, below, remark))
-    return found
+            remark = ""
+            if group == MISSING:
+                remark = "unknown"
+            elif not counted:
+                remark = "under 2 % of the people"
+            impact = Impact(attribute, group, int(people), rate, ratio, below, remark)
+            impacts_of_groups.append(impact)
+    return impacts_of_groups

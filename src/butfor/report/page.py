@@ -24,7 +24,7 @@ from butfor.report.groups import impacts
 from butfor.report.text import short, shown
 from butfor.result import fresh, reviewed
 from butfor.result import words as result_words
-from butfor.result.population import SMALL_GROUP, Population
+from butfor.result.population import SMALL_GROUP_PEOPLE, Population
 from butfor.result.record import (
     SCHEMA_VERSION,
     as_json,
@@ -42,19 +42,17 @@ from butfor.support.terminal import STEERING
 from butfor.table.decisions import decides_one
 from butfor.words import figures as words
 
-EMPTY: tuple[Any, ...] = (None, "", [], {})
-RESULTS = {
-    *(
-        "standard",
-        "standard_notes",
-        "one_standard",
-        "questions",
-        "performance",
-        "reviewed",
-        "names",
-        "remarks",
-        "concerns",
-    ),
+EMPTY_VALUES: tuple[Any, ...] = (None, "", [], {})
+RESULT_FIELDS = {
+    "standard",
+    "standard_notes",
+    "one_standard",
+    "questions",
+    "performance",
+    "reviewed",
+    "names",
+    "remarks",
+    "concerns",
     "command",
 }
 """What pages show in their own sections."""
@@ -86,9 +84,8 @@ def person_page(verdict: Verdict, *, others: bool = True) -> str:
 
 def population_page(population: Population) -> str:
     """The page about many people."""
-    return render(
-        "population.html", p=population, run=population.run, people=people.listed(population)
-    )
+    listed = people.listed(population)
+    return render("population.html", p=population, run=population.run, people=listed)
 
 
 def fragment(of: Verdict | Population) -> str:
@@ -104,7 +101,8 @@ def standard_record(found: Standards) -> str:
 def chart(of: Verdict | Population) -> charts.Drawing:
     """A person's fresh seeds, or a dot per person on the score's axis."""
     if isinstance(of, Verdict):
-        drawing, why = charts.seed_logits(of), "this person's find was not tested under fresh seeds"
+        drawing = charts.seed_logits(of)
+        why = "this person's find was not tested under fresh seeds"
     else:
         drawing = charts.people_dots(people.listed(of), of.run.names, 740)
         why = "nobody was examined, or there are more than two labels"
@@ -160,7 +158,7 @@ def environment(*packages: str) -> Environment:
         ASSUMPTION=ASSUMPTION,
         ON_COLUMNS=ON_COLUMNS,
         WRONG=WRONG,
-        SMALL_GROUP=SMALL_GROUP,
+        SMALL_GROUP_PEOPLE=SMALL_GROUP_PEOPLE,
         names=None,
         zip=zip,
         decides_one=decides_one,
@@ -178,12 +176,12 @@ def environment(*packages: str) -> Environment:
 
 def settings(run: Run) -> str:
     """As in the record, without empty values and results."""
-    known = {
+    kept = {
         name: value
         for name, value in builtins_of(run).items()
-        if name not in RESULTS and value not in EMPTY
+        if name not in RESULT_FIELDS and value not in EMPTY_VALUES
     }
-    return json.dumps(known, indent=1, ensure_ascii=False)
+    return json.dumps(kept, indent=1, ensure_ascii=False)
 
 
 def terms(text: str) -> Markup:
@@ -207,34 +205,29 @@ def _unbroken(text: Any) -> Any:
 def _headline(sentence: str) -> Markup:
     """A sentence with its interval and p-value in small print."""
     answer, bracket, rest = _unbroken(sentence).partition(" (95\N{NO-BREAK SPACE}% interval")
-    return (
-        Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip())
-        if rest
-        else escape(answer)
-    )
+    if not rest:
+        return escape(answer)
+    return Markup("{} <small>{}</small>").format(answer, f"{bracket}{rest}".strip())
 
 
 def own_parts(script: str, *styles: str) -> dict[str, Any]:
     """A script and styles from the templates, and the policy that allows only these, by their names
     there."""
     folder = resources.files("butfor.report") / "templates"
-    code, *looks = (
-        folder.joinpath(name).read_text(encoding="utf-8").strip() for name in (script, *styles)
-    )
+
+    def text_of(name: str) -> str:
+        return folder.joinpath(name).read_text(encoding="utf-8").strip()
+
+    def digest(text: str) -> str:
+        return base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()
+
+    code = text_of(script)
     colours = ";".join(
         f"--bf-{name}:light-dark({light},{dark})" for name, (light, dark) in charts.THEME.items()
     )
-    look = "\n".join([f":root{{{colours}}}", *looks])
-    digests = (
-        base64.b64encode(hashlib.sha256(text.encode()).digest()).decode() for text in (look, code)
+    look = "\n".join([f":root{{{colours}}}", *map(text_of, styles)])
+    policy = (
+        f"default-src 'none'; style-src 'sha256-{digest(look)}'; "
+        f"script-src 'sha256-{digest(code)}'; base-uri 'none'; form-action 'none'"
     )
-    allowed = (
-        "style-src 'sha256-{}'; script-src 'sha256-{}'; base-uri 'none'; form-action 'none'".format(
-            *digests
-        )
-    )
-    return {
-        "STYLE": Markup(look),
-        "SCRIPT": Markup(code),
-        "POLICY": f"default-src 'none'; {allowed}",
-    }
+    return {"STYLE": Markup(look), "SCRIPT": Markup(code), "POLICY": policy}

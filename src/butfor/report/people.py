@@ -24,13 +24,15 @@ from butfor.result.words import (
 from butfor.result.worlds import OneStandard, PersonInWorlds
 from butfor.table.decisions import USUAL
 
-MOST_LISTED, MOST_DETAILED = 1000, 300
-"""The most people in the list, and one by one below it: those who matter most."""
+MOST_LISTED = 1000
+"""The most people in the list: those who matter most."""
+MOST_DETAILED = 300
+"""The most people one by one below it."""
 MOST_IN_WORLDS = 100
 """The most people listed by how likely their decision is to change."""
-LONGEST = 60
+LONGEST_NAME = 60
 """The most characters of a row's name."""
-NOT_AUDITED = 5
+NOT_AUDITED_WEIGHT = 5
 """The weight of people who were not audited."""
 Worlds = tuple[tuple[OneStandard, PersonInWorlds], ...]
 
@@ -49,24 +51,28 @@ class Listed:
     """Whether this person is in the list, and below it."""
 
     def __init__(self, run: Run, anchor: str, verdict: Verdict | None, worlds: Worlds = ()) -> None:
-        self.anchor, self.verdict, self.worlds = anchor, verdict, worlds
+        self.anchor = anchor
+        self.verdict = verdict
+        self.worlds = worlds
         self.person = v = verdict or worlds[0][1]
         self.name = row_name(run, v.row, v.case)
         self.in_most = any(one.in_most(person) for one, person in worlds)
         most = max((one.moved(person) for one, person in worlds), default=0)
-        adverse, favourable = run.adverse or ("adverse",), run.favourable_labels or ("favourable",)
+        adverse = run.adverse or ("adverse",)
+        favourable = run.favourable_labels or ("favourable",)
         if isinstance(v, Verdict):
-            self.weight = (
-                (0 if self.in_most else 3 if most else 4 if v.eligible else NOT_AUDITED),
-                -most,
-            )
-            if v.found and not self.in_most:
-                self.weight = 1 if v.solidity == SOLID else 2, v.at_most or 0
             other = adverse if v.prediction in favourable else favourable
-            self.decisions = v.prediction, v.counterfactual_prediction or other
+            self.decisions = (v.prediction, v.counterfactual_prediction or other)
         else:
-            self.weight = 0 if self.in_most else 3, -most
             self.decisions = (adverse, favourable) if v.refused else (favourable, adverse)
+        if self.in_most:
+            self.weight = (0, -most)
+        elif isinstance(v, Verdict) and v.found:
+            self.weight = (1 if v.solidity == SOLID else 2, v.at_most or 0)
+        elif most or not isinstance(v, Verdict):
+            self.weight = (3, -most)
+        else:
+            self.weight = (4 if v.eligible else NOT_AUDITED_WEIGHT, -most)
 
 
 def listed(p: Population) -> list[Listed]:
@@ -79,29 +85,29 @@ def listed(p: Population) -> list[Listed]:
     for k, v in enumerate(p, start=1):
         anchor = f"person-{k}" if v.case is None else f"case-{v.case}"
         people.append(Listed(p.run, anchor, v, worlds.pop(v.case, ())))
-    people += [Listed(p.run, f"case-{case}", None, found) for case, found in worlds.items()]
-    people.sort(key=lambda one: one.weight)
-    for place, each in enumerate(people):
-        each.listed, each.detailed = (
-            place < MOST_LISTED,
-            place < MOST_DETAILED and each.weight[0] < NOT_AUDITED,
-        )
+    people += [Listed(p.run, f"case-{case}", None, others) for case, others in worlds.items()]
+    people.sort(key=lambda row: row.weight)
+    for place, row in enumerate(people):
+        row.listed = place < MOST_LISTED
+        row.detailed = place < MOST_DETAILED and row.weight[0] < NOT_AUDITED_WEIGHT
     return people
 
 
 def changed_by(people: Sequence[Listed], one: OneStandard) -> list[tuple[Listed, PersonInWorlds]]:
     """Those whose decision changes in worlds of one group: who gains before who loses, the
     likeliest first."""
-    found = [(each, person) for each in people for world, person in each.worlds if world is one]
+    pairs = [(row, person) for row in people for world, person in row.worlds if world is one]
     loses = {person.case for person in one.losing}
-    return sorted(found, key=lambda pair: (pair[1].case in loses, -one.moved(pair[1])))
+    return sorted(pairs, key=lambda pair: (pair[1].case in loses, -one.moved(pair[1])))
 
 
 def under_one_standard(run: Run, one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]:
     """What this person gets if the decision changes: of a model without a seed the other decision
     than now, else what most worlds decide."""
     gains = person.refused if one.control is None else one.accepted(person)
-    return (run.favourable_labels or ("favourable",)) if gains else (run.adverse or ("adverse",))
+    if gains:
+        return run.favourable_labels or ("favourable",)
+    return run.adverse or ("adverse",)
 
 
 def shares_in_words(one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]:
@@ -109,18 +115,17 @@ def shares_in_words(one: OneStandard, person: PersonInWorlds) -> tuple[str, ...]
     same, and whether it is a close call."""
     if one.control is None:
         return (f"{person.worlds} of {len(one.worlds)}",)
-    return *one.in_words(
-        person
-    ), f"{CLOSE_CALL.sign} {CLOSE_CALL.title.lower()}" if person.close_call else ""
+    close = f"{CLOSE_CALL.sign} {CLOSE_CALL.title.lower()}" if person.close_call else ""
+    return (*one.in_words(person), close)
 
 
 def behind(people: Sequence[Listed]) -> dict[int, list[Listed]]:
     """By position of a training row, those whose flip sets include it: most first."""
-    found: dict[int, list[Listed]] = {}
+    by_position: dict[int, list[Listed]] = {}
     for one in people:
         for position in one.verdict.positions if one.verdict else ():
-            found.setdefault(position, []).append(one)
-    return dict(sorted(found.items(), key=lambda each: -len(each[1])))
+            by_position.setdefault(position, []).append(one)
+    return dict(sorted(by_position.items(), key=lambda item: -len(item[1])))
 
 
 # --- names ----------------------------------------------------------------------------------------
@@ -137,12 +142,13 @@ def row_name(run: Run, row: object, case: int | None = None) -> str:
     if row is None and case is not None:
         return str(case)
     number = run.row_number(row)
-    return str(number) if number is not row else shown(row, LONGEST)
+    return str(number) if number is not row else shown(row, LONGEST_NAME)
 
 
 def who(v: Verdict | PersonInWorlds, run: Run) -> str:
     """ "applicant A-17", "the applicant in line 38": by the table's own id, else by the row."""
-    one, word = run.names.one, row_word(run)
+    one = run.names.one
+    word = row_word(run)
     if v.row is None:
         return f"this {one}" if v.case is None else f"{one} {v.case}"
     called = one if run.data.identifier else f"the {one} in {word}"
@@ -157,10 +163,8 @@ def scores(v: Verdict) -> tuple[float, float | None]:
     the closest."""
     now, after = v.scores
     if now is None:
-        return (
-            v.logit,
-            v.closest_logit if v.counterfactual_logit is None else v.counterfactual_logit,
-        )
+        flipped = v.counterfactual_logit
+        return v.logit, v.closest_logit if flipped is None else flipped
     if after is None and v.closest_logit is not None and not v.run.cut_moves:
         after = v.run.score_of(v.closest_logit)
     return now, after
@@ -170,31 +174,35 @@ def cut_of(v: Verdict) -> float:
     """Where the decision changes, on the scale of `scores`."""
     if v.scores[0] is None:
         return 0.0
+    if v.cut is not None:
+        return v.cut
     threshold = v.run.threshold
-    return v.cut if v.cut is not None else (threshold and threshold.probability) or USUAL
+    return (threshold and threshold.probability) or USUAL
 
 
 def digits(people: Sequence[Listed]) -> int:
     """How many decimals tell every score in a column from its cut: two to six."""
-    pairs = [
-        (score, cut_of(one.verdict))
-        for one in people
-        if one.verdict
-        for score in scores(one.verdict)
-    ]
-    told = [(score, cut) for score, cut in pairs if score is not None and abs(score - cut) > 1e-6]
-    return next(
-        (k for k in range(2, 6) if all(round(score, k) != round(cut, k) for score, cut in told)), 6
-    )
+    pairs = list[tuple[float, float]]()
+    for one in people:
+        if one.verdict:
+            cut = cut_of(one.verdict)
+            shown_scores = [score for score in scores(one.verdict) if score is not None]
+            pairs += [(score, cut) for score in shown_scores if abs(score - cut) > 1e-6]
+    for digits in range(2, 6):
+        if all(round(score, digits) != round(cut, digits) for score, cut in pairs):
+            return digits
+    return 6
 
 
 def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) -> list[str]:
     """The columns of the person beside the first `flips` flipped rows, in the table's order: at
     most so many, those that differ first."""
     rows = v.flip_set[:flips]
-    first = sorted(
-        v.values, key=lambda name: all(row.values[name] == v.values[name] for row in rows)
-    )[:most]
+
+    def alike(name: str) -> bool:
+        return all(row.values[name] == v.values[name] for row in rows)
+
+    first = sorted(v.values, key=alike)[:most]
     return [name for name in v.values if name in first]
 
 
@@ -203,9 +211,11 @@ def columns_of(v: Verdict, flips: int | None = None, most: int | None = None) ->
 
 def marked(text: str) -> Markup:
     """Words marked as in Markdown (`code`, **bold**) as HTML."""
-    html = re.sub(
-        "`(.+?)`", lambda found: f"<code>{command(Markup(found[1]))}</code>", str(escape(text))
-    )
+
+    def code(match: re.Match[str]) -> str:
+        return f"<code>{command(Markup(match[1]))}</code>"
+
+    html = re.sub("`(.+?)`", code, str(escape(text)))
     return Markup(re.sub(r"\*\*(.+?)\*\*", r"<strong>\1</strong>", html))
 
 
@@ -216,7 +226,9 @@ def command(text: str) -> Markup:
 
 def plainly(v: Verdict) -> str:
     """The answer for lay readers."""
-    run, label, count = v.run, v.run.names.label, len(v.positions)
+    run = v.run
+    label = v.run.names.label
+    count = len(v.positions)
     decides = f"The model's decision about {who(v, run)} is {label(v.prediction)}."
     learned = f"of the {run.data.training_rows} labels it learned from"
     if v.status == "not_eligible":
@@ -247,24 +259,29 @@ def of_record(what: str, run: Run, options: str = "") -> str:
 def review_command(run: Run) -> str:
     """What prepares the tasks of a review, of a page that the command wrote or one written in
     Python."""
-    return (
-        of_record("review", run, " --out tasks/")
-        if run.command
-        else "audit.review_tasks(population)"
-    )
+    if run.command:
+        return of_record("review", run, " --out tasks/")
+    return "audit.review_tasks(population)"
 
 
 def steps(
     run: Run, verdicts: Sequence[Verdict], labels: Sequence[TrainingLabel] = ()
 ) -> list[Markup]:
     """What to do next about these people and labels, in order; each step once."""
-    found = [REVIEW.format(review_command(run))] if worth_a_review(labels) else []
+    texts = list[str]()
+    if worth_a_review(labels):
+        texts.append(REVIEW.format(review_command(run)))
     for solidity, words in SOLIDITY.items():
-        found += words.steps if any(v.solidity == solidity for v in verdicts) else ()
-    found += CLOSE_CALL.steps if any(v.close_call for v in verdicts) else ()
+        if any(v.solidity == solidity for v in verdicts):
+            texts += words.steps
+    if any(v.close_call for v in verdicts):
+        texts += CLOSE_CALL.steps
     audited = [v for v in verdicts if v.eligible]
     for status, words in STATUS.items():
-        found += words.steps if any(v.status == status for v in audited) else ()
-    found += () if audited else STATUS["not_eligible"].steps
-    found += [NO_DIFFERENCE] if len(verdicts) > 1 else []
-    return list(map(marked, dict.fromkeys(found)))
+        if any(v.status == status for v in audited):
+            texts += words.steps
+    if not audited:
+        texts += STATUS["not_eligible"].steps
+    if len(verdicts) > 1:
+        texts.append(NO_DIFFERENCE)
+    return list(map(marked, dict.fromkeys(texts)))

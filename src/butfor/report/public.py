@@ -19,7 +19,7 @@ from butfor.result.population import Population
 from butfor.result.record import SCHEMA_VERSION, builtins_of
 from butfor.support.errors import SettingError
 from butfor.support.files import save
-from butfor.words.names import ALTERNATIVES
+from butfor.words.names import LABEL_JOINT
 
 FEW = 10
 KEPT = {
@@ -119,7 +119,7 @@ def record(p: Population) -> str:
 def write(p: Population, directory: Path) -> list[str]:
     """Write the record and the page; returns their names."""
     text = record(p)
-    s, yes = json.loads(text), short(ALTERNATIVES.join(p.run.sides[1]), 40)
+    s, yes = json.loads(text), short(LABEL_JOINT.join(p.run.sides[1]), 40)
     save(text, directory / "audit.json")
     save(
         render("public.html", s=s, run=s["run"], groups=table(p), few=FEW, yes=yes),

@@ -10,11 +10,11 @@ import numpy as np
 import pandas as pd
 
 MISSING = "missing"
-LONGEST = 300
+LONGEST_VALUE = 300
 """The most characters of a value on a page; the record has all of them."""
 
 
-def shown(value: Any, longest: int = LONGEST) -> str:
+def shown(value: Any, longest: int = LONGEST_VALUE) -> str:
     """A value as text: numbers rounded, control characters removed, at most `longest`
     characters."""
     if missing(value):
@@ -26,12 +26,11 @@ def shown(value: Any, longest: int = LONGEST) -> str:
 
 def without_middle(value: Any, longest: int) -> str:
     """A value in at most `longest` characters: if it is longer, its beginning and end."""
-    text, half = shown(value, 10_000), (longest - 1) // 2
-    return (
-        text
-        if len(text) <= longest
-        else f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
-    )
+    text = shown(value, 10_000)
+    if len(text) <= longest:
+        return text
+    half = (longest - 1) // 2
+    return f"{text[: longest - 1 - half].rstrip()}…{text[-half:].lstrip()}"
 
 
 def short(text: str, longest: int) -> str:
@@ -51,5 +50,6 @@ def plain_number(value: Real | float) -> str:
     number = float(value) or 0.0  # no -0
     text = f"{number:.6g}".replace("inf", "∞")
     if 1 <= abs(number) < 1e15:
-        text = f"{number:.{max(2, 6 - len(str(int(abs(number)))))}f}".rstrip("0").rstrip(".")
+        decimals = max(2, 6 - len(str(int(abs(number)))))
+        text = f"{number:.{decimals}f}".rstrip("0").rstrip(".")
     return text.replace("-", "−")

@@ -4,10 +4,10 @@ One model is trained per fresh seed. `hold` is the share of models that change t
 flips, `base` the share that do so without them. Five words say what the counts show (`SOLIDITY` in
 words.py). If the counts leave it open, the find is undecided.
 
-Seeds come in two looks. After `FIRST_LOOK`, a find without a failure is solid, and one that can no
-longer become solid gets its word. The others, and those that are undecided, go on to all seeds. How
-many failures a solid find may have then is chosen so that a find whose flips change 9 in 10 models
-is called solid with a probability of 5 % at most, both looks together.
+Seeds come in two looks. After `FIRST_LOOK_SEEDS`, a find without a failure is solid, and one that
+can no longer become solid gets its word. The others, and those that are undecided, go on to all
+seeds. How many failures a solid find may have then is chosen so that a find whose flips change 9 in
+10 models is called solid with a probability of 5 % at most, both looks together.
 """
 
 from __future__ import annotations
@@ -23,28 +23,26 @@ from butfor.result.record import within
 from butfor.support.errors import plural
 from butfor.words.figures import share
 
-SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED = (
-    "solid",
-    "leaning",
-    "seed-bound",
-    "undecided",
-    "not checked",
-)
-WORDS = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
+SOLID = "solid"
+LEANING = "leaning"
+SEED_BOUND = "seed-bound"
+UNDECIDED = "undecided"
+NOT_CHECKED = "not checked"
+SOLIDITIES = (SOLID, LEANING, SEED_BOUND, UNDECIDED, NOT_CHECKED)
 
-SURE = 0.95
+CONFIDENCE = 0.95
 """Confidence of one-sided bounds and of intervals."""
-HOLDS = 0.9
+SOLID_SHARE = 0.9
 """A find is solid if the lower bound of `hold` reaches this."""
-CLOSE = 0.1
+CLOSE_CALL_SHARE = 0.1
 """A decision is a close call if more than this share of fresh seeds changes it without any flip."""
-FIRST_LOOK = 30
+FIRST_LOOK_SEEDS = 30
 """Fresh seeds of the first look."""
-USUAL = 59
+DEFAULT_SEEDS = 59
 """The default number of fresh seeds; a find is solid if all of the first 30 hold, or 58 of 59."""
-LEAST = math.ceil(math.log(1 - SURE) / math.log(HOLDS))
+MIN_SOLID_SEEDS = math.ceil(math.log(1 - CONFIDENCE) / math.log(SOLID_SHARE))
 """With fewer seeds (29), even a find that holds under all of them is not solid."""
-MOST = 10_000
+MOST_SEEDS = 10_000
 """The most seeds that are recommended."""
 
 
@@ -72,20 +70,13 @@ class FreshSeeds:
         logits: tuple[NDArray[np.floating], NDArray[np.floating]] | None = None,
     ) -> FreshSeeds:
         """From whether each seed changes the decision, without the flips and with them."""
-        counts = [
-            int(changed.sum()) for changed in (with_, without, with_ & ~without, without & ~with_)
-        ]
-        before, after = (
-            tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in one)
-            for one in logits or ((), ())
-        )
         return cls(
-            len(without),
-            counts[0],
-            counts[1],
-            counts[2],
-            counts[3],
-            (before, after) if logits else None,
+            seeds=len(without),
+            with_flips=int(with_.sum()),
+            without_flips=int(without.sum()),
+            only_with_flips=int((with_ & ~without).sum()),
+            only_without_flips=int((without & ~with_).sum()),
+            logits=(_rounded(logits[0]), _rounded(logits[1])) if logits else None,
         )
 
     @property
@@ -106,7 +97,7 @@ class FreshSeeds:
         low, high = paired_interval(self.only_with_flips, self.only_without_flips, self.seeds)
         if low <= 0:  # the effect may be 0: seed-bound only if it cannot be large either
             return SEED_BOUND if high < 0.5 else UNDECIDED
-        least, most = interval_of(self.with_flips, self.seeds, 2 * SURE - 1)
+        least, most = interval_of(self.with_flips, self.seeds, 2 * CONFIDENCE - 1)
         if self.hold > 0.5 and least > self.base:
             return LEANING
         return SEED_BOUND if most < 0.5 else UNDECIDED
@@ -121,38 +112,45 @@ class FreshSeeds:
         """How many seeds would settle it if the shares stay the same; None if no reasonable number
         would."""
         times = 2
-        while times * self.seeds <= MOST:
+        while times * self.seeds <= MOST_SEEDS:
             more = FreshSeeds(*(times * count for count in astuple(self)[:5]))
-            if more.seeds >= USUAL and more.word != UNDECIDED:
+            if more.seeds >= DEFAULT_SEEDS and more.word != UNDECIDED:
                 return more.seeds
             times = math.ceil(1.2 * times)
-        return USUAL if self.seeds < USUAL else None
+        return DEFAULT_SEEDS if self.seeds < DEFAULT_SEEDS else None
 
     @property
     def sentence(self) -> str:
         """ "Solid: with these flips 30 of 30 models trained under fresh seeds decide this way;
         without them, 5 do." """
-        without = self.without_flips
-        said = (
+        without = "none does"
+        if self.without_flips:
+            without = plural(self.without_flips, "does", "do")
+        counts = (
             f"{self.word.capitalize()}: with these flips {self.with_flips} of {self.seeds} models "
-            "trained under fresh "
-            "seeds decide this way; without them, "
-            f"{plural(without, 'does', 'do') if without else 'none does'}."
+            f"trained under fresh seeds decide this way; without them, {without}."
         )
         if self.word != UNDECIDED:
-            return said
+            return counts
         if self.would_do is None:
             return (
-                f"{said} The share is too close to one half for any reasonable number of seeds "
+                f"{counts} The share is too close to one half for any reasonable number of seeds "
                 "to tell."
             )
-        return f"{said} That is too few to tell; about {self.would_do} seeds would do."
+        return f"{counts} That is too few to tell; about {self.would_do} seeds would do."
+
+
+def _rounded(logits: NDArray[np.floating]) -> tuple[float | None, ...]:
+    """Logits as a record holds them; None if the training diverged."""
+    return tuple(round(float(logit), 3) if math.isfinite(logit) else None for logit in logits)
 
 
 def solidity(fresh: FreshSeeds | None, seeded: bool) -> str:
     """Solid, leaning, seed-bound, undecided or not checked. `seeded`: whether a seed changes the
     model."""
-    return fresh.word if fresh else NOT_CHECKED if seeded else SOLID
+    if fresh:
+        return fresh.word
+    return NOT_CHECKED if seeded else SOLID
 
 
 @dataclass(frozen=True)
@@ -176,7 +174,7 @@ class Collateral:
 
 @cache
 def interval_of(
-    count: int, n: int, sure: float = SURE, method: str = "exact"
+    count: int, n: int, sure: float = CONFIDENCE, method: str = "exact"
 ) -> tuple[float, float]:
     """The interval of a share: Clopper and Pearson's or, with `method="wilson"`, Wilson's; 0 to 1
     if n is 0. Both ends of the 90 % interval are one-sided 95 % bounds."""
@@ -189,15 +187,18 @@ def interval_of(
 @cache
 def may_be_solid(failures: int, seeds: int) -> bool:
     """Whether a find is solid with so many failures among so many fresh seeds: a find that holds in
-    exactly `HOLDS` of all models passes with a probability of 5 % at most, without a failure in the
-    first look or with at most so many in both."""
+    exactly `SOLID_SHARE` of all models passes with a probability of 5 % at most, without a failure
+    in the first look or with at most so many in both."""
     from scipy.special import bdtr
 
-    error, later = float(bdtr(failures, seeds, 1 - HOLDS)), seeds - FIRST_LOOK
+    error = float(bdtr(failures, seeds, 1 - SOLID_SHARE))
+    later = seeds - FIRST_LOOK_SEEDS
     if later > 0:
-        at_once = HOLDS**FIRST_LOOK
-        error = at_once + error - at_once * float(bdtr(min(failures, later), later, 1 - HOLDS))
-    return error <= 1 - SURE
+        at_once = SOLID_SHARE**FIRST_LOOK_SEEDS
+        error = (
+            at_once + error - at_once * float(bdtr(min(failures, later), later, 1 - SOLID_SHARE))
+        )
+    return error <= 1 - CONFIDENCE
 
 
 @cache
@@ -210,7 +211,9 @@ def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, f
     from scipy.optimize import bisect
     from scipy.stats import norm
 
-    b, c, z = only_with, only_without, float(norm.ppf((1 + SURE) / 2))
+    b = only_with
+    c = only_without
+    z = float(norm.ppf((1 + CONFIDENCE) / 2))
 
     def beyond(difference: float) -> float:
         """The score test's statistic for this difference, less its critical value."""
@@ -219,8 +222,14 @@ def paired_interval(only_with: int, only_without: int, n: int) -> tuple[float, f
         only_c = (math.sqrt(max(first**2 - 8 * n * second, 0.0)) - first) / (4 * n)
         variance = n * (2 * only_c + difference * (1 - difference))
         away = abs(b - c - n * difference)
-        return (away / math.sqrt(variance) if variance > 0 else math.inf if away else 0.0) - z
+        score = math.inf if away else 0.0
+        if variance > 0:
+            score = away / math.sqrt(variance)
+        return score - z
 
-    seen = (b - c) / n
-    low, high = (seen if seen == end else float(bisect(beyond, seen, end)) for end in (-1.0, 1.0))
-    return low, high
+    def end(limit: float) -> float:
+        """Where the interval ends on the side of a limit."""
+        return observed if observed == limit else float(bisect(beyond, observed, limit))
+
+    observed = (b - c) / n
+    return end(-1.0), end(1.0)

@@ -75,28 +75,28 @@ class Questions:
     def sentences(self) -> list[str]:
         """What time or the user cut short, a sentence each; one standard says it itself for each
         group that it knows of."""
-        said = []
-        if self.comparison.cut_short:
+        sentences = []
+        if self.comparison.cut_short and self.comparison.done:
+            sentences.append(
+                f"Of the tables drawn by one standard {self.comparison.parts} were made: "
+                f"{self.comparison.because}. Intervals and p-values are rougher than usual."
+            )
+        elif self.comparison.cut_short:
             worlds = ""
             if not self.one_standard.answered:
                 worlds = ", nor whose decisions would change under one standard"
-            said.append(
+            sentences.append(
                 f"Whether groups are held to another standard is not known{worlds}: "
                 f"{self.comparison.because}."
-                if not self.comparison.done
-                else f"Of the tables drawn by one standard {self.comparison.parts} were made: "
-                f"{self.comparison.because}. Intervals and p-values are rougher than usual."
             )
         if self.fresh_seeds.cut_short:
-            tested = (
-                f"{self.fresh_seeds.parts} finds were tested"
-                if self.fresh_seeds.of
-                else "nothing was tested"
-            )
-            said.append(f"Fresh seeds: {tested}, since {self.fresh_seeds.because}.")
+            tested = "nothing was tested"
+            if self.fresh_seeds.of:
+                tested = f"{self.fresh_seeds.parts} finds were tested"
+            sentences.append(f"Fresh seeds: {tested}, since {self.fresh_seeds.because}.")
         if self.side_effects.cut_short:
-            said.append(
+            sentences.append(
                 f"Side effects on other people: counted for {self.side_effects.parts} finds, since "
                 f"{self.side_effects.because}."
             )
-        return said
+        return sentences

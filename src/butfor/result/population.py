@@ -15,10 +15,10 @@ from typing import Any
 import pandas as pd
 
 from butfor.result.fresh import (
-    LEAST,
+    MIN_SOLID_SEEDS,
     NOT_CHECKED,
     SOLID,
-    WORDS,
+    SOLIDITIES,
     interval_of,
 )
 from butfor.result.record import (
@@ -75,9 +75,9 @@ GROUP_COLUMNS = (
     ),
     *("close_calls", "switch_changes", "median_margin"),
 )
-SMALL_GROUP = 10
+SMALL_GROUP_PEOPLE = 10
 """Shares of smaller groups say little."""
-RARE = 0.05
+RARE_SHARE = 0.05
 """With a smaller share of adverse decisions, few audited people are due to the threshold."""
 
 
@@ -90,7 +90,8 @@ class Population(Sequence[Verdict]):
     def __init__(
         self, verdicts: Sequence[Verdict], run: Run, labels: Sequence[TrainingLabel] = ()
     ) -> None:
-        self.verdicts, self.run = tuple(verdicts), run
+        self.verdicts = tuple(verdicts)
+        self.run = run
         self.labels = tuple(labels)
         """The training labels to review, in order."""
         self.performance = run.performance
@@ -106,7 +107,7 @@ class Population(Sequence[Verdict]):
         self.found = [v for v in self.verdicts if v.found]
         self.solid = [v for v in self.found if v.solidity == SOLID]
         """Finds that hold under any seed tried."""
-        self.solidity = {word: sum(v.solidity == word for v in self.found) for word in WORDS}
+        self.solidity = {word: sum(v.solidity == word for v in self.found) for word in SOLIDITIES}
         """How many finds are solid, leaning, seed-bound, undecided and not checked."""
         self.checked = not self.unchecked_reason
         """Whether it is known which finds are solid."""
@@ -136,9 +137,8 @@ class Population(Sequence[Verdict]):
         return self._of(replace(self.run, **changes))
 
     def _of(self, run: Run) -> Population:
-        return Population(
-            [Verdict(v.measured, run, v.fitted) for v in self.verdicts], run, self.labels
-        )
+        verdicts = [Verdict(v.measured, run, v.fitted) for v in self.verdicts]
+        return Population(verdicts, run, self.labels)
 
     # --- in words ---------------------------------------------------------------------------------
 
@@ -149,50 +149,52 @@ class Population(Sequence[Verdict]):
         groups = self.run.standard.summary() if self.run.standard else []
         worlds = [one.sentence for one in self.one_standard]
         left = self.run.questions.sentences() if self.run.questions else []
-        return [
-            *filter(None, (self.advice, self.run.how_accurate)),
-            *groups,
-            *worlds,
-            *left,
-            self.sentence,
-        ]
+        model = [sentence for sentence in (self.advice, self.run.how_accurate) if sentence]
+        return [*model, *groups, *worlds, *left, self.sentence]
 
     @property
     def advice(self) -> str:
         """That another threshold is needed: nearly everybody gets the favourable decision, so that
         hardly anybody is audited. Empty if not."""
-        run, facts, asked = self.run, self.run.decision, len(self.eligible)
+        run = self.run
+        facts = self.run.decision
+        asked = len(self.eligible)
         if facts is None or run.cut_moves:
             return ""
-        few = asked < SMALL_GROUP <= min(len(self), facts.people)
-        rare = run.adverse and facts.favoured > (1 - RARE) * facts.people
+        few = asked < SMALL_GROUP_PEOPLE <= min(len(self), facts.people)
+        rare = run.adverse and facts.favoured > (1 - RARE_SHARE) * facts.people
         if not facts.alike and not (few and rare):
             return ""
         only = "" if facts.alike else f"Only {plural(asked, 'person is', 'people are')} audited. "
         unfavourable = next(name for name in run.label_names if name != run.favourable)
-        share, now = share_in_words(facts.recorded), facts.favoured / facts.people
+        share = share_in_words(facts.recorded)
+        now = facts.favoured / facts.people
         option = f"`--threshold 'top {share}%'`" if run.command else f'`threshold="top {share}%"`'
-        about = (
-            f"all {facts.people}" if now in (0, 1) else f"{share_in_words(now)} % of {facts.people}"
-        )
-        lower = now in (0, 1) or facts.recorded < now
+        about = f"{share_in_words(now)} % of {facts.people}"
+        if now in (0, 1):
+            about = f"all {facts.people}"
+        this = "This" if facts.given is None else f"At {facts.given} this"
+        decision = run.names.label(run.favourable if facts.favoured else unfavourable)
+        remedy = "audit more people, or set a stricter threshold."
+        if now in (0, 1) or facts.recorded < now:
+            remedy = f"try {option}."
         return (
-            f"{only}{'This' if facts.given is None else f'At {facts.given} this'} model decides "
-            f"{run.names.label(run.favourable if facts.favoured else unfavourable)} about {about} "
-            "people. Of the "
-            f"training labels, {share} % are {run.names.label(run.favourable)}: "
-            f"{f'try {option}.' if lower else 'audit more people, or set a stricter threshold.'}"
+            f"{only}{this} model decides {decision} about {about} people. Of the training labels, "
+            f"{share} % are {run.names.label(run.favourable)}: {remedy}"
         )
 
     @property
     def sentence(self) -> str:
         """Whose decisions hinge on few labels, in one sentence."""
-        run, asked, left = self.run, len(self.eligible), self.unfinished
+        run = self.run
+        asked = len(self.eligible)
+        left = self.unfinished
         if not self.verdicts:
             return "Nobody was examined."
         if not asked:
             return self.audited
-        people, stopped = plural(asked, "audited person"), ""
+        people = plural(asked, "audited person")
+        stopped = ""
         if left and not self.found:
             return f"The search for {left} of {people} was stopped before it found anything."
         if left:
@@ -200,20 +202,19 @@ class Population(Sequence[Verdict]):
                 f" The search for {plural(left, 'audited person')} was stopped before it "
                 "found anything."
             )
-        turned, n = len(self.solid if self.checked else self.found), run.data.training_rows
+        turned = len(self.solid if self.checked else self.found)
+        n = run.data.training_rows
         labels = f"{run.budget} of {n} training labels ({percent(run.budget / n)})"
         if not turned:
             return (
                 f"No{' solid' * bool(self.found)} find for {people}, with at most {labels} "
                 f"flipped.{stopped}"
             )
-        sure = (
-            f"; {self.unchecked_reason}"
-            if not self.checked
-            else ", under any seed tried"
-            if run.seeded
-            else ""
-        )
+        sure = ""
+        if not self.checked:
+            sure = f"; {self.unchecked_reason}"
+        elif run.seeded:
+            sure = ", under any seed tried"
         hinge = plural(
             turned, f"of {asked} audited decisions hinges", f"of {asked} audited decisions hinge"
         )
@@ -222,35 +223,30 @@ class Population(Sequence[Verdict]):
     @property
     def unchecked_reason(self) -> str:
         """Why it is not known which finds are solid; empty if it is."""
-        seeds, left = self.run.fresh_seeds, self.solidity[NOT_CHECKED]
+        seeds = self.run.fresh_seeds
+        left = self.solidity[NOT_CHECKED]
         if left and (seeds or left < len(self.found)):
             return f"{plural(left, 'of these was', 'of these were')} not tested under fresh seeds"
         if left or (self.run.seeded and not seeds):
             return "whether it holds under other seeds was not checked"
-        if self.run.seeded and seeds < LEAST:
+        if self.run.seeded and seeds < MIN_SOLID_SEEDS:
             return (
                 f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one "
-                f"solid ({LEAST} at least)"
+                f"solid ({MIN_SOLID_SEEDS} at least)"
             )
         return ""
 
     @property
     def audited(self) -> str:
         """How many people are audited and why the others are not, in a sentence."""
-        names, parts = (
-            self.run.names,
-            [f"Audited: {len(self.eligible)} of {self.run.names.count(len(self))}"],
-        )
+        names = self.run.names
+        parts = [f"Audited: {len(self.eligible)} of {self.run.names.count(len(self))}"]
         reasons = Counter((v.left_out, v.prediction) for v in self if not v.eligible)
-        others = [
-            (n, names.label(decision))
-            for (why, decision), n in reasons.most_common()
-            if why == "decision"
-        ]
-        parts += [f"for {n} the decision is {decision}" for n, decision in others]
-        switched, ruled = (
-            sum(n for (why, _), n in reasons.items() if why == name) for name in ("switch", "rule")
-        )
+        for (why, decision), n in reasons.most_common():
+            if why == "decision":
+                parts.append(f"for {n} the decision is {names.label(decision)}")
+        switched = sum(n for (why, _), n in reasons.items() if why == "switch")
+        ruled = sum(n for (why, _), n in reasons.items() if why == "rule")
         if switched:
             parts.append(
                 f"for {switched} it changes when {names.column(self.run.sensitive)} alone is "
@@ -264,23 +260,26 @@ class Population(Sequence[Verdict]):
     def direct(self) -> str:
         """How many decisions depend on the protected attribute itself, in a sentence; empty if
         unknown."""
-        run, names = self.run, self.run.names
-        name, known = names.column(run.sensitive), [v for v in self if v.switch_changes is not None]
+        run = self.run
+        names = self.run.names
+        name = names.column(run.sensitive)
+        switched = [v for v in self if v.switch_changes is not None]
         if run.blind:
             return f"The model does not see {name}: switching it changes no decision."
-        if not known:
+        if not switched:
             return ""
-        moves, parts = Counter((v.group, v.prediction) for v in known if v.switch_changes), []
+        moves = Counter((v.group, v.prediction) for v in switched if v.switch_changes)
+        parts = []
         if not moves:
             return (
                 f"The model sees {name}, but switching it alone changes none of "
-                f"{plural(len(known), 'decision')}."
+                f"{plural(len(switched), 'decision')}."
             )
         for (group, label), count in moves.most_common():  # with two labels to the other one
             other = [names.label(each) for each in run.label_names if each != label]
             way = f"to {other[0]}" if len(other) == 1 else f"from {names.label(label)}"
             parts.append(f"{names.group(run.sensitive, group)}: {count} {way}")
-        changed = f"{moves.total()} of {len(known)} decisions"
+        changed = f"{moves.total()} of {len(switched)} decisions"
         return (
             f"The model uses {name} directly: switching it alone changes {changed} "
             f"({'; '.join(parts)})."
@@ -289,39 +288,44 @@ class Population(Sequence[Verdict]):
     @property
     def proven(self) -> str:
         """What is proven, in a sentence; empty if nothing is, or that one label is the fewest."""
-        known = [v for v in self.eligible if v.proof]
-        exact, none = sum(v.exact for v in known), sum(v.status == "proven_none" for v in known)
-        said = (
-            [plural(exact, "of the sets found is minimal", "of the sets found are minimal")]
-            if exact
-            else []
-        )
-        said += [f"for {plural(none, 'person')} no set within the budget works"] if none else []
-        if not said or all(v.proof == ONE_LABEL for v in known):
+        proofs = [v for v in self.eligible if v.proof]
+        exact = sum(v.exact for v in proofs)
+        none = sum(v.status == "proven_none" for v in proofs)
+        parts = []
+        if exact:
+            minimal = plural(exact, "of the sets found is minimal", "of the sets found are minimal")
+            parts.append(minimal)
+        if none:
+            parts.append(f"for {plural(none, 'person')} no set within the budget works")
+        if not parts or all(v.proof == ONE_LABEL for v in proofs):
             return ""
-        named = " A proof is about flips to the one label that its verdict names, not to others."
-        return f"Proven: {'; '.join(said)}.{named if any(v.new_label for v in known) else ''}"
+        caveat = ""
+        if any(v.new_label for v in proofs):
+            caveat = (
+                " A proof is about flips to the one label that its verdict names, not to others."
+            )
+        return f"Proven: {'; '.join(parts)}.{caveat}"
 
     @cached_property
     def to_review(self) -> tuple[TrainingLabel, ...]:
         """The labels that a review asks about, in order: of the groups under review or, without an
         adverse label, all of them."""
-        known = self.run.standard
-        if known is None or not self.run.adverse:
+        standard = self.run.standard
+        if standard is None or not self.run.adverse:
             return self.labels
-        groups = under_review(known, self.run.sensitive)
+        groups = under_review(standard, self.run.sensitive)
         return tuple(label for label in self.labels if str(label.group) in groups)
 
     @property
     def warnings(self) -> list[str]:
         """A warning about small groups, if there are any."""
-        groups = self.by_group.index[self.by_group["eligible"] < SMALL_GROUP]
+        groups = self.by_group.index[self.by_group["eligible"] < SMALL_GROUP_PEOPLE]
         small = [self.run.names.group(self.run.sensitive, group) for group in groups]
+        if not small:
+            return []
         named = " and ".join(small) if len(small) < 3 else f"{len(small)} groups"
-        said = (
-            f"Fewer than {SMALL_GROUP} {self.run.names.noun} audited of {named}: shares say little."
-        )
-        return [said] if small else []
+        audited = f"{self.run.names.noun} audited of {named}"
+        return [f"Fewer than {SMALL_GROUP_PEOPLE} {audited}: shares say little."]
 
     # --- tables -----------------------------------------------------------------------------------
 
@@ -330,12 +334,16 @@ class Population(Sequence[Verdict]):
         quoted, as in a shell."""
         rows = []
         for v in self.verdicts:
-            known: dict[str, Any] = {
+            score, counterfactual_score = v.scores
+            computed: dict[str, Any] = {
                 "flips": v.at_most,
                 "flipped_rows": shlex.join(str(f.row) for f in v.flip_set),
+                "score": score,
+                "counterfactual_score": counterfactual_score,
             }
-            known["score"], known["counterfactual_score"] = v.scores
-            rows.append([known[c] if c in known else getattr(v, c) for c in PEOPLE_COLUMNS])
+            measured = {c: getattr(v, c) for c in PEOPLE_COLUMNS if c not in computed}
+            values = measured | computed
+            rows.append([values[c] for c in PEOPLE_COLUMNS])
         whole = dict.fromkeys(("flips", "at_least", "doubted", "distance"), "Int64")
         return pd.DataFrame(rows, columns=list(PEOPLE_COLUMNS)).astype(whole)
 
@@ -352,8 +360,10 @@ class Population(Sequence[Verdict]):
         for group in self.groups:
             people = [v for v in self.verdicts if v.group == group]
             asked = [v for v in people if v.eligible]
-            n, stopped = len(asked), sum(v.unfinished for v in asked)
-            found, solid = sum(v.found for v in asked), sum(v.solidity == SOLID for v in asked)
+            n = len(asked)
+            stopped = sum(v.unfinished for v in asked)
+            found = sum(v.found for v in asked)
+            solid = sum(v.solidity == SOLID for v in asked)
             sure = _share(solid, n, stopped) if self.checked else (math.nan,) * 3
             tested = not self.run.seeded or any(v.base is not None for v in asked) or not asked
             close = sum(bool(v.close_call) for v in asked) if tested else math.nan
@@ -379,13 +389,14 @@ class Population(Sequence[Verdict]):
         """The share of decisions that k labels change, for every k up to the budget: per group and
         for everyone, with its 95 % (Wilson) interval. It counts solid sets or, if none was tested
         under fresh seeds, all found sets."""
-        groups, rows = (
-            {str(group): [v for v in self.eligible if v.group == group] for group in self.groups},
-            [],
-        )
+        groups = {
+            str(group): [v for v in self.eligible if v.group == group] for group in self.groups
+        }
+        rows = []
         for name, people in {ALL: self.eligible, **groups}.items():
             sizes = [v.distance if self.checked else v.at_most for v in people]
-            stopped, n = sum(v.unfinished for v in people), len(people)
+            stopped = sum(v.unfinished for v in people)
+            n = len(people)
             for k in range(1, self.run.budget + 1) if people else ():
                 turned = sum(size is not None and size <= k for size in sizes)
                 rows.append((name, k, n, *_share(turned, n, stopped)))
@@ -429,24 +440,27 @@ class Population(Sequence[Verdict]):
             raise SettingError("metric_frame() needs fairlearn: pip install fairlearn") from None
         from sklearn.metrics import accuracy_score
 
-        people, run = [v for v in self.verdicts if v.recorded_label is not None], self.run
+        people = [v for v in self.verdicts if v.recorded_label is not None]
+        run = self.run
         if not people or not run.favourable:
-            lacks = (
-                "no label of these people: give explain_all(X, y)"
-                if not people
-                else "no label named as adverse"
-            )
+            lacks = "no label named as adverse"
+            if not people:
+                lacks = "no label of these people: give explain_all(X, y)"
             raise SettingError(f"metric_frame(): the audit has {lacks}.")
-        known = [count, accuracy_score, selection_rate, false_positive_rate, false_negative_rate]
-        features = [run.groups[str(v.group)] if run.groups else (v.group,) for v in people]
+        usual = [count, accuracy_score, selection_rate, false_positive_rate, false_negative_rate]
+        if not metrics:
+            metrics = {function.__name__.removesuffix("_score"): function for function in usual}
+        if run.groups:
+            features = pd.DataFrame(
+                [run.groups[str(v.group)] for v in people], columns=list(run.attributes)
+            )
+        else:
+            features = pd.DataFrame([(v.group,) for v in people], columns=[run.sensitive])
         return MetricFrame(
-            metrics=metrics
-            or {function.__name__.removesuffix("_score"): function for function in known},
+            metrics=metrics,
             y_true=[int(v.recorded_label in run.favourable_labels) for v in people],
             y_pred=[int(v.prediction in run.favourable_labels) for v in people],
-            sensitive_features=pd.DataFrame(
-                features, columns=list(run.attributes if run.groups else [run.sensitive])
-            ),
+            sensitive_features=features,
         )
 
     # --- files and pages --------------------------------------------------------------------------
@@ -455,7 +469,9 @@ class Population(Sequence[Verdict]):
         """The record: the settings, and per person the measurements and the status."""
         people = [v.to_line() for v in self.verdicts]
         record = {"schema_version": SCHEMA_VERSION, "run": builtins_of(self.run), "people": people}
-        return record | ({"labels": builtins_of(self.labels)} if self.labels else {})
+        if self.labels:
+            record["labels"] = builtins_of(self.labels)
+        return record
 
     def to_json(self, path: str | Path | None = None) -> Any:
         """The record as JSON text or, given a `path`, the path it was written to."""
@@ -466,9 +482,8 @@ class Population(Sequence[Verdict]):
         """Read a population from JSON text or from a file. One that was changed since is
         refused."""
         record = Record.of(text if isinstance(text, Opened) else opened(text))
-        return cls(
-            [Verdict(person, record.run) for person in record.people], record.run, record.labels
-        )
+        verdicts = [Verdict(person, record.run) for person in record.people]
+        return cls(verdicts, record.run, record.labels)
 
     from_dict = from_json
 
@@ -497,5 +512,6 @@ class Population(Sequence[Verdict]):
 def _share(count: int, n: int, stopped: int) -> tuple[float, float, float]:
     """A share and its 95 % interval, which reaches as far up as if every stopped search had found
     something."""
-    low, high = (interval_of(hits, n, method="wilson") for hits in (count, count + stopped))
-    return count / (n or math.nan), low[0], high[1]
+    low, _ = interval_of(count, n, method="wilson")
+    _, high = interval_of(count + stopped, n, method="wilson")
+    return count / (n or math.nan), low, high

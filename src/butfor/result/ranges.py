@@ -11,10 +11,13 @@ from collections.abc import Iterable, Iterator
 from dataclasses import fields, is_dataclass
 from typing import Any
 
-SHARE, COUNT, SIGNED, CORRELATION = (0.0, 1.0), (0.0, 2.0**53), (-2.0, 2.0), (-1.0, 1.0)
-"""A share or a probability, a count, a difference of shares less what the method itself is off, and
-a correlation."""
-SLACK = 1e-9
+SHARE = (0.0, 1.0)
+"""A share or a probability."""
+COUNT = (0.0, 2.0**53)
+SIGNED = (-2.0, 2.0)
+"""A difference of shares less what the method itself is off."""
+CORRELATION = (-1.0, 1.0)
+ROUNDING_TOLERANCE = 1e-9
 
 
 def _all(names: str, bounds: tuple[float, float]) -> dict[str, tuple[float, float]]:
@@ -60,7 +63,8 @@ def check_ranges(thing: Any, place: str = "") -> None:
 
 def check_people(record: Any) -> None:
     """The same for what a record says of people and labels, beside what it says of the run."""
-    rows, seeds = record.run.data.training_rows, record.run.fresh_seeds
+    rows = record.run.data.training_rows
+    seeds = record.run.fresh_seeds
     for k, person in enumerate(record.people):
         place = f"people[{k}]"
         tried = {
@@ -85,12 +89,13 @@ def _check_positions(positions: Iterable[int], rows: int, place: str) -> None:
 def _problems(thing: Any, place: str) -> Iterator[str]:
     if is_dataclass(thing):
         ranges = RANGES.get(type(thing).__name__, {})
-        for each in fields(thing):
-            value, at = getattr(thing, each.name), f"{place}.{each.name}"
-            if each.name in ranges:
-                yield from _outside(value, *ranges[each.name], at)
+        for field in fields(thing):
+            value = getattr(thing, field.name)
+            field_place = f"{place}.{field.name}"
+            if field.name in ranges:
+                yield from _outside(value, *ranges[field.name], field_place)
             else:
-                yield from _problems(value, at)
+                yield from _problems(value, field_place)
         for wrong in _unrelated(thing):
             yield f"{place}.{wrong}"
     elif isinstance(thing, (list, tuple)):
@@ -106,11 +111,12 @@ def _outside(value: Any, low: float, high: float, place: str) -> Iterator[str]:
     elif isinstance(value, (list, tuple)):
         for k, one in enumerate(value):
             yield from _outside(one, low, high, f"{place}[{k}]")
-    elif isinstance(value, (int, float)) and (value < low - SLACK or value > high + SLACK):
-        yield (
-            f"{place} is {value}, but must be "
-            f"{f'from {low:g} to {high:g}' if high < COUNT[1] else 'a count'}"
-        )
+    elif isinstance(value, (int, float)):
+        too_low = value < low - ROUNDING_TOLERANCE
+        too_high = value > high + ROUNDING_TOLERANCE
+        if too_low or too_high:
+            wanted = f"from {low:g} to {high:g}" if high < COUNT[1] else "a count"
+            yield f"{place} is {value}, but must be {wanted}"
 
 
 def _unrelated(thing: Any) -> Iterator[str]:
@@ -135,7 +141,7 @@ def _unrelated(thing: Any) -> Iterator[str]:
                 if low > high:
                     yield f"{name} is reversed: from {low} to {high}"
             low, high = thing.bounds or (thing.difference, thing.difference)
-            if not low - SLACK <= thing.difference <= high + SLACK:
+            if not low - ROUNDING_TOLERANCE <= thing.difference <= high + ROUNDING_TOLERANCE:
                 yield f"bounds, {low} to {high}, leave out the difference, {thing.difference}"
         case "OneStandard":
             if not thing.refused <= thing.people <= thing.asked:
@@ -150,10 +156,8 @@ def _unrelated(thing: Any) -> Iterator[str]:
                         "worlds"
                     )
         case "Evidence":
-            counts = [
-                ("alone", thing.alone),
-                *((f"errors[{k}]", one) for k, one in enumerate(thing.errors)),
-            ]
+            counts = [("alone", thing.alone)]
+            counts += [(f"errors[{k}]", one) for k, one in enumerate(thing.errors)]
             counts += [(f"strata[{k}]", one) for k, pair in enumerate(thing.strata) for one in pair]
             for name, (hit, n) in counts:
                 if not 0 <= hit <= n:

@@ -82,10 +82,10 @@ def as_json(record: dict[str, Any]) -> str:
     text = json.dumps(rest, indent=1, ensure_ascii=False, allow_nan=False)[:-2]
     for name in LISTS:
         if name in record:
-            lines = (
-                f"  {json.dumps(each, ensure_ascii=False, allow_nan=False)}"
-                for each in record[name]
-            )
+            lines = [
+                f"  {json.dumps(line, ensure_ascii=False, allow_nan=False)}"
+                for line in record[name]
+            ]
             text += f',\n "{name}": [\n' + ",\n".join(lines) + "\n ]"
     return f"{text}\n}}\n"
 
@@ -130,7 +130,8 @@ class Opened:
             message = message.replace("Expected", " must be").replace(", got", ", not")
             message = re.sub(r"Object missing required field (\w+)", r".\1 is missing", message)
             raise ReplayError(f"Invalid record: {(path + message).lstrip('. ')}.") from None
-        if place := next(unread_fields(content, msgspec.to_builtins(read)), ""):
+        place = next(unread_fields(content, msgspec.to_builtins(read)), "")
+        if place:
             raise ReplayError(f"Invalid record: there is no field {place}.")
         return read
 
@@ -153,7 +154,9 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
     refused, unless `allow_changes`: for a reader that trains everything again."""
     import msgspec
 
-    where, content, folder = "The record", source, None
+    where = "The record"
+    content = source
+    folder = None
     if not isinstance(source, (str, Path, Mapping)):
         raise ReplayError(
             f"A {type(source).__name__} is not a record: give a file, JSON text or a dictionary."
@@ -164,10 +167,11 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
         try:
             if is_file and Path(source).exists() and not Path(source).is_file():
                 raise OSError("it is not a file")
-            content = msgspec.json.decode(
-                Path(source).read_text(encoding="utf-8-sig") if is_file else str(source)
-            )
-            folder = Path(source).parent if is_file else None
+            text = str(source)
+            if is_file:
+                text = Path(source).read_text(encoding="utf-8-sig")
+                folder = Path(source).parent
+            content = msgspec.json.decode(text)
         except (RecursionError, msgspec.DecodeError) as error:
             raise ReplayError(f"{where} is not JSON ({error}). {NAME_ONE}") from None
         except (OSError, ValueError) as error:  # also a null byte in a name, half a character
@@ -175,23 +179,22 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
             raise ReplayError(f"{where} cannot be read ({why}). {NAME_ONE}") from error
     if not isinstance(content, dict) or "schema_version" not in content:
         raise ReplayError(f"{where} is not an audit's record: it has no schema_version. {NAME_ONE}")
-    version, unchanged = content["schema_version"], content.get(CHECKSUM) == checksum(content)
+    version = content["schema_version"]
+    unchanged = content.get(CHECKSUM) == checksum(content)
     if content.get("redacted"):
         raise ReplayError(
             f"{where} was written with --public: it has nothing to train, review or gate with. "
-            "Name the full record of "
-            "the same audit."
+            "Name the full record of the same audit."
         )
     if version != SCHEMA_VERSION or isinstance(version, (bool, float)):
         raise ReplayError(
             f"{where} has schema_version {str(version)[:20]}, and this version of butfor reads "
-            f"{SCHEMA_VERSION}: run "
-            "the audit again, or install the version that wrote it."
+            f"{SCHEMA_VERSION}: run the audit again, or install the version that wrote it."
         )
     if not (unchanged or allow_changes or isinstance(source, Mapping)):
         raise ReplayError(
             f"{where} was changed since butfor wrote it: its checksum is not that of its content. "
-            "Take the file as it "
-            "was written, or run the audit again; 'butfor replay' says what differs."
+            "Take the file as it was written, or run the audit again; 'butfor replay' says what "
+            "differs."
         )
     return Opened(content, where, unchanged, folder)

@@ -32,13 +32,13 @@ from butfor.words.figures import (
 )
 from butfor.words.names import PLAIN
 
-LEVEL = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """Significance level of tests."""
-MOST_RECORDED = 1000
+MOST_RECORDED_LABELS = 1000
 """The most labels in a record, in the order of review."""
-TO_REVIEW = 100
+MOST_REVIEWED_LABELS = 100
 """The most labels to review by default."""
-LITTLE = 0.5
+MIN_WRONG_LABELS = 0.5
 """If fewer labels than this are likely to be wrong, a review has little to find."""
 Counts = tuple[int, int]
 """A count, and out of how many."""
@@ -74,9 +74,8 @@ def under_review(compared: Compared, attribute: str) -> dict[str, str]:
     without comparable people are not reviewed."""
     ours = [c for c in compared.comparisons if c.attribute == attribute]
     small = {each.group for each in compared.left_out if each.attribute == attribute}
-    groups = (
-        small | {c.group for c in ours} | {c.reference for c in ours if c.reference is not None}
-    )
+    references = {c.reference for c in ours if c.reference is not None}
+    groups = small | {c.group for c in ours} | references
     comparable = [c for c in ours if not c.not_comparable]
     short = [c for c in comparable if c.differs and c.difference > 0]
     if not short or groups <= {c.group for c in short}:
@@ -86,16 +85,14 @@ def under_review(compared: Compared, attribute: str) -> dict[str, str]:
 
 def how_many_to_review(labels: Sequence[TrainingLabel]) -> int:
     """The default: labels that may be wrong, at most 100."""
-    likely = sum(label.likely_wrong is None or label.likely_wrong > 0 for label in labels) or len(
-        labels
-    )
-    return max(1, min(TO_REVIEW, likely))
+    likely = sum(label.likely_wrong is None or label.likely_wrong > 0 for label in labels)
+    return max(1, min(MOST_REVIEWED_LABELS, likely or len(labels)))
 
 
 def worth_a_review(labels: Sequence[TrainingLabel]) -> bool:
     """Whether one of the first labels is likely to be wrong, or nobody knows."""
-    first = [label.likely_wrong for label in labels[:TO_REVIEW]]
-    return any(wrong is None for wrong in first) or sum(filter(None, first)) >= LITTLE
+    first = [label.likely_wrong for label in labels[:MOST_REVIEWED_LABELS]]
+    return any(wrong is None for wrong in first) or sum(filter(None, first)) >= MIN_WRONG_LABELS
 
 
 def expectation(labels: Sequence[TrainingLabel]) -> str:
@@ -113,10 +110,12 @@ def expectation(labels: Sequence[TrainingLabel]) -> str:
     elif any(label.wrong is None for label in labels):
         how += ", of groups that are not called if their gaps are real"
     likely = [label.doubt if label.likely_wrong is None else label.likely_wrong for label in labels]
-    n, expected = len(labels), np.cumsum(likely)
+    n = len(labels)
+    expected = np.cumsum(likely)
     curve = "; ".join(f"of the first {k}, {expected[k - 1]:.0f}" for k in (n // 4, n // 2) if k)
-    said = plural(expected[-1], f"of these {n} labels is", f"of these {n} labels are")
-    return f"About {said} likely to be wrong{f' ({curve})' if curve else ''}: {how}."
+    count = plural(expected[-1], f"of these {n} labels is", f"of these {n} labels are")
+    likely_wrong = f"About {count} likely to be wrong"
+    return f"{likely_wrong} ({curve}): {how}." if curve else f"{likely_wrong}: {how}."
 
 
 # --- reviewed -------------------------------------------------------------------------------------
@@ -135,9 +134,9 @@ class ChangedDecision:
 
 
 NOTHING = "These answers show nothing"
-GUESSING = 0.5
+GUESSING_ERROR = 0.5
 """The error rate on clear cases of somebody who guesses."""
-LEAST_JUDGED = 10
+MIN_CLEAR_CASES = 10
 """With fewer clear cases a careful reviewer cannot be told from one who guesses."""
 MOST_LINES = 10
 """The most lines on a terminal, besides two on the files."""
@@ -145,7 +144,7 @@ MOST_LINES = 10
 
 def guesses(wrong: int, judged: int) -> bool:
     """Whether so many errors on clear cases may be those of somebody who guesses."""
-    return judged >= LEAST_JUDGED and interval_of(wrong, judged)[1] >= GUESSING
+    return judged >= MIN_CLEAR_CASES and interval_of(wrong, judged)[1] >= GUESSING_ERROR
 
 
 def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
@@ -154,18 +153,19 @@ def chance(strata: Sequence[tuple[Counts, Counts]]) -> float:
     changes labels and controls of one alike."""
     p = 0.0
     for some in ([np.sum(strata, axis=0)], strata):
-        chances, changed = np.ones(1), 0
+        chances = np.ones(1)
+        changed = 0
         for (hit, n), (also, m) in some:
-            if n and m and p <= LEVEL:
+            if n and m and p <= SIGNIFICANCE_LEVEL:
                 k = np.arange(max(0, hit + also - m), min(n, hit + also) + 1)
-                # scipy.stats.hypergeom takes ten times as long
-                ways = -sum(
-                    gammaln(count + 1) for count in (k, n - k, hit + also - k, m - hit - also + k)
-                )
+                # scipy.stats.hypergeom takes ten times as long.
+                cells = (k, n - k, hit + also - k, m - hit - also + k)
+                ways = -sum(gammaln(count + 1) for count in cells)
                 weights = np.exp(ways - ways.max())
                 chances = np.convolve(chances, np.pad(weights / weights.sum(), (k[0], n - k[-1])))
                 changed += hit
-        p = max(p, min(1.0, float(chances[changed:].sum()))) if p <= LEVEL else p
+        if p <= SIGNIFICANCE_LEVEL:
+            p = max(p, min(1.0, float(chances[changed:].sum())))
     return p
 
 
@@ -215,9 +215,10 @@ class Evidence:
         """90 %, of the difference (Newcombe's, from Wilson's of both shares): above 0 where the
         one-sided test at 5 % finds one."""
         (hit, n), (also, m) = self.pairs
-        own, other = (interval_of(*each, 1 - 2 * LEVEL, "wilson") for each in self.pairs)
-        below = math.hypot(hit / n - own[0], other[1] - also / m)
-        above = math.hypot(own[1] - hit / n, also / m - other[0])
+        low, high = interval_of(hit, n, 1 - 2 * SIGNIFICANCE_LEVEL, "wilson")
+        control_low, control_high = interval_of(also, m, 1 - 2 * SIGNIFICANCE_LEVEL, "wilson")
+        below = math.hypot(hit / n - low, control_high - also / m)
+        above = math.hypot(high - hit / n, also / m - control_low)
         return self.difference - below, self.difference + above
 
     @property
@@ -236,7 +237,7 @@ class Evidence:
             return f"{NOTHING}: no label under review got an answer together with its control."
         if not hit:
             return f"{NOTHING} wrong: none of the {plural(n, 'label')} of {self.group} was changed."
-        if self.p > LEVEL:
+        if self.p > SIGNIFICANCE_LEVEL:
             return f"{NOTHING}: {self.compared}; that may be chance (p = {self.p:.2g})."
         for k, (wrong, judged) in enumerate(self.errors, start=1):
             if guesses(wrong, judged):
@@ -248,17 +249,18 @@ class Evidence:
     @property
     def lines(self) -> list[str]:
         """What the answers show, a sentence each; first whether they show anything."""
-        lines, (hit, n), (also, alone) = [self.shows_nothing], self.pairs[0], self.alone
+        lines = [self.shows_nothing]
+        hit, n = self.pairs[0]
+        also, alone = self.alone
         if not self.shows_nothing:
-            said, between = self.compared, interval_in_words(self.interval)
+            counts = self.compared
+            between = interval_in_words(self.interval)
             lines = [
-                f"{said[0].upper()}{said[1:]}: {points(self.difference)} more (90 % interval "
-                f"{between}), more than "
-                f"chance (Fisher's exact test, p = {self.p or 0:.2g}). So about "
-                f"{round(self.difference * n)} of these "
-                f"{n} labels were held to a stricter standard than labels of {self.others}. That "
-                "shows that the "
-                "labels differ under the same eyes, not which are right."
+                f"{counts[0].upper()}{counts[1:]}: {points(self.difference)} more (90 % interval "
+                f"{between}), more than chance (Fisher's exact test, p = {self.p or 0:.2g}). So "
+                f"about {round(self.difference * n)} of these {n} labels were held to a stricter "
+                f"standard than labels of {self.others}. That shows that the labels differ under "
+                "the same eyes, not which are right."
             ]
         if self.file_column:
             lines.append("The review was not blind to the group: reviewers saw the original files.")
@@ -287,8 +289,7 @@ class Evidence:
         if hit + also > self.most:
             lines[-1] += (
                 f" Reviewers changed {hit + also}, far more than that and a usual error explain: "
-                "they may go by "
-                "another rule than those who gave the labels. Ask what they went by."
+                "they may go by another rule than those who gave the labels. Ask what they went by."
             )
         return lines
 
@@ -324,7 +325,8 @@ class Reviewed:
     @property
     def sentence(self) -> str:
         """How many labels were corrected, and how many decisions change."""
-        solid, people = "", plural(len(self.changed), "decision changes", "decisions change")
+        solid = ""
+        people = plural(len(self.changed), "decision changes", "decisions change")
         if self.changed and self.seeded and all(person.fresh for person in self.changed):
             count = sum(solidity(person.fresh, self.seeded) == SOLID for person in self.changed)
             solid = f", {count} of them under any seed tried"
@@ -333,18 +335,22 @@ class Reviewed:
     @property
     def rows(self) -> list[tuple[str, ...]]:
         """Accuracy, gaps and rates: a name, the value before and the value after."""
-        names, rows, after = self.names, list[tuple[str, ...]](), {c.name: c for c in self.after}
+        names = self.names
+        rows = list[tuple[str, ...]]()
+        after = {c.name: c for c in self.after}
         favourable = names.label(self.favourable)
         if self.accuracy:
             rows.append(("Accuracy on the test labels", *map(share, self.accuracy)))
-        for c in (c for c in self.before if c.name in after):
-            group = names.group(c.attribute, c.group)
-            gaps = (often(each.difference, each.interval) for each in (c, after[c.name]))
-            rows.append((f"{group}: labelled {favourable}, against comparable {names.noun}", *gaps))
-        for group, rates in self.rates.items():
-            rows.append(
-                (f"{names.group(self.attribute, group)}: decided {favourable}", *map(share, rates))
-            )
+        for c in self.before:
+            if c.name in after:
+                now = after[c.name]
+                group = names.group(c.attribute, c.group)
+                what = f"{group}: labelled {favourable}, against comparable {names.noun}"
+                gap_before = often(c.difference, c.interval)
+                rows.append((what, gap_before, often(now.difference, now.interval)))
+        for value, rates in self.rates.items():
+            what = f"{names.group(self.attribute, value)}: decided {favourable}"
+            rows.append((what, *map(share, rates)))
         return rows
 
     @property
@@ -353,6 +359,7 @@ class Reviewed:
         evidence, *more = self.evidence.lines
         lines = [evidence, self.sentence, *more]
         rows = [f"{name}: {before} before, {after} after." for name, before, after in self.rows]
-        if (room := MOST_LINES - len(lines)) < len(rows):
+        room = MOST_LINES - len(lines)
+        if room < len(rows):
             rows[room - 1 :] = [f"The page has {len(rows) - room + 1} more lines on groups."]
         return [*lines, *rows]

@@ -19,7 +19,7 @@ from butfor.result.outcome import Questions
 from butfor.result.record import Cell, within
 from butfor.result.reviewed import Reviewed
 from butfor.result.worlds import MISSING, OneStandard
-from butfor.standard.explain import MOST_KEPT
+from butfor.standard.explain import MOST_KEPT_SLICES
 from butfor.standard.groups import Compared, Standards
 from butfor.standard.settings import ComparisonSettings
 from butfor.support.checks import LARGEST_SEED
@@ -39,7 +39,7 @@ from butfor.words.figures import (
     signed,
     told_apart,
 )
-from butfor.words.names import ALTERNATIVES, Names, named
+from butfor.words.names import LABEL_JOINT, Names, named
 
 LINED = (".csv", ".tsv", ".txt", ".xlsx", ".xls")
 """Files whose lines people count: the first row of data is line 2."""
@@ -92,14 +92,16 @@ class Data:
     @property
     def loading(self) -> dict[str, Any]:
         """The arguments with which `load_table` loads it again."""
-        names = [each.name for each in fields(self)]
+        names = [field.name for field in fields(self)]
         return {name: getattr(self, name) for name in names[names.index("label") :]}
 
     @property
     def files(self) -> dict[str, str]:
         """The paths, by field: none of an embedded set."""
-        known = {name: getattr(self, name) for name in FILES if self.label is not None}
-        return {name: path for name, path in known.items() if path is not None}
+        if self.label is None:
+            return {}
+        paths = {name: getattr(self, name) for name in FILES}
+        return {name: path for name, path in paths.items() if path is not None}
 
     @property
     def name(self) -> str:
@@ -109,9 +111,9 @@ class Data:
     @property
     def source(self) -> str:
         """The origin of a table that is neither a file nor an embedded set."""
-        return (
-            f"the table came from {self.given}" if self.given else "the table was given in Python"
-        )
+        if self.given:
+            return f"the table came from {self.given}"
+        return "the table was given in Python"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -127,6 +129,12 @@ class Agreement:
     gains: dict[str, float] = field(default_factory=dict)
 
 
+def _with_control(one: OneStandard) -> OneStandard:
+    """Of a model with a seed. Records of 0.5 compare the worlds with the audited model and its
+    seeds: they lack a control."""
+    return replace(one, control=MISSING) if one.worlds and not one.control else one
+
+
 _log_odds_of = cache(log_odds)
 """Of the one cut of a run, which thousands of people are measured from."""
 
@@ -135,7 +143,7 @@ def figures_of(standards: Standards) -> Compared:
     """What a record holds of a comparison: no doubts per row, and the first slices of each
     group."""
     figures = {each.name: getattr(standards, each.name) for each in fields(Compared)}
-    return Compared(**figures | {"parts": standards.parts[:MOST_KEPT]})
+    return Compared(**figures | {"parts": standards.parts[:MOST_KEPT_SLICES]})
 
 
 @dataclass(frozen=True)
@@ -251,11 +259,8 @@ class Run:
         for name in ("standard", "reviewed"):
             object.__setattr__(self, name, named(getattr(self, name), self.names))
         worlds = self.one_standard
-        if self.seeded:  # records of 0.5 compare the worlds with the audited model and its seeds
-            worlds = tuple(
-                replace(one, control=MISSING) if one.worlds and not one.control else one
-                for one in worlds
-            )
+        if self.seeded:
+            worlds = tuple(map(_with_control, worlds))
         object.__setattr__(self, "one_standard", tuple(named(one, self.names) for one in worlds))
 
     def seen_from(self, folder: str | Path) -> Run:
@@ -265,17 +270,16 @@ class Run:
     def found_from(self, folder: str | Path) -> Run:
         """A run that was read from this folder, with paths as seen from the working folder."""
 
-        def found(path: str) -> str:
+        def from_here(path: str) -> str:
             place = found_from(folder, path)
+            if self.data.relative:
+                return place
             # Older records have paths as they were typed: as seen from the working folder of that
             # day.
-            return (
-                place
-                if self.data.relative or (os.path.exists(place) and not os.path.exists(path))
-                else path
-            )
+            moved = os.path.exists(place) and not os.path.exists(path)
+            return place if moved else path
 
-        return self._with_paths(found, relative=False)
+        return self._with_paths(from_here, relative=False)
 
     def _with_paths(self, place: Callable[[str], str], *, relative: bool) -> Run:
         """The run with other paths, in the data and in the command."""
@@ -328,7 +332,9 @@ class Run:
         """The labels on either side: the first and the second or, with more than two, the adverse
         ones and the others (both sides are empty if none is named as adverse)."""
         first = self.label_names[:1] if len(self.label_names) == 2 else self.adverse
-        return first, tuple(name for name in self.label_names if name not in first) if first else ()
+        if not first:
+            return (), ()
+        return first, tuple(name for name in self.label_names if name not in first)
 
     @property
     def favourable_labels(self) -> tuple[str, ...]:
@@ -340,7 +346,7 @@ class Run:
     @property
     def favourable(self) -> str:
         """The same as text."""
-        return ALTERNATIVES.join(self.favourable_labels)
+        return LABEL_JOINT.join(self.favourable_labels)
 
     @property
     def threshold(self) -> DecisionFacts | None:
@@ -391,11 +397,9 @@ class Run:
     def measured(self, logit: float) -> str:
         """A logit as text: the probability or, without one, the margin."""
         probability = self.score_of(logit)
-        return (
-            signed(logit)
-            if probability is None
-            else told_apart(probability, self._cut)[probability]
-        )
+        if probability is None:
+            return signed(logit)
+        return told_apart(probability, self._cut)[probability]
 
     @property
     def _cut(self) -> float:
@@ -405,20 +409,17 @@ class Run:
     def cut(self) -> str:
         """Where the cut is and how many decisions are favourable, in a sentence; empty if unknown,
         or if `alike` says it."""
-        facts, decided = self.decision, f"Decided {self.names.label(self.favourable_labels)}"
+        facts = self.decision
+        decided = f"Decided {self.names.label(self.favourable_labels)}"
         if facts is None or (facts.alike and not facts.cut):
             return ""
-        share = (
-            f": {percent(facts.favoured / facts.people)} of {facts.people} people"
-            if facts.people >= FEWEST
-            else ""
-        )
+        share = ""
+        if facts.people >= FEWEST:
+            share = f": {percent(facts.favoured / facts.people)} of {facts.people} people"
         if not facts.cut:
-            return (
-                f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)."
-                if share
-                else ""
-            )
+            if not share:
+                return ""
+            return f"{decided}{share} (training labels: {share_in_words(facts.recorded)} %)."
         p = facts.probability
         where = [] if p is None else [f"at a probability of {told_apart(p)[p]} or more"]
         if facts.share is not None:
@@ -434,24 +435,26 @@ class Run:
     def how_accurate(self) -> str:
         """ "Accuracy: 89 % on 476 test people (always predicting deny = no: 87 %)."; empty if
         labels are unknown."""
-        known, names = self.performance, self.names
-        if known is None:
+        measured = self.performance
+        names = self.names
+        if measured is None:
             return ""
-        usual = f"always predicting {names.label(known.commonest)}: {percent(known.majority)}"
-        return f"Accuracy: {percent(known.accuracy)} on {known.people} test {names.noun} ({usual})."
+        accuracy = f"{percent(measured.accuracy)} on {measured.people} test {names.noun}"
+        commonest = names.label(measured.commonest)
+        usual = f"always predicting {commonest}: {percent(measured.majority)}"
+        return f"Accuracy: {accuracy} ({usual})."
 
     @property
     def no_better(self) -> str:
         """That the model is no more accurate than always predicting the commonest label, in a
         sentence; empty if it is, and with a threshold, at which that may be wanted."""
-        known = self.performance
-        if known is None or self.threshold or known.accuracy > known.majority:
+        measured = self.performance
+        if measured is None or self.threshold or measured.accuracy > measured.majority:
             return ""
+        commonest = f"{self.names.label(measured.commonest)} ({percent(measured.majority)})"
         return (
-            f"The model is no more accurate ({percent(known.accuracy)}) than always predicting "
-            f"{self.names.label(known.commonest)} ({percent(known.majority)}), so what changes "
-            "its decisions says "
-            "little about the labels."
+            f"The model is no more accurate ({percent(measured.accuracy)}) than always predicting "
+            f"{commonest}, so what changes its decisions says little about the labels."
         )
 
 

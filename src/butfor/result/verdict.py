@@ -15,7 +15,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.result.fresh import (
-    CLOSE,
+    CLOSE_CALL_SHARE,
     SOLID,
     Collateral,
     FreshSeeds,
@@ -40,8 +40,11 @@ from butfor.table.decisions import USUAL, Decision, decides_one
 from butfor.table.table import Table
 from butfor.words.figures import percent, signed, told_apart
 
-BEFORE, AFTER, DOUBT = "label before", "label after", "doubt of label"
-ONE_LABEL, ENUMERATION = "one label is the fewest", "enumeration"
+BEFORE = "label before"
+AFTER = "label after"
+DOUBT = "doubt of label"
+ONE_LABEL = "one label is the fewest"
+ENUMERATION = "enumeration"
 """Proofs by the search itself."""
 NOT_FAIR = "This does not show that the decision is fair."
 
@@ -153,11 +156,9 @@ class Record:
     def of(cls, file: Opened) -> Record:
         """The content of a file, with the table's path as seen from the working folder."""
         record = file.read(cls)
-        return (
-            record
-            if file.folder is None
-            else replace(record, run=record.run.found_from(file.folder))
-        )
+        if file.folder is None:
+            return record
+        return replace(record, run=record.run.found_from(file.folder))
 
 
 class Verdict:
@@ -166,19 +167,25 @@ class Verdict:
     sentence or two."""
 
     def __init__(self, measured: Person, run: Run, fitted: Any = None) -> None:
-        m, flips, fresh = measured, measured.flip_set, measured.fresh
+        m = measured
+        flips = measured.flip_set
+        fresh = measured.fresh
         self.measured = measured
         self.run = run
         """The settings of the audit, shared by all its verdicts."""
         self.fitted = fitted
         """The audit, `Fitted`; None if the verdict was read from a file."""
         self.found = bool(flips)
-        none = m.at_least is not None and m.at_least > min(run.budget, m.flippable)
-        status = "found" if flips else "proven_none" if none else "not_found"
         self.eligible = m.left_out is None
         """Whether φ admits this person."""
-        self.status = status if self.eligible else "not_eligible"
+        self.status = "not_found"
         """ "found", "not_found", "proven_none" or "not_eligible"."""
+        if not self.eligible:
+            self.status = "not_eligible"
+        elif flips:
+            self.status = "found"
+        elif m.at_least is not None and m.at_least > min(run.budget, m.flippable):
+            self.status = "proven_none"
         self.unfinished = not m.complete and not flips
         """Whether the search was stopped before it found anything."""
         self.positions = tuple(flip.position for flip in flips)
@@ -208,15 +215,14 @@ class Verdict:
         """The size of the solid set that was found; None without one."""
         self.hold = fresh.hold if fresh else None
         """The share of fresh seeds that change the decision with the flips."""
-        count, seeds = (
-            (fresh.without_flips, fresh.seeds) if fresh else (m.without_flips, run.fresh_seeds)
-        )
+        count = fresh.without_flips if fresh else m.without_flips
+        seeds = fresh.seeds if fresh else run.fresh_seeds
         self.base_counts = None if count is None else (count, seeds)
         """How many fresh seeds change the decision on the unchanged data, and of how many; None if
         unknown."""
         self.base = None if count is None else count / max(1, seeds)
         """The same as a share."""
-        self.close_call = None if self.base is None else self.base > CLOSE
+        self.close_call = None if self.base is None else self.base > CLOSE_CALL_SHARE
         """Whether more than one fresh seed in ten changes the decision without any flip; None if
         unknown."""
 
@@ -229,10 +235,9 @@ class Verdict:
         return " ".join(part for part in (self.sentence, self.belief) if part)
 
     def __eq__(self, other: object) -> bool:
-        return isinstance(other, Verdict) and (self.measured, self.run) == (
-            other.measured,
-            other.run,
-        )
+        if not isinstance(other, Verdict):
+            return False
+        return self.measured == other.measured and self.run == other.run
 
     def __getstate__(self) -> dict[str, Any]:
         return self.__dict__ | {"fitted": None}
@@ -246,47 +251,42 @@ class Verdict:
         """The score without the flips and with them; None if there is none."""
         if self.score is not None:
             return self.score, self.counterfactual_score
-        flipped = self.counterfactual_logit
-        return self.run.score_of(self.logit), None if flipped is None else self.run.score_of(
-            flipped
-        )
+        after = None
+        if self.counterfactual_logit is not None:
+            after = self.run.score_of(self.counterfactual_logit)
+        return self.run.score_of(self.logit), after
 
     # --- in words ---------------------------------------------------------------------------------
 
     @property
     def sentence(self) -> str:
         """The answer in one sentence, after one on a close call."""
-        one, row = self.run.names.one, f"{self.run.row_word} {self.run.row_number(self.row)}"
+        one = self.run.names.one
+        row = f"{self.run.row_word} {self.run.row_number(self.row)}"
         if self.case is None:
             place = "in" if self.run.row_word == "line" else "of"
             return self.said(f"this {one}" if self.row is None else f"the {one} {place} {row}")
         same = self.row is None or str(self.row) == str(self.case)
-        return self.said(f"{one} {self.case}" + ("" if same else f" ({row})"))
+        return self.said(f"{one} {self.case}" if same else f"{one} {self.case} ({row})")
 
     def said(self, who: str) -> str:
         """The same about the person under this name."""
-        n, budget, label, k = (
-            self.run.data.training_rows,
-            self.run.budget,
-            self.run.names.label,
-            len(self.flip_set),
-        )
-        now, close = (
-            label(self.prediction),
-            f"A close call: {self.base_sentence}. " if self.close_call else "",
-        )
+        n = self.run.data.training_rows
+        budget = self.run.budget
+        label = self.run.names.label
+        k = len(self.flip_set)
+        now = label(self.prediction)
+        close = f"A close call: {self.base_sentence}. " if self.close_call else ""
         if self.status == "found":
             mean = f", mean of {self.run.members} models" if self.run.members > 1 else ""
-            of_flips = f" of flips to {label(self.new_label)}" if self.new_label else ""
-            fewest = (
-                f" No smaller set{of_flips} does: that is proven." if self.exact and k > 1 else ""
-            )
+            fewest = ""
+            if self.exact and k > 1:
+                of_flips = f" of flips to {label(self.new_label)}" if self.new_label else ""
+                fewest = f" No smaller set{of_flips} does: that is proven."
             return (
                 f"{close}Flipping {k} of {n} training labels ({percent(k / n)}) changes the "
-                f"decision about {who} from "
-                f"{now} to {label(self.counterfactual_prediction or '')} "
-                f"({self.course_in_words}{mean}, confirmed by "
-                f"retraining).{fewest}"
+                f"decision about {who} from {now} to {label(self.counterfactual_prediction or '')} "
+                f"({self.course_in_words}{mean}, confirmed by retraining).{fewest}"
             )
         if self.status == "not_eligible":
             return f"{close}{who[0].upper()}{who[1:]} was not audited: {self.reason}"
@@ -295,32 +295,27 @@ class Verdict:
             takes = "all of them together cannot" if never else f"it takes at least {self.at_least}"
             to = that = others = goal = ""
             if self.new_label:
-                to, others = (
-                    f", to {label(self.new_label)},",
-                    "Flips to other labels are not ruled out. ",
-                )
+                to = f", to {label(self.new_label)},"
+                others = "Flips to other labels are not ruled out. "
                 that = "" if never else " flips to that label"
                 goal = f", to {label(self.run.towards)}" if self.run.towards else ""
             return (
                 f"{close}Proven: flipping up to {budget} of the {self.flippable} labels "
-                f"allowed{to} cannot change the "
-                f"decision about {who}, {now} ({self.course_in_words}){goal}; {takes}{that} "
-                f"({self.proof}). {others}"
-                f"{NOT_FAIR}"
+                f"allowed{to} cannot change the decision about {who}, {now} "
+                f"({self.course_in_words}){goal}; {takes}{that} ({self.proof}). {others}{NOT_FAIR}"
             )
         closest = f"; the closest: {self.closest}" if self.closest else ""
         return (
             f"{close}No counterfactual dataset found for {who}: the decision stays {now} "
-            f"({self.course_in_words}) "
-            f"after {plural(self.attempts, 'attempt')} at flipping up to {budget} of {n} training "
-            f"labels{closest}. "
-            f"{self.reason}"
+            f"({self.course_in_words}) after {plural(self.attempts, 'attempt')} at flipping up to "
+            f"{budget} of {n} training labels{closest}. {self.reason}"
         )
 
     @property
     def reason(self) -> str:
         """Why nothing was found, in a sentence; empty for a find."""
-        names, run = self.run.names, self.run
+        names = self.run.names
+        run = self.run
         if self.found:
             return ""
         if self.left_out == "decision":
@@ -339,16 +334,12 @@ class Verdict:
         if not self.flippable:
             return f"The rule ψ ({run.psi}) allows no label to be flipped for this {names.one}."
         if not self.complete:
-            stopped = (
-                run.interrupted
-                or run.out_of_time
-                or (run.stop is not None and run.stop.retrainings)
-            )
+            limited = run.stop is not None and run.stop.retrainings
+            if run.interrupted or run.out_of_time or limited:
+                return "The search was stopped before it was through."
             return (
-                "The search was stopped before it was through."
-                if stopped
-                else "The search is incomplete: not all sets that may change the decision could "
-                "be confirmed."
+                "The search is incomplete: not all sets that may change the decision could be "
+                "confirmed."
             )
         failed = self.attempts - len(self.course)
         return (f"{failed} of these trainings failed or diverged. " if failed else "") + NOT_FAIR
@@ -378,10 +369,12 @@ class Verdict:
         if self.doubted is None:
             return ""
         of = f"of these {len(self.flip_set)} labels"
-        said = plural(self.doubted, f"{of} is", f"{of} are") if self.doubted else f"none {of} is"
+        which = f"none {of} is"
         if len(self.flip_set) == 1:
-            said = "this label is" if self.doubted else "this label is not"
-        return f"By the other groups' standard, {said} doubtful."
+            which = "this label is" if self.doubted else "this label is not"
+        elif self.doubted:
+            which = plural(self.doubted, f"{of} is", f"{of} are")
+        return f"By the other groups' standard, {which} doubtful."
 
     @property
     def course_in_words(self) -> str:
@@ -389,19 +382,21 @@ class Verdict:
         without probabilities, "margin −0.35 → +0.18"."""
         before, after = self.scores
         if before is None:
-            end = (
-                ""
-                if self.counterfactual_logit is None
-                else f" → {signed(self.counterfactual_logit)}"
-            )
-            return f"margin {signed(self.logit)}{end}"
-        cut, cut_after = self.cut, self.counterfactual_cut
+            margin = f"margin {signed(self.logit)}"
+            if self.counterfactual_logit is None:
+                return margin
+            return f"{margin} → {signed(self.counterfactual_logit)}"
+        cut = self.cut
+        cut_after = self.counterfactual_cut
         text = told_apart(before, USUAL if cut is None else cut, after, cut_after)
-        scores = f"score {text[before]}" + ("" if after is None else f" → {text[after]}")
+        scores = f"score {text[before]}"
+        if after is not None:
+            scores += f" → {text[after]}"
         if cut is None:
             return scores
-        moved = "" if cut_after is None or text[cut_after] == text[cut] else f" → {text[cut_after]}"
-        return f"{scores}, cut {text[cut]}{moved}"
+        if cut_after is None or text[cut_after] == text[cut]:
+            return f"{scores}, cut {text[cut]}"
+        return f"{scores}, cut {text[cut]} → {text[cut_after]}"
 
     @property
     def closest(self) -> str:
@@ -432,24 +427,21 @@ class Verdict:
         if training is None and self.fitted is None:
             raise SettingError(
                 "This verdict was read from a file, which does not hold the training rows: give "
-                "them, "
-                "verdict.dataset(butfor.Table(X, y))."
+                "them, verdict.dataset(butfor.Table(X, y))."
             )
         table: Table = training or self.fitted.table
         if self.decision is not None and self.new_label is not None:
             names = self.run.label_names
-            pair = names.index(self.decision), names.index(self.new_label)
-            table = replace(
-                table, decision=Decision.away_from(*pair, len(names), table.n, only=True)
-            )
+            pair = (names.index(self.decision), names.index(self.new_label))
+            decision = Decision.away_from(*pair, len(names), table.n, only=True)
+            table = replace(table, decision=decision)
         X, y = table.with_flips(self.positions)
         return X.copy(), y
 
     def to_frame(self) -> pd.DataFrame:
         """The person beside the flipped training rows, a column each, in the table's own units."""
-        person = pd.Series(self.values, dtype=object).to_frame(
-            "person" if self.case is None else f"person {self.case}"
-        )
+        name = "person" if self.case is None else f"person {self.case}"
+        person = pd.Series(self.values, dtype=object).to_frame(name)
         word = "row" if self.run.data.identifier else self.run.row_word
         names = [f"training {word} {self.run.row_number(flip.row)}" for flip in self.flip_set]
         rows = self.flips.T.set_axis(names, axis=1)
@@ -462,8 +454,7 @@ class Verdict:
         if self.pulls is None:
             raise SettingError(
                 "There is no local linear model of this decision: networks with ReLU, logistic "
-                "regression and ridge "
-                "classifiers have one."
+                "regression and ridge classifiers have one."
             )
         values = {
             "value": [self.values.get(c) for c in self.pulls],
@@ -477,12 +468,12 @@ class Verdict:
     def to_line(self) -> dict[str, Any]:
         """The person's line in a file: a summary for readers without this library, then the
         measurements."""
-        said = self.status, self.solidity, self.prediction, self.counterfactual_prediction
-        summary = dict(zip(SUMMARY, said, strict=True))
-        usual, measured = {each.name: each.default for each in fields(Person)}, vars(self.measured)
-        return summary | builtins_of(
-            {name: value for name, value in measured.items() if value != usual[name]}
-        )
+        outcome = (self.status, self.solidity, self.prediction, self.counterfactual_prediction)
+        summary = dict(zip(SUMMARY, outcome, strict=True))
+        defaults = {field.name: field.default for field in fields(Person)}
+        measured = vars(self.measured)
+        changed = {name: value for name, value in measured.items() if value != defaults[name]}
+        return summary | builtins_of(changed)
 
     def to_dict(self) -> dict[str, Any]:
         """The record, from which the verdict can be read and replayed."""
@@ -527,11 +518,9 @@ class Verdict:
 
     def _in_folder_of(self, path: str | Path | None) -> Verdict:
         """The verdict for a file there, which names the table as seen from its folder."""
-        return (
-            self
-            if path is None
-            else Verdict(self.measured, self.run.seen_from(Path(path).parent), self.fitted)
-        )
+        if path is None:
+            return self
+        return Verdict(self.measured, self.run.seen_from(Path(path).parent), self.fitted)
 
     def _repr_html_(self) -> str:
         from butfor.report import page

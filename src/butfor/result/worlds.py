@@ -13,14 +13,14 @@ from typing import ClassVar, Literal
 import numpy as np
 import pandas as pd
 
-from butfor.result.fresh import CLOSE
+from butfor.result.fresh import CLOSE_CALL_SHARE
 from butfor.result.outcome import NOT_ASKED, NOT_FINISHED, Outcome
 from butfor.result.record import Cell, within
 from butfor.support.errors import plural
 from butfor.words.figures import percent, share
 from butfor.words.names import PLAIN
 
-SPREAD = (5, 95)
+PERCENTILES = (5, 95)
 """Intervals run between these percentiles of the worlds."""
 Control = Literal["paired", "fresh seeds", "missing"]
 PAIRED: Control = "paired"
@@ -65,7 +65,7 @@ class PersonInWorlds:
     @property
     def close_call(self) -> bool:
         """Whether the seed alone may decide either way."""
-        return self.control is not None and CLOSE < self.control < 1 - CLOSE
+        return self.control is not None and CLOSE_CALL_SHARE < self.control < 1 - CLOSE_CALL_SHARE
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
@@ -107,15 +107,14 @@ class OneStandard:
         shares = dict.fromkeys(self.adverse_now, 0.0)
         refused = [person for person in self.changed if person.refused]
         shares |= {person.case: person.worlds / max(1, len(self.worlds)) for person in refused}
-        return self._of_everybody(
-            pd.Series(shares, dtype=float, name="probability").reindex(range(self.asked))
-        )
+        by_position = pd.Series(shares, dtype=float, name="probability")
+        return self._of_everybody(by_position.reindex(range(self.asked)))
 
     def of_people(self, index: pd.Index) -> OneStandard:
         """The same about people with this index."""
-        found = copy(self)
-        object.__setattr__(found, "index", index)
-        return found
+        indexed = copy(self)
+        object.__setattr__(indexed, "index", index)
+        return indexed
 
     def _of_everybody(self, values: pd.Series) -> pd.Series:
         """Values by position, with the people's own index where it is known."""
@@ -127,13 +126,11 @@ class OneStandard:
         the worlds less that with no label flipped. NaN if there is no control, so that nobody can
         tell labels from seeds."""
         nobody = math.nan if self.control == MISSING or self.no_worlds else 0.0
-        changes = (
-            {person.case: self.change_of(person) for person in self.changed} if nobody == 0 else {}
-        )
-        found = pd.Series(changes, dtype=float, name="change").reindex(
-            range(self.asked), fill_value=nobody
-        )
-        return self._of_everybody(found)
+        changes = {}
+        if nobody == 0:
+            changes = {person.case: self.change_of(person) for person in self.changed}
+        by_position = pd.Series(changes, dtype=float, name="change")
+        return self._of_everybody(by_position.reindex(range(self.asked), fill_value=nobody))
 
     def change_of(self, person: PersonInWorlds) -> float:
         """The same for one person: above 0 towards the favourable decision."""
@@ -168,9 +165,8 @@ class OneStandard:
         in_worlds = person.worlds / max(1, len(self.worlds))
         if self.control is None or person.control is None:
             return self.control is None and in_worlds > 0.5
-        return (in_worlds - 0.5) * (
-            person.control - 0.5
-        ) < 0  # where they are even, most decide nothing
+        # Where they are even, most decide nothing.
+        return (in_worlds - 0.5) * (person.control - 0.5) < 0
 
     def accepted(self, person: PersonInWorlds) -> bool:
         """Whether most worlds decide favourably."""
@@ -225,9 +221,8 @@ class OneStandard:
         with controls, how many fewer there would be about people of other groups."""
         if self.control is not None:
             return max(0.0, -self._sum_of_changes(ours=False))
-        return sum(person.worlds for person in self.changed if not person.refused) / max(
-            1, len(self.worlds)
-        )
+        lost = sum(person.worlds for person in self.changed if not person.refused)
+        return lost / max(1, len(self.worlds))
 
     @property
     def rates_in_worlds(self) -> dict[str, tuple[float, float, float]]:
@@ -242,8 +237,8 @@ class OneStandard:
     @property
     def accuracy_in_worlds(self) -> tuple[float, float, float] | None:
         """The same for accuracy; None if labels are unknown."""
-        known = [world.accuracy for world in self.worlds if world.accuracy is not None]
-        return over(known) if known else None
+        accuracies = [world.accuracy for world in self.worlds if world.accuracy is not None]
+        return over(accuracies) if accuracies else None
 
     # --- in words ---------------------------------------------------------------------------------
 
@@ -258,46 +253,42 @@ class OneStandard:
         person = next((person for person in self.changed if person.case == case), None)
         if person is None or self.control == MISSING:
             return ""
-        said = f"If {self.who} were labelled by the standard of the others, this decision would"
+        would = f"If {self.who} were labelled by the standard of the others, this decision would"
         if person.control is None:
-            return (
-                f"{said} change in {person.worlds} of {len(self.worlds)} worlds."
-                if person.worlds
-                else ""
-            )
-        if not self.in_most(person) and abs(self.change_of(person)) <= CLOSE:
+            if not person.worlds:
+                return ""
+            return f"{would} change in {person.worlds} of {len(self.worlds)} worlds."
+        if not self.in_most(person) and abs(self.change_of(person)) <= CLOSE_CALL_SHARE:
             return ""
         worlds, control = self.in_words(person, favourable=True)
-        close = (
-            " That is a close call: the seed alone may decide either way."
-            if person.close_call
-            else ""
-        )
+        close = ""
+        if person.close_call:
+            close = " That is a close call: the seed alone may decide either way."
         return (
-            f"{said} be favourable in {worlds} worlds; with no label flipped, in {control}.{close}"
+            f"{would} be favourable in {worlds} worlds; with no label flipped, in {control}.{close}"
         )
 
     def in_words(self, person: PersonInWorlds, favourable: bool | None = None) -> tuple[str, str]:
         """In how many worlds, and in how many controls, the decision is favourable or adverse;
         None: as most worlds have it. "19 of 20" and "2 of 20 trainings", or "9 % of trainings"."""
-        count, worlds, control = len(self.worlds), person.worlds, person.control or 0.0
+        count = len(self.worlds)
+        worlds = person.worlds
+        control = person.control or 0.0
         favourable = self.accepted(person) if favourable is None else favourable
         if favourable is not person.refused:  # as the decision is now
-            worlds, control = count - worlds, 1 - control
-        beside = (
-            f"{round(control * count)} of {count}" if self.control == PAIRED else percent(control)
-        )
-        return (
-            f"{worlds} of {count}",
-            f"{beside}{'' if self.control == PAIRED else ' of trainings'}",
-        )
+            worlds = count - worlds
+            control = 1 - control
+        beside = f"{percent(control)} of trainings"
+        if self.control == PAIRED:
+            beside = f"{round(control * count)} of {count}"
+        return f"{worlds} of {count}", beside
 
     @property
     def expected_in_words(self) -> str:
         """In whole people: "5", "fewer than 1"; with controls "5 more", "no more", "2 fewer"."""
-        count = (
-            f"{math.floor(abs(self.expected) + 0.5)}" if abs(self.expected) >= 1 else "fewer than 1"
-        )
+        count = "fewer than 1"
+        if abs(self.expected) >= 1:
+            count = str(math.floor(abs(self.expected) + 0.5))
         if self.control is None:
             return count if self.expected else "0"
         if -1 < self.expected <= 0:
@@ -323,17 +314,17 @@ class OneStandard:
             )
         if self.control == MISSING:
             return (
-                f"Whose decisions would change under one standard for {self.who} is not known: "
-                "the record has no "
-                "models without flipped labels that say what the seed alone changes."
+                f"Whose decisions would change under one standard for {self.who} is not known: the "
+                "record has no models without flipped labels that say what the seed alone changes."
             )
-        (low, high), places = self.interval or (0, 0), ""
+        low, high = self.interval or (0, 0)
+        places = ""
         if self.limited:
-            displaced = f"about {max(1, round(self.displaced))} of {self.asked} {self.names.noun}"
-            places = (
-                f" Places are limited: {displaced if self.displaced >= 0.5 else 'nobody'} "
-                "would lose theirs."
-            )
+            displaced = "nobody"
+            if self.displaced >= 0.5:
+                count = max(1, round(self.displaced))
+                displaced = f"about {count} of {self.asked} {self.names.noun}"
+            places = f" Places are limited: {displaced} would lose theirs."
         if self.unfinished:
             assert self.outcome is not None
             of = f"{len(self.worlds)} of {self.outcome.of} worlds"
@@ -346,8 +337,7 @@ class OneStandard:
             )
         return (
             "Under one standard for all, the model would probably decide favourably about "
-            f"{self.expected_in_words} of "
-            f"{self.people} {self.who} than with the recorded labels "
+            f"{self.expected_in_words} of {self.people} {self.who} than with the recorded labels "
             f"({among}{' more' if high > 0 else ''}).{places}"
         )
 
@@ -358,17 +348,13 @@ class OneStandard:
         group = self.who
         lines = self._who_changes() if self.control is None else self._who_changes_beside_controls()
         caveat = (
-            " It is measured against the recorded labels, also those that the worlds correct, so "
-            "a lower figure does "
-            "not mean a worse model."
+            " It is measured against the recorded labels, also those that the worlds correct, so a "
+            "lower figure does not mean a worse model."
         )
-        rate = (
-            f"Favourable decisions about {group}",
-            self.rates.get(self.group),
-            self.rates_in_worlds.get(self.group),
-        )
+        rate = self.rates.get(self.group)
+        rate_in_worlds = self.rates_in_worlds.get(self.group)
         for what, now, then, note in (
-            (*rate, ""),
+            (f"Favourable decisions about {group}", rate, rate_in_worlds, ""),
             ("Accuracy", self.accuracy, self.accuracy_in_worlds, caveat),
         ):
             if now is not None and then is not None:
@@ -387,16 +373,14 @@ class OneStandard:
 
     def _who_changes(self) -> list[str]:
         """Beside the audited model."""
-        names, about = self.names, f"of {self.people} decisions about {self.who}"
+        names = self.names
+        about = f"of {self.people} decisions about {self.who}"
         ours = [person for person in self.gaining if str(person.group) == self.group]
-        lines = [
-            f"{self._flipped} Today {plural(self.refused, f'{about} is', f'{about} are')} adverse; "
-            f"{plural(sum(map(self.in_most, ours)), 'of them changes', 'of them change')} in most "
-            "worlds."
-        ]
-        others = sum(person.worlds for person in self.gaining if person not in ours) / len(
-            self.worlds
-        )
+        adverse = plural(self.refused, f"{about} is", f"{about} are")
+        change = plural(sum(map(self.in_most, ours)), "of them changes", "of them change")
+        lines = [f"{self._flipped} Today {adverse} adverse; {change} in most worlds."]
+        changed = sum(person.worlds for person in self.gaining if person not in ours)
+        others = changed / len(self.worlds)
         if others >= 1:
             decisions = f"{plural(others, 'adverse decision')} about {names.noun} of other groups"
             lines.append(f"About {decisions} would change too.")
@@ -407,7 +391,8 @@ class OneStandard:
 
     def _who_changes_beside_controls(self) -> list[str]:
         """Beside what the same kind of model decides with no label flipped."""
-        names, beside = self.names, "The same trainings without flips stand beside each world"
+        names = self.names
+        beside = "The same trainings without flips stand beside each world"
         if self.control == FRESH:
             beside = (
                 "Single models under fresh seeds, trained without flips, stand beside the worlds"
@@ -425,10 +410,12 @@ class OneStandard:
                     f"Most worlds {then} {names.count(len(people))} whom most trainings without "
                     f"flips {before}."
                 )
-        if close := sum(person.close_call for person in (*self.gaining, *self.losing)):
+        close = sum(person.close_call for person in (*self.gaining, *self.losing))
+        if close:
             calls = plural(close, "of these is a close call", "of these are close calls")
             lines.append(f"{calls}: the seed alone may decide either way.")
-        if (others := self._sum_of_changes(ours=False)) >= 1:
+        others = self._sum_of_changes(ours=False)
+        if others >= 1:
             decisions = plural(others, "more decision")
             lines.append(
                 f"About {decisions} about {names.noun} of other groups would be favourable too."
@@ -455,5 +442,5 @@ def over(values: Sequence[float]) -> tuple[float, float, float]:
     between two."""
     if not values:
         return 0.0, 0.0, 0.0
-    low, high = np.percentile(values, SPREAD, method="nearest")
+    low, high = np.percentile(values, PERCENTILES, method="nearest")
     return float(np.mean(values)), float(low), float(high)

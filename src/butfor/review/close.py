@@ -30,7 +30,7 @@ from butfor.support.files import as_csv, save_all
 from butfor.support.progress import Progress
 from butfor.support.threads import single_threaded
 from butfor.table.labels import EQUALS
-from butfor.words.names import ALTERNATIVES
+from butfor.words.names import LABEL_JOINT
 from butfor.worlds import FlipTrial
 
 
@@ -76,7 +76,7 @@ def after_review(
     now = tuple(fitted.label_names[again.table.codes[position]] for position in again.corrected)
     reviewed = Reviewed(
         attribute=fitted.sensitive.name,
-        favourable=ALTERNATIVES.join(fitted.sides[fitted.favourable]),
+        favourable=LABEL_JOINT.join(fitted.sides[fitted.favourable]),
         answered=tuple(sorted(again.answered)),
         corrected=again.corrected,
         evidence=outcome.evidence,

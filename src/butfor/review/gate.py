@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.result.fresh import LEAST
+from butfor.result.fresh import MIN_SOLID_SEEDS
 from butfor.result.population import Population
 from butfor.result.ranges import check_ranges
 from butfor.result.record import CHECKSUM, Opened
@@ -220,9 +220,12 @@ def check_shares(population: Population, **limits: float) -> list[Check]:
                 f"{untested} of {asked} audited decisions were not tested under fresh seeds "
                 "(--fresh-seeds 59)."
             )
-        elif run.fresh_seeds < LEAST:
+        elif run.fresh_seeds < MIN_SOLID_SEEDS:
             many = plural(run.fresh_seeds, "fresh seed is", "fresh seeds are")
-            said = f"{many} too few to tell close calls, {LEAST} at least (--fresh-seeds 59)."
+            said = (
+                f"{many} too few to tell close calls, {MIN_SOLID_SEEDS} at least "
+                "(--fresh-seeds 59)."
+            )
         else:
             low = high = close.count(True) / asked
             said = (

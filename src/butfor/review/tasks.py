@@ -40,7 +40,7 @@ from butfor.result.record import (
     with_checksum,
 )
 from butfor.result.reviewed import (
-    LEVEL,
+    SIGNIFICANCE_LEVEL,
     TrainingLabel,
     chance,
     expectation,
@@ -463,7 +463,9 @@ def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
              (int(also[other == side].sum()), int((other == side).sum())))
             for side in (False, True)
         ]  # fmt: skip
-        found += chance(strata) <= LEVEL and not guesses(int(rng.binomial(clear, ERRS)), clear)
+        found += chance(strata) <= SIGNIFICANCE_LEVEL and not guesses(
+            int(rng.binomial(clear, ERRS)), clear
+        )
     return found / SIMULATED
 
 

@@ -124,12 +124,11 @@ class Situation:
         for combination in values.itertuples(index=False, name=None):
             people = self.people.copy()
             for name, value in zip(columns, combination, strict=True):
-                switched = pd.Series(
-                    [value] * len(people), index=people.index, dtype=self.table.X[name].dtype
-                )
+                dtype = self.table.X[name].dtype
+                switched = pd.Series([value] * len(people), index=people.index, dtype=dtype)
                 if name in bands:
-                    own = bands[name].of(people[name])
-                    switched = switched.where(own != bands[name].of(switched), people[name])
+                    band = bands[name].of(people[name])
+                    switched = switched.where(band != bands[name].of(switched), people[name])
                 people[name] = switched
             changed |= decisions_about(people, self.model, self.table) != self.decisions
         return changed
@@ -137,9 +136,9 @@ class Situation:
     def column(self, name: Hashable) -> Hashable:
         """A column named by a rule; an error if the table does not have it."""
         if name not in self.table.X.columns:
-            known = nearest(name, self.table.X.columns, "The table has")
+            meant = nearest(name, self.table.X.columns, "The table has")
             raise SettingError(
-                f"A rule names column '{name}', which the table does not have. {known}"
+                f"A rule names column '{name}', which the table does not have. {meant}"
             )
         return name
 

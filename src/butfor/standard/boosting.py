@@ -27,17 +27,23 @@ from butfor.support.errors import TableError
 
 Singles = NDArray[np.float32]
 
-ROUNDS, RATE, DEPTH = 50, 0.1, 3
+ROUNDS = 50
+"""Trees of each boosting."""
+LEARNING_RATE = 0.1
+"""The share of a leaf's best step that is taken."""
+DEPTH = 3
+"""Questions on the way to a leaf."""
 SHRINKAGE = 1.0
 """Added to the curvature of a leaf, so that small leaves say little."""
 LEAST_CURVATURE = 3.0
 """A leaf with less, about twelve labels of even odds, is not split off."""
-TIED = 1e-4
+TIE_TOLERANCE = 1e-4
 """Of questions as good as the best to within this share the first is asked, so that rounding does
 not decide."""
-CUTS, QUESTIONS = 16, 4000
-"""A number is asked about at this many quantiles, at fewer if there would be more questions in all.
-"""
+MOST_CUTS = 16
+"""The most quantiles at which a number is asked about."""
+MOST_QUESTIONS = 4000
+"""The most questions in all; with many inputs, each is asked about at fewer quantiles."""
 MOST_INPUTS = 1000
 """Both models of more inputs would take minutes on a small table."""
 ROWS_AT_ONCE = 8192
@@ -58,35 +64,33 @@ class Questions:
         if inputs.shape[1] > MOST_INPUTS:
             raise TableError(
                 f"The columns make {inputs.shape[1]} inputs (one per number, one per value of "
-                "text), and groups are "
-                f"compared by at most {MOST_INPUTS}. Drop columns that had no part in the "
-                "decisions, or combine them."
+                f"text), and groups are compared by at most {MOST_INPUTS}. Drop columns that had "
+                "no part in the decisions, or combine them."
             )
-        most = min(CUTS, max(1, QUESTIONS // max(1, inputs.shape[1])))
-        about, asked = list[int](), list[float]()
+        most = min(MOST_CUTS, max(1, MOST_QUESTIONS // max(1, inputs.shape[1])))
+        about = list[int]()
+        asked = list[float]()
         by_column: Any = inputs if isinstance(inputs, np.ndarray) else inputs.tocsc()
         for column in range(inputs.shape[1]):
             values = dense(by_column[:, [column]])[:, 0]
-            found = np.unique(values)
-            cuts = found[:-1]
+            distinct = np.unique(values)
+            cuts = distinct[:-1]
             if len(cuts) > most:
-                cuts = np.unique(
-                    np.quantile(values, np.arange(1, most + 1) / (most + 1), method="lower")
-                )
-                cuts = cuts[cuts < found[-1]]
+                shares = np.arange(1, most + 1) / (most + 1)
+                cuts = np.unique(np.quantile(values, shares, method="lower"))
+                cuts = cuts[cuts < distinct[-1]]
             about += [column] * len(cuts)
             asked += cuts.tolist()
         return cls(np.array(about, np.int64), np.array(asked, np.float64))
 
     def answers(self, inputs: Inputs) -> Mask:
         """`[questions + 1 × rows]`; the last question, −1, is one that nobody says yes to."""
-        found = np.zeros((len(self.about) + 1, inputs.shape[0]), bool)
+        answers = np.zeros((len(self.about) + 1, inputs.shape[0]), bool)
         for begin in range(0, inputs.shape[0], ROWS_AT_ONCE):
             rows = slice(begin, begin + ROWS_AT_ONCE)
-            np.less_equal(
-                dense(inputs[rows]).T[self.about], self.cuts[:, None], out=found[:-1, rows]
-            )
-        return found
+            values = dense(inputs[rows]).T[self.about]
+            np.less_equal(values, self.cuts[:, None], out=answers[:-1, rows])
+        return answers
 
 
 @dataclass(frozen=True, eq=False)
@@ -101,7 +105,7 @@ class Boosting:
     def predict(self, inputs: Inputs, table: int | None = None) -> Floats:
         """Probabilities of these rows, `[tables × rows]`, or by one table alone."""
         which = slice(None) if table is None else slice(table, table + 1)
-        found = np.empty((len(self.start[which]), inputs.shape[0]))
+        probabilities = np.empty((len(self.start[which]), inputs.shape[0]))
         for begin in range(0, inputs.shape[0], ROWS_AT_ONCE):
             stopping.check()
             rows = slice(begin, begin + ROWS_AT_ONCE)
@@ -112,8 +116,8 @@ class Boosting:
                 for level, best in enumerate(tree):
                     said_yes[level] = _answers(best[:, which], said_yes[:level], answers)
                 logits += _moves(step[:, which], said_yes)
-            found[:, rows] = expit(logits.astype(np.float64))
-        return found
+            probabilities[:, rows] = expit(logits.astype(np.float64))
+        return probabilities
 
 
 def fit_boosting(
@@ -132,13 +136,11 @@ def fit_boosting(
     mean = np.clip(np.average(labels, axis=1, weights=weight), 1e-4, 1 - 1e-4)
     start = np.log(mean / (1 - mean)).astype(np.float32)
     logits = np.repeat(start[:, None], rows, axis=1)
-    slopes = np.empty(
-        (2, tables, rows), np.float32
-    )  # gradient and curvature of the loss at each row
+    slopes = np.empty((2, tables, rows), np.float32)
+    """Gradient and curvature of the loss at each row."""
     inside = np.empty((2, 1 << (DEPTH - 2), tables, rows), np.float32)
-    said_yes = np.empty(
-        (DEPTH, tables, rows), bool
-    )  # to the question of the row's node, level by level
+    said_yes = np.empty((DEPTH, tables, rows), bool)
+    """To the question of the row's node, level by level."""
     scale = None if weight is None else weight.astype(np.float32)
     trees = []
     for _ in range(ROUNDS):
@@ -158,16 +160,17 @@ def fit_boosting(
             said_yes[level] = _answers(best, said_yes[:level], answers)
             total = np.stack([total - taken, taken], axis=2).reshape(2, 2 * nodes, tables)
             if level + 1 < DEPTH:
-                for node in range(nodes):  # rows of the node that say yes to its question
-                    *path, said = said_yes[: level + 1]
+                for node in range(nodes):
+                    # Rows of the node that say yes to its question.
+                    *path, chosen = said_yes[: level + 1]
                     for above, before in enumerate(reversed(path)):
-                        said = said & (before if node >> above & 1 else ~before)
-                    np.multiply(slopes, said, out=inside[:, node])
-                below = (inside[:, :nodes].reshape(-1, rows) @ as_numbers).reshape(
-                    2, nodes, tables, -1
-                )
+                        chosen = chosen & (before if node >> above & 1 else ~before)
+                    np.multiply(slopes, chosen, out=inside[:, node])
+                sums = inside[:, :nodes].reshape(-1, rows) @ as_numbers
+                below = sums.reshape(2, nodes, tables, -1)
                 yes = np.stack([yes - below, below], axis=2).reshape(2, 2 * nodes, tables, -1)
-        step = (-RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)  # leaves × tables
+        # Leaves × tables.
+        step = (-LEARNING_RATE * total[0] / (total[1] + SHRINKAGE)).astype(np.float32)
         trees.append((tree, step))
         logits += _moves(step, said_yes)
     return Boosting(questions, start, trees)
@@ -185,21 +188,22 @@ def _best_questions(yes: Singles, total: Singles, barred: Mask | None) -> tuple[
     gain[(curvature < LEAST_CURVATURE) | (all_curvature - curvature < LEAST_CURVATURE)] = -1
     if barred is not None:
         gain[:, barred] = -1
-    best = (gain >= (1 - TIED) * gain.max(axis=-1, keepdims=True)).argmax(axis=-1)
-    at = best[..., None]
-    asks = np.take_along_axis(gain, at, -1)[..., 0] >= 0
-    taken = np.where(asks, np.take_along_axis(yes, at[None], -1)[..., 0], np.float32(0))
+    best = (gain >= (1 - TIE_TOLERANCE) * gain.max(axis=-1, keepdims=True)).argmax(axis=-1)
+    place = best[..., None]
+    asks = np.take_along_axis(gain, place, -1)[..., 0] >= 0
+    taken = np.where(asks, np.take_along_axis(yes, place[None], -1)[..., 0], np.float32(0))
     return np.where(asks, best, -1), taken
 
 
 def _answers(best: Rows, path: Mask, answers: Mask) -> Mask:
     """Every row's answer to the question of its node `[tables × rows]`; nodes are numbered by the
     answers on their way."""
-    found = answers[best]  # nodes × tables × rows
+    by_node = answers[best]  # nodes × tables × rows
     for before in path[::-1]:
-        no, yes = found[::2], found[1::2]
-        found = no ^ ((no ^ yes) & before)  # no where it was no, else yes
-    return found[0]
+        no = by_node[::2]
+        yes = by_node[1::2]
+        by_node = no ^ ((no ^ yes) & before)  # no where it was no, else yes
+    return by_node[0]
 
 
 def _moves(step: Singles, said_yes: Mask) -> Singles:

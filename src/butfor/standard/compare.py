@@ -36,13 +36,14 @@ from butfor.standard.groups import (
 from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.model import OwnModel, Records, TwoModels
 from butfor.standard.null import (
-    FIRST,
-    LEAST_ROWS,
-    SECOND,
+    BY_AIPW,
+    BY_OTHERS,
+    MIN_ROWS,
     CommonStandard,
     DrawnTables,
     Group,
     Means,
+    Verdict,
     at_once,
     effective_rows_of,
     is_close,
@@ -75,15 +76,21 @@ from butfor.table.handed_over import as_clusters, as_weights, labelled
 from butfor.table.labels import label_names, label_numbers, label_values
 from butfor.table.notation import refuse_unread
 
-LEAST_CLUSTERS = 10
+MIN_CLUSTERS = 10
 """With fewer, nobody can say how far clusters differ by chance."""
-FIRST_DRAWS, MORE_DRAWS, MOST_DRAWS = 99, 100, 999
-"""Drawn tables at first, how many more each time a p is close to the line, and the most."""
-AT_ONCE = (5, 25)
+FIRST_DRAWS = 99
+"""Tables drawn at first."""
+MORE_DRAWS = 100
+"""Tables drawn more each time a p is close to the line."""
+MOST_DRAWS = 999
+"""Tables drawn at most."""
+TABLES_AT_ONCE = (5, 25)
 """At least and at most this many drawn tables are fitted side by side; the same on any number of
 cores, since figures depend on it."""
-CELLS_AT_ONCE, PREDICTED_AT_ONCE = 400_000, 4_000_000
-"""Learned rows, and predicted ones, of the tables that are fitted side by side."""
+CELLS_AT_ONCE = 400_000
+"""Learned rows of all tables that are fitted side by side."""
+PREDICTIONS_AT_ONCE = 4_000_000
+"""Predicted rows of these tables."""
 
 
 @signature_with(ComparisonOptions, ComparisonSettings)
@@ -269,18 +276,21 @@ def _compare_in_order(
     draws = settings.draws
     explain = settings.explain
     jobs = check_n_jobs(settings.n_jobs)
-    inputs, favourable, cluster, weight = rows.inputs, rows.favourable, rows.cluster, rows.weight
+    inputs = rows.inputs
+    favourable = rows.favourable
+    cluster = rows.cluster
+    weight = rows.weight
     weights = np.ones(len(inputs)) if weight is None else weight
-    whole, labels = rows.attributes[-1], favourable.astype(np.float64)
+    whole = rows.attributes[-1]
+    labels = favourable.astype(np.float64)
     refuse_unread(inputs)
     groups, left_out = groups_of(rows.attributes, favourable, weight, settings)
     for group in groups:
-        if cluster is not None and len(set(cluster[group.others])) < LEAST_CLUSTERS:
+        if cluster is not None and len(set(cluster[group.others])) < MIN_CLUSTERS:
             raise TableError(
                 f"cluster: the people that {group.attribute} = {group.value} is compared with are "
-                "all in fewer than "
-                f"{LEAST_CLUSTERS} clusters, which says too little. Check that the column names "
-                "people or households."
+                f"all in fewer than {MIN_CLUSTERS} clusters, which says too little. Check that "
+                "the column names people or households."
             )
 
     def shares(group: Group, tables: Floats | Mask, part: Part) -> tuple[Floats, Floats, Floats]:
@@ -288,18 +298,20 @@ def _compare_in_order(
         the others, `[shares × tables]`; of the first table its rows' probabilities, and the
         outcomes that AIPW expects."""
         learn = group.others[part.rows]
-        known, theirs = tables[:, learn].astype(np.float64), weights[learn]
+        learned_labels = tables[:, learn].astype(np.float64)
+        learned_weights = weights[learn]
         if part.taken is not None:
             # Rows that are taken rarely stand for more; the noise of their labels is smaller, so
             # that models move as far as by all rows.
             expected = common.everybody[learn]
-            known = expected + np.sqrt(part.taken) * (known - expected)
-            theirs = theirs / part.taken
-        by_row = records.model.predict(learn, group.rows, known, theirs)
-        means, by_row = group.means.of_tables(by_row), by_row[0].copy()
+            learned_labels = expected + np.sqrt(part.taken) * (learned_labels - expected)
+            learned_weights = learned_weights / part.taken
+        by_table = records.model.predict(learn, group.rows, learned_labels, learned_weights)
+        means = group.means.of_tables(by_table)
+        by_row = by_table[0].copy()
         if group.opinion is None:
             return np.vstack([means, np.full(len(tables), np.nan)]), by_row, np.empty(0)
-        aipw, outcomes = group.opinion.shares(known, theirs, part)
+        aipw, outcomes = group.opinion.shares(learned_labels, learned_weights, part)
         return np.vstack([means, aipw]), by_row, outcomes[0]
 
     def read_labels(group: Group) -> None:
@@ -329,15 +341,16 @@ def _compare_in_order(
         with single_threaded():
             uniforms = np.array([common.uniforms(table) for table in tables])
             labels = uniforms < common.everybody
-            found = []
+            drawn = []
             for number, group in enumerate(groups):
                 expected = shares(group, labels, group.part)[0] + group.apart
-                found.append(group.drawn(tables, expected, uniforms[:, group.rows], common, number))
-            return found
+                drawn.append(group.drawn(tables, expected, uniforms[:, group.rows], common, number))
+            return drawn
 
     with progress, single_threaded(), warnings.catch_warnings():
         progress.phase("the other groups' standard", 2 * len(groups), "steps")
-        encoded, folds = TwoModels.of(inputs), folds_of(len(inputs), cluster, settings.random_state)
+        encoded = TwoModels.of(inputs)
+        folds = folds_of(len(inputs), cluster, settings.random_state)
         model = encoded if standard is None else OwnModel(standard, encoded.inputs)
         records = Records(encoded, model, labels, weights, cluster, folds)
         values = [attribute.values.astype(str) for attribute in rows.attributes]
@@ -345,16 +358,16 @@ def _compare_in_order(
         common = CommonStandard(records, codes, settings.random_state)
         slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
         list(in_threads(read_labels, groups, jobs, progress.advance))
-        warnings.simplefilter(
-            "ignore"
-        )  # an estimator that warns has done so by now; hundreds of fits follow
+        # An estimator that warns has done so by now; hundreds of fits follow.
+        warnings.simplefilter("ignore")
         moves = list(in_threads(explain_gap, groups, jobs, progress.advance))
 
         # The draws come last: Ctrl-C ends them and keeps everything else, a time limit lets the
         # first ones finish.
         learned = max(len(group.others[group.part.rows]) for group in groups)
         predicted = max(len(group.rows) for group in groups)
-        size = int(np.clip(min(CELLS_AT_ONCE // learned, PREDICTED_AT_ONCE // predicted), *AT_ONCE))
+        fitting = min(CELLS_AT_ONCE // learned, PREDICTIONS_AT_ONCE // predicted)
+        size = int(np.clip(fitting, *TABLES_AT_ONCE))
         drawn = [[_no_tables(group, common)] for group in groups]
         begin = 0
         with listen(Stop(settings.seconds)) as flag, suppress(Stopped):
@@ -378,64 +391,14 @@ def _compare_in_order(
             group.measure(DrawnTables.joined(parts), common)
         slices = slices_of(groups, common)
 
-    doubt, suspect = np.full(len(inputs), np.nan), np.full(len(inputs), np.nan)
+    doubt = np.full(len(inputs), np.nan)
+    suspect = np.full(len(inputs), np.nan)
     comparisons = []
     for group, own_moves, verdict in zip(groups, moves, at_once(groups), strict=True):
-        own, opinion, favoured = weights[group.rows], group.opinion, favourable[group.rows]
-        recorded, difference = float(group.recorded[FIRST]), float(group.difference[FIRST])
-        raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
-        doubts = np.where(favoured, 1 - group.probabilities, group.probabilities)
         if group.attribute == whole.name:
-            doubt[group.rows], suspect[group.rows] = doubts, group.suspect
-        interval, bounds, overlap, second, robustness = (
-            verdict.interval,
-            verdict.bounds,
-            None,
-            None,
-            None,
-        )
-        if opinion is not None:
-            robustness = opinion.robustness_value(difference, group.outcomes, common.own)
-            second = SecondOpinion(
-                float(group.difference[SECOND]), group.interval(SECOND), group.disagrees
-            )
-            overlap = overlap_of(opinion)
-            if (
-                second.disagrees and interval and bounds and second.interval
-            ):  # it covers what both say
-                interval = (
-                    min(interval[0], second.interval[0]),
-                    max(interval[1], second.interval[1]),
-                )
-                bounds = min(bounds[0], interval[0]), max(bounds[1], interval[1])
-        mover = strongest(own_moves, difference)
-        comparisons.append(
-            GroupStandard(
-                attribute=group.attribute,
-                group=group.value,
-                rows=len(group.rows),
-                recorded=recorded,
-                expected=recorded + difference,
-                difference=difference,
-                centre=float(group.centre[FIRST]),
-                interval=interval,
-                bounds=bounds,
-                error=float(group.error[FIRST]) if interval else None,
-                p=verdict.p,
-                p_adjusted=verdict.p_adjusted,
-                raw_gap=raw_gap,
-                explained=raw_gap - difference,
-                reference=group.reference,
-                effective_rows=None if weight is None else effective_rows_of(own),
-                overlap=overlap,
-                second_opinion=second,
-                robustness_value=robustness,
-                strongest_column=mover.column if mover else None,
-                strongest_move=mover.move if mover else None,
-                doubts=tuple(np.histogram(doubts[~favoured], BINS)[0].tolist()),
-                draws=group.draws.shape[1],
-            )
-        )
+            doubt[group.rows] = _doubts(group, labels)
+            suspect[group.rows] = group.suspect
+        comparisons.append(_figures(group, own_moves, verdict, common, weight is not None))
     return Standards(
         attribute=whole.name,
         sides=sides,
@@ -458,6 +421,73 @@ def _compare_in_order(
         correlation=common.correlation,
         interrupted=flag.interrupted,
         cut_short=groups[0].draws.shape[1] < least_draws(draws),
+    )
+
+
+def _doubts(group: Group, labels: Floats) -> Floats:
+    """The probability of the label that each of the group's rows does not have, by the others'
+    standard."""
+    favoured = labels[group.rows] == 1
+    return np.where(favoured, 1 - group.probabilities, group.probabilities)
+
+
+def _figures(
+    group: Group,
+    moves: Sequence[ColumnMove],
+    verdict: Verdict,
+    common: CommonStandard,
+    weighted: bool,
+) -> GroupStandard:
+    """What was measured of one group, as users get it."""
+    labels = common.records.labels
+    weights = common.records.weight
+    opinion = group.opinion
+    recorded = float(group.recorded[BY_OTHERS])
+    difference = float(group.difference[BY_OTHERS])
+    raw_gap = float(np.average(labels[group.others], weights=weights[group.others])) - recorded
+    interval = verdict.interval
+    bounds = verdict.bounds
+    overlap = None
+    second = None
+    robustness = None
+    if opinion is not None:
+        robustness = opinion.robustness_value(difference, group.outcomes, common.own)
+        second = SecondOpinion(
+            float(group.difference[BY_AIPW]), group.interval(BY_AIPW), group.disagrees
+        )
+        overlap = overlap_of(opinion)
+        if second.disagrees and interval and bounds and second.interval:
+            # The interval covers what both say.
+            low = min(interval[0], second.interval[0])
+            high = max(interval[1], second.interval[1])
+            interval = (low, high)
+            bounds = (min(bounds[0], low), max(bounds[1], high))
+    mover = strongest(moves, difference)
+    adverse_doubts = _doubts(group, labels)[labels[group.rows] != 1]
+    return GroupStandard(
+        attribute=group.attribute,
+        group=group.value,
+        rows=len(group.rows),
+        recorded=recorded,
+        expected=recorded + difference,
+        difference=difference,
+        centre=float(group.centre[BY_OTHERS]),
+        interval=interval,
+        bounds=bounds,
+        error=float(group.error[BY_OTHERS]) if interval else None,
+        p=verdict.p,
+        p_adjusted=verdict.p_adjusted,
+        raw_gap=raw_gap,
+        explained=raw_gap - difference,
+        reference=group.reference,
+        effective_rows=effective_rows_of(weights[group.rows]) if weighted else None,
+        overlap=overlap,
+        second_opinion=second,
+        robustness_value=robustness,
+        strongest_column=mover.column if mover else None,
+        strongest_move=mover.move if mover else None,
+        doubts=tuple(np.histogram(adverse_doubts, BINS)[0].tolist()),
+        draws=group.draws.shape[1],
     )
 
 
@@ -504,9 +534,8 @@ def overlaps(
     groups, _ = groups_of(rows.attributes, rows.favourable, rows.weight, settings)
     encoded = TwoModels.of(rows.inputs)
     folds = folds_of(len(X), rows.cluster, settings.random_state)
-    records = Records(
-        encoded, encoded, rows.favourable.astype(np.float64), weights, rows.cluster, folds
-    )
+    labels = rows.favourable.astype(np.float64)
+    records = Records(encoded, encoded, labels, weights, rows.cluster, folds)
     with single_threaded():
         return {group: overlap_of(Opinion(records, group.rows, group.others)) for group in groups}
 
@@ -522,13 +551,12 @@ def groups_of(
 ) -> tuple[list[Group], list[LeftOut]]:
     """The groups that can be compared, and those that cannot."""
     references = references_of(settings.reference, attributes)
-    groups, left_out = list[Group](), list[LeftOut]()
+    groups = list[Group]()
+    left_out = list[LeftOut]()
     for attribute in attributes:
-        name, values, compared_with = (
-            attribute.name,
-            attribute.values.astype(str),
-            references.get(attribute.name),
-        )
+        name = attribute.name
+        values = attribute.values.astype(str)
+        compared_with = references.get(attribute.name)
         distinct = sorted(set(values.tolist()))
         if len(distinct) == 1:
             raise SettingError(
@@ -541,31 +569,29 @@ def groups_of(
             )
         for value in distinct:
             rows = np.flatnonzero(values == value)
-            others = np.flatnonzero(
-                values != value if compared_with is None else values == compared_with
-            )
-            why = None
-            own, theirs = (
-                None if weight is None else effective_rows_of(weight[some])
-                for some in (rows, others)
-            )
-            if (len(rows) if own is None else own) < LEAST_ROWS:
-                why = LeftOut(name, value, "rows", len(rows), own)
-            elif (len(others) if theirs is None else theirs) < LEAST_ROWS:
-                why = LeftOut(name, value, "others", len(others), theirs)
+            others = np.flatnonzero(values == compared_with)
+            if compared_with is None:
+                others = np.flatnonzero(values != value)
+            left = None
+            rows_count = None if weight is None else effective_rows_of(weight[rows])
+            others_count = None if weight is None else effective_rows_of(weight[others])
+            if (len(rows) if rows_count is None else rows_count) < MIN_ROWS:
+                left = LeftOut(name, value, "rows", len(rows), rows_count)
+            elif (len(others) if others_count is None else others_count) < MIN_ROWS:
+                left = LeftOut(name, value, "others", len(others), others_count)
             elif len(set(favourable[others])) == 1:
-                why = LeftOut(name, value, "alike", len(others))
+                left = LeftOut(name, value, "alike", len(others))
             if value == compared_with:  # it is its own others here
-                if why:
+                if left:
                     raise TableError(
                         f"The reference group {name} = {value} cannot be used: "
-                        f"{why.why(others='')}."
+                        f"{left.why(others='')}."
                     )
-            elif why:
-                left_out.append(why)
-            # a combination that is all of a group, beside the same others, says what the group
-            # would
+            elif left:
+                left_out.append(left)
             else:
+                # A combination that is all of a group, beside the same others, says what the group
+                # would.
                 new = Group(name, value, rows, others, compared_with)
                 groups = [group for group in groups if not new.repeats(group)]
                 groups.append(new)
@@ -579,28 +605,30 @@ def groups_of(
 def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]:
     """Attribute to reference group. `given`: a group, several, or a mapping from attribute to
     group. Combinations are compared with the combination of all attributes' references."""
-    known = {
-        a.name: {spelled(group): group for group in sorted(set(map(str, a.values)))}
-        for a in attributes
-    }
+    by_spelling: dict[str, dict[str, str]] = {}
+    """For each attribute its groups, by how they are compared."""
+    for sensitive in attributes:
+        names = sorted(set(map(str, sensitive.values)))
+        by_spelling[sensitive.name] = {spelled(name): name for name in names}
+    pairs: list[tuple[Any, Any]] = []
     if isinstance(given, Mapping):
-        pairs: list[tuple[Any, Any]] = list(given.items())
-    else:
-        pairs = [
-            (None, group) for group in (given if isinstance(given, (list, tuple, set)) else [given])
-        ]
-    found: dict[str, str] = {}
-    for attribute, group in pairs if given is not None else ():
-        if attribute is not None and str(attribute) not in known:
+        pairs = list(given.items())
+    elif isinstance(given, (list, tuple, set)):
+        pairs = [(None, group) for group in given]
+    elif given is not None:
+        pairs = [(None, given)]
+    references: dict[str, str] = {}
+    for attribute, group in pairs:
+        if attribute is not None and str(attribute) not in by_spelling:
             raise SettingError(
                 f"reference: there is no attribute '{attribute}'. "
-                f"{nearest(attribute, known, 'The attributes are')}"
+                f"{nearest(attribute, by_spelling, 'The attributes are')}"
             )
-        possible = list(known) if attribute is None else [str(attribute)]
-        names = [name for name in possible if spelled(group) in known[name]]
+        possible = list(by_spelling) if attribute is None else [str(attribute)]
+        names = [name for name in possible if spelled(group) in by_spelling[name]]
         if not names:
             where = "there is" if attribute is None else f"'{attribute}' has"
-            groups = sorted(set().union(*(known[name].values() for name in possible)))
+            groups = sorted(set().union(*(by_spelling[name].values() for name in possible)))
             raise SettingError(
                 f"reference: {where} no group '{group}'. {nearest(group, groups, 'The groups are')}"
             )
@@ -609,14 +637,17 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
                 f"reference: '{group}' is a group of {listed(names)}; say of which: "
                 f"reference={{'{names[0]}': '{group}'}}."
             )
-        named = known[names[0]][spelled(group)]
-        if found.setdefault(names[0], named) != named:
+        name = names[0]
+        reference = by_spelling[name][spelled(group)]
+        if references.setdefault(name, reference) != reference:
             raise SettingError(
-                f"reference names '{found[names[0]]}' and '{named}', both groups of '{names[0]}'; "
+                f"reference names '{references[name]}' and '{reference}', both groups of '{name}'; "
                 "name one of them."
             )
-    whole, single = attributes[-1].name, [attribute.name for attribute in attributes[:-1]]
-    if single and whole not in found and all(name in found for name in single):
-        joint = Sensitive.JOINT.join(found[name] for name in single)
-        found |= {whole: joint} if joint in known[whole].values() else {}
-    return found
+    whole = attributes[-1].name
+    single = [attribute.name for attribute in attributes[:-1]]
+    if single and whole not in references and all(name in references for name in single):
+        joint = Sensitive.JOINT.join(references[name] for name in single)
+        if joint in by_spelling[whole].values():
+            references[whole] = joint
+    return references

@@ -20,7 +20,7 @@ import numpy as np
 import pandas as pd
 
 from butfor.standard.inputs import (
-    MOST_LEARNED,
+    MOST_LEARNED_ROWS,
     Floats,
     dense,
     thin,
@@ -28,8 +28,8 @@ from butfor.standard.inputs import (
 from butfor.standard.logistic import design_of, fit_logistic, levers
 from butfor.standard.model import Records
 from butfor.standard.null import (
-    LEAST_ROWS,
-    WIDER,
+    ERROR_FACTOR,
+    MIN_ROWS,
     CommonStandard,
     Group,
 )
@@ -49,13 +49,13 @@ MOST_COLUMNS = 60
 are left out, one at a time: each costs two fits."""
 MOST_VALUES = 1000
 """A column of text with more different values makes no slices."""
-MOST_KEPT = 200
+MOST_KEPT_SLICES = 200
 """Slices in a record."""
-CHANCE = 0.05
+CHANCE_OF_A_CALL = 0.05
 """How often any slice is called where the group falls short by the same share everywhere."""
-CERTAIN = 0.02
+MIN_PROBABILITY = 0.02
 """Probabilities stay this far from 0 and 1 where slices are put in order."""
-LOST = np.linspace(0, 0.95, 39)
+LOST_SHARES = np.linspace(0, 0.95, 39)
 """Shares r that are tried there."""
 
 
@@ -75,17 +75,21 @@ class ColumnMove:
 def column_moves(group: Group, records: Records) -> list[ColumnMove]:
     """Per column, how the difference moves without it, and the standard error of that move, by the
     logistic regression. Of a large table, by a part of its rows."""
-    rows, others = (rows[thin(len(rows), MOST_LEARNED)] for rows in (group.rows, group.others))
+    rows = group.rows[thin(len(group.rows), MOST_LEARNED_ROWS)]
+    others = group.others[thin(len(group.others), MOST_LEARNED_ROWS)]
     encoded = records.encoded
-    own, theirs, labels = records.weight[rows], records.weight[others], records.labels[others]
-    asked, learned = dense(encoded.inputs[rows]), dense(encoded.inputs[others])
+    own = records.weight[rows]
+    theirs = records.weight[others]
+    labels = records.labels[others]
+    asked = dense(encoded.inputs[rows])
+    learned = dense(encoded.inputs[others])
     whole = fit_logistic(design_of(learned), labels[None], theirs)[0]
     # First none is left out, so that moves compare models of the same rows.
     columns = list(encoded.columns)
     if len(columns) > MOST_COLUMNS:
         terms = whole[1:] * (asked.mean(axis=0) - learned.mean(axis=0))
         apart = {
-            name: abs(float(np.sum(terms[columns]))) for name, columns in encoded.columns.items()
+            name: abs(float(np.sum(terms[inputs]))) for name, inputs in encoded.columns.items()
         }
         largest = set(sorted(apart, key=lambda name: -apart[name])[:MOST_COLUMNS])
         columns = [name for name in columns if name in largest]
@@ -93,9 +97,11 @@ def column_moves(group: Group, records: Records) -> list[ColumnMove]:
     gone = np.zeros((1 + len(columns), asked.shape[1]), bool)
     for out, column in zip(gone[1:], columns, strict=True):
         out[encoded.columns[column]] = True
-    fits, errors = [], list[float]()
+    fits = []
+    errors = list[float]()
     for stays in ~gone:
-        design, start = design_of(learned[:, stays]), whole[np.append(True, stays)]
+        design = design_of(learned[:, stays])
+        start = whole[np.append(True, stays)]
         fits.append(fit_logistic(design, labels[None], theirs, start)[0])
         moved, _ = levers(design, labels, design_of(asked[:, stays]), theirs, own, fits[-1])
         paired = (moved - lever) * residual  # both fits share their rows
@@ -152,14 +158,13 @@ class Slice:
     def sentence(self, names: Names = PLAIN) -> str:
         """ "Where purpose = education, the gap of people with sex = f is 21 points, 14 more than
         elsewhere; …" """
-        share, gap = self.share or 0, plural(100 * self.difference, "point")
-        part = (
-            "almost all"
-            if share > 0.9
-            else "over half"
-            if share > 0.5
-            else f"about {100 * share:.0f} %"
-        )
+        share = self.share or 0
+        gap = plural(100 * self.difference, "point")
+        part = f"about {100 * share:.0f} %"
+        if share > 0.9:
+            part = "almost all"
+        elif share > 0.5:
+            part = "over half"
         than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
             f"Where {names.column(self.column)} = {self.value}, the gap of "
@@ -173,7 +178,9 @@ class Slicing:
     `len(names)` where it is in none; and the columns that have too many values."""
 
     def __init__(self, table: pd.DataFrame) -> None:
-        self.names, self.skipped, found = list[tuple[str, str]](), list[str](), []
+        self.names = list[tuple[str, str]]()
+        self.skipped = list[str]()
+        found = []
         for column, values in table.items():
             if (
                 is_numeric(values) and values.nunique() > AS_THEY_ARE
@@ -202,7 +209,7 @@ class Slicing:
             if len(distinct) > MOST_VALUES:
                 self.skipped.append(str(column))
                 continue
-            large = np.bincount(codes, minlength=len(distinct)) >= LEAST_ROWS
+            large = np.bincount(codes, minlength=len(distinct)) >= MIN_ROWS
             place = np.where(large, len(self.names) + np.cumsum(large) - 1, -1).astype(np.int32)
             found.append(place[codes])
             self.names += [
@@ -216,21 +223,28 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
     """The slices of all groups, by the figures of all their rows and of each slice; those first
     where a group most likely falls short. Called are those of groups that fall short whose excess
     is larger than the largest of all such slices by chance."""
-    slices, first, largest = list[Slice](), list[float](), list[Floats]()
+    slices = list[Slice]()
+    first = list[float]()
+    largest = list[Floats]()
     for group in groups:
-        means, tables, probabilities = group.means, group.draws.shape[1], group.probabilities
+        means = group.means
+        tables = group.draws.shape[1]
+        probabilities = group.probabilities
         if tables < 2 or not means.names:
             continue
-        gap, all_expected = group.difference[0], group.recorded[0] + group.difference[0]
+        gap = group.difference[0]
+        all_expected = group.recorded[0] + group.difference[0]
         inside = slice(1, 1 + len(means.names))
-        difference, recorded = group.difference[inside], group.recorded[inside]
+        difference = group.difference[inside]
+        recorded = group.recorded[inside]
         expected = recorded + difference
         weight = means.weight / means.weight.sum()
         mass = means.sums(weight)[1:]
         usual = gap / max(all_expected, 1e-9)
         excess = difference - usual * expected
         likely = np.clip(probabilities * (1 - usual), 0, 1)
-        by_group, by_slice = [], []
+        by_group = []
+        by_slice = []
         for some in common.uniforms_of(group.rows, tables):
             noise = (some < likely) - likely
             by_group.append(noise @ weight)
@@ -238,37 +252,37 @@ def slices_of(groups: Sequence[Group], common: CommonStandard) -> tuple[Slice, .
         together = group.draws[0] - np.concatenate(by_group)
         drawn = group.draws[inside].T - np.concatenate(by_slice)
         drawn = drawn - np.outer(together, expected / max(all_expected, 1e-9))
-        drawn = WIDER * (drawn - drawn.mean(axis=0))
+        drawn = ERROR_FACTOR * (drawn - drawn.mean(axis=0))
         error = np.maximum(drawn.std(axis=0, ddof=1), 1e-9)
+        sizes = means.sums(np.ones(len(weight)))[1:].astype(int)
+        low, high = group.ends[:, inside]
+        elsewhere = (gap - mass * difference) / (1 - mass)
+        z = excess / error
+        shares = np.full(len(mass), None)
+        if gap > 0:
+            shares = np.clip(mass * difference / max(gap, 1e-9), 0, 1)
         figures = (
-            *(means.sums(np.ones(len(weight)))[1:].astype(int), recorded, expected, difference),
-            *(
-                *group.ends[:, inside],
-                (gap - mass * difference) / (1 - mass),
-                excess,
-                excess / error,
-            ),
-            np.clip(mass * difference / max(gap, 1e-9), 0, 1)
-            if gap > 0
-            else np.full(len(mass), None),
+            *(sizes, recorded, expected, difference, low, high),
+            *(elsewhere, excess, z, shares),
         )
-        rows = zip(means.names, zip(*(of.tolist() for of in figures), strict=True), strict=True)
-        slices += [Slice(group.attribute, group.value, *name, *row) for name, row in rows]
+        by_slice_figures = zip(*(figure.tolist() for figure in figures), strict=True)
+        for name, row in zip(means.names, by_slice_figures, strict=True):
+            slices.append(Slice(group.attribute, group.value, *name, *row))
         # How far the labels of a slice speak for a shortfall there: the root of twice the
         # log-likelihood ratio between a share r lost in this slice alone and none lost, at the best
         # r.
-        p = np.clip(probabilities - group.centre[0], CERTAIN, 1 - CERTAIN)
-        alone, favourable = np.zeros(len(mass)), common.records.labels[group.rows] == 1
-        for lost in LOST:
+        p = np.clip(probabilities - group.centre[0], MIN_PROBABILITY, 1 - MIN_PROBABILITY)
+        alone = np.zeros(len(mass))
+        favourable = common.records.labels[group.rows] == 1
+        for lost in LOST_SHARES:
             ratio = np.where(favourable, np.log(1 - lost), np.log1p(p * lost / (1 - p)))
             alone = np.maximum(alone, means.sums(ratio * weight * len(weight))[1:])
-        first += (np.sqrt(2 * alone) + excess / error).tolist()
+        first += (np.sqrt(2 * alone) + z).tolist()
         if gap > 0:
             largest.append((drawn / error).max(axis=1))
-    at_least = (
-        float(np.quantile(np.max(largest, axis=0), 1 - CHANCE, method="higher"))
-        if largest
-        else np.inf
-    )
-    called = [replace(s, called=s.share is not None and s.z > at_least) for s in slices]
+    z_by_chance = np.inf
+    if largest:
+        by_table = np.max(largest, axis=0)
+        z_by_chance = float(np.quantile(by_table, 1 - CHANCE_OF_A_CALL, method="higher"))
+    called = [replace(s, called=s.share is not None and s.z > z_by_chance) for s in slices]
     return tuple(called[k] for k in np.argsort(-np.array(first), kind="stable"))

@@ -19,20 +19,20 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.standard.explain import (
-    MOST_KEPT,
+    MOST_KEPT_SLICES,
     MOST_VALUES,
     ColumnMove,
     Slice,
 )
 from butfor.standard.inputs import (
-    LARGE,
-    SAMPLE,
+    BOOSTING_ROWS,
+    LARGE_TABLE_ROWS,
     Floats,
     Mask,
 )
 from butfor.standard.null import (
-    LEAST_ROWS,
-    SIGNIFICANT,
+    MIN_ROWS,
+    SIGNIFICANCE_LEVEL,
     error_of_p,
     is_close,
 )
@@ -40,7 +40,7 @@ from butfor.standard.wrong import with_sum
 from butfor.support.errors import SettingError, listed, plural
 from butfor.support.files import save
 from butfor.words.figures import (
-    NOTHING,
+    SMALLEST_SHOWN_GAP,
     Interval,
     interval_in_words,
     number,
@@ -49,30 +49,28 @@ from butfor.words.figures import (
     points,
     share,
 )
-from butfor.words.names import ALTERNATIVES, PLAIN, Names
+from butfor.words.names import LABEL_JOINT, PLAIN, Names
 
 ASSUMPTION = (
     "This compares labels that somebody gave. It assumes that people of different groups with the "
-    "same recorded "
-    "columns should get the same label, and misleads if a legitimate reason is not recorded or a "
-    "recorded column is "
-    "itself biased. If nobody gave the label (a death, a default), no label is wrong: gaps are "
-    "differences in outcomes."
+    "same recorded columns should get the same label, and misleads if a legitimate reason is not "
+    "recorded or a recorded column is itself biased. If nobody gave the label (a death, a "
+    "default), no label is wrong: gaps are differences in outcomes."
 )
 ON_COLUMNS = (
     "These moves do not add up, and they depend on which columns remain. Explained does not mean "
-    "justified: a column "
-    "may itself come from unequal treatment."
+    "justified: a column may itself come from unequal treatment."
 )
 BINS = np.linspace(0, 1, 21)
 """Of the doubts that are counted for charts."""
-NEAR = 0.1
+NEAR_SIGNIFICANCE = 0.1
 """Adjusted p of a group that is not called but gets a sentence of its own."""
-OWN_ERROR, SMALLEST = 0.004, 0.008
-"""How far the method itself is off, as a standard deviation, however many rows there are, and the
-smallest gap that can be told from that (`python -m benchmarks.coverage --rows 50000 --share
-0.03`)."""
-MOST_NAMED = 4
+METHOD_ERROR = 0.004
+"""How far the method itself is off, as a standard deviation, however many rows there are (`python
+-m benchmarks.coverage --rows 50000 --share 0.03`)."""
+SMALLEST_GAP = 0.008
+"""The smallest gap that can be told from that."""
+MOST_NAMED_GROUPS = 4
 """The most groups in a list."""
 
 
@@ -99,9 +97,9 @@ class LeftOut:
         if self.reason == "alike":
             return f"{whose}the same label everywhere"
         rows = f"{self.rows} rows"
-        if self.effective_rows is not None and self.rows >= LEAST_ROWS:
+        if self.effective_rows is not None and self.rows >= MIN_ROWS:
             rows += f" that say as much as {self.effective_rows:.0f} of equal weight"
-        return whose + rows + (f", and a comparison needs {LEAST_ROWS}" if needs else "")
+        return whose + rows + (f", and a comparison needs {MIN_ROWS}" if needs else "")
 
 
 @dataclass(frozen=True)
@@ -118,7 +116,7 @@ class Overlap:
     def too_little(self, rows: int) -> bool:
         """Whether a group of so many rows cannot be compared: fewer than half of its rows, or fewer
         than 30, have comparable people, or those count for fewer than 30."""
-        return self.comparable < max(LEAST_ROWS, rows / 2) or self.effective_others < LEAST_ROWS
+        return self.comparable < max(MIN_ROWS, rows / 2) or self.effective_others < MIN_ROWS
 
     def why(self, rows: int) -> str:
         """ "47 of 332 rows have comparable people; the 900 others count for 12"."""
@@ -195,16 +193,15 @@ class GroupStandard:
     @property
     def beyond_chance(self) -> bool:
         """Whether p, adjusted for all groups shown, is below 0.05."""
-        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANT
+        return self.p_adjusted is not None and self.p_adjusted < SIGNIFICANCE_LEVEL
 
     def p_in_words(self, explained: bool = True) -> str:
         """ "= 0.03", "= 0.047 ± 0.007: close to the line"; "–" without draws."""
         p = self.p_adjusted
         if p is None:
             return "–"
-        return p_in_words(
-            p, self.draws, explained, error_of_p(p, self.draws) if is_close(p, self.draws) else None
-        )
+        error = error_of_p(p, self.draws) if is_close(p, self.draws) else None
+        return p_in_words(p, self.draws, explained, error)
 
     @property
     def not_comparable(self) -> bool:
@@ -239,107 +236,110 @@ class GroupStandard:
     def sentence(self, favourable: str | Sequence[str], names: Names = PLAIN) -> str:
         """ "People with afam = yes were labelled 'no' 6.3 points less often than comparable people
         in …" """
-        s, turned, who = (
-            self.second_opinion,
-            self.difference < 0,
-            names.people_in(self.attribute, self.group),
-        )
-        details = (
-            [f"95 % interval {interval_in_words(self.interval, turned)}"] if self.interval else []
-        )
+        s = self.second_opinion
+        turned = self.difference < 0
+        who = names.people_in(self.attribute, self.group)
+        details = []
+        if self.interval:
+            details.append(f"95 % interval {interval_in_words(self.interval, turned)}")
         if s is not None and s.disagrees and self.differs:
             details.append(f"second opinion {number(abs(s.difference))}")
         if self.p_adjusted is not None:
             details.append(f"adjusted p {self.p_in_words()}")
-        than = "as" if abs(self.difference) < NOTHING else "than"
-        said = (
+        than = "as" if abs(self.difference) < SMALLEST_SHOWN_GAP else "than"
+        figure = (
             f"{who[:1].upper()}{who[1:]} {names.were(favourable)} {often(self.difference)} {than} "
             f"{names.comparable(self.attribute, self.reference)}"
-            + (f" ({'; '.join(details)})" if details else "")
         )
+        if details:
+            figure += f" ({'; '.join(details)})"
         if self.overlap is not None and self.not_comparable:
-            return f"{said}. That says nothing: {self.overlap.why(self.rows)}."
-        if self.differs and abs(self.difference) < SMALLEST:
+            return f"{figure}. That says nothing: {self.overlap.why(self.rows)}."
+        if self.differs and abs(self.difference) < SMALLEST_GAP:
             return (
-                f"{said}. The method itself is off by about {points(OWN_ERROR)}: a gap this "
+                f"{figure}. The method itself is off by about {points(METHOD_ERROR)}: a gap this "
                 "small may be that."
             )
         if s is not None and self.disputed:
             return (
-                f"{said}. It is not called, because the second opinion disagrees: "
+                f"{figure}. It is not called, because the second opinion disagrees: "
                 f"{often(s.difference, s.interval)}."
             )
         if self.p_adjusted is None or self.beyond_chance:
-            return f"{said}."
+            return f"{figure}."
         wrong = plural(
             self.missing,
             f"of the group's {self.rows} labels is",
             f"of the group's {self.rows} labels are",
         )
         real = f" If it is real, about {wrong} wrong; a review can tell." if self.missing else ""
-        return f"{said}. That may be chance.{real}"
+        return f"{figure}. That may be chance.{real}"
 
     def details(self, names: Names = PLAIN) -> list[str]:
         """One line each: rates and what the columns explain, a missing column, overlap, the second
         opinion."""
-        raw, explained, o, s = self.raw_gap, self.explained, self.overlap, self.second_opinion
+        raw = self.raw_gap
+        explained = self.explained
+        o = self.overlap
+        s = self.second_opinion
         comparable = names.comparable(self.attribute, self.reference)
         others = comparable.removeprefix("comparable ")
         rates = (
             f"{names.group(self.attribute, self.group)}: favourable rate {share(self.recorded)}, "
-            "comparable "
-            f"{names.noun} {share(self.expected)}, all {others} {share(self.recorded + raw)}."
+            f"comparable {names.noun} {share(self.expected)}, all {others} "
+            f"{share(self.recorded + raw)}."
         )
-        if abs(raw) >= NOTHING and explained * raw < 0:
+        if abs(raw) >= SMALLEST_SHOWN_GAP and explained * raw < 0:
             rates += (
                 f" Given the recorded columns, the gap is {points(abs(explained))} wider "
                 "than the raw one."
             )
-        elif abs(raw) >= NOTHING and abs(explained) > abs(raw):
+        elif abs(raw) >= SMALLEST_SHOWN_GAP and abs(explained) > abs(raw):
             rates += f" The recorded columns explain more than the raw gap of {points(abs(raw))}."
-        elif abs(raw) >= NOTHING:
+        elif abs(raw) >= SMALLEST_SHOWN_GAP:
             rates += (
                 f" The recorded columns explain {number(abs(explained))} of the {points(abs(raw))}."
             )
         lines = [rates]
-        if (self.beyond_chance or self.p_adjusted is None) and abs(self.difference) >= NOTHING:
+        has_gap = abs(self.difference) >= SMALLEST_SHOWN_GAP
+        if has_gap and (self.beyond_chance or self.p_adjusted is None):
             # What a column that is not in the table would have to do to remove the gap.
-            least, said = [], ""
-            if self.strongest_move is not None and abs(self.strongest_move) >= NOTHING:
+            needed = []
+            recorded = ""
+            if self.strongest_move is not None and abs(self.strongest_move) >= SMALLEST_SHOWN_GAP:
                 column = names.column(self.strongest_column)
-                said = f"Leaving out {column} moves the gap by {points(abs(self.strongest_move))}. "
-                least.append(
+                move = points(abs(self.strongest_move))
+                recorded = f"Leaving out {column} moves the gap by {move}. "
+                needed.append(
                     f"move it {self.times_strongest:.1f} times as far (a comparison, not a bound)"
                 )
             elif self.robustness_value:
-                said = "No recorded column clearly narrows the gap. "
+                recorded = "No recorded column clearly narrows the gap. "
             if self.robustness_value is not None:
                 value = (
                     f"{100 * self.robustness_value:.1f} % of the remaining variation of both "
                     "label and group"
                 )
-                least.append(f"explain {value} (robustness value)")
-            if least:
+                needed.append(f"explain {value} (robustness value)")
+            if needed:
                 lines.append(
-                    f"{said}To remove the gap, a missing column would have to "
-                    f"{', or '.join(least)}."
+                    f"{recorded}To remove the gap, a missing column would have to "
+                    f"{', or '.join(needed)}."
                 )
         if o is not None:
             lines.append(
                 f"{o.comparable} of {plural(self.rows, 'row has', 'rows have')} {comparable}. "
-                "Weighted to resemble the "
-                f"group, the {o.others} {others} say as much as {o.effective_others:.0f} would."
-                f"{' That is little.' if o.poor else ''}"
+                f"Weighted to resemble the group, the {o.others} {others} say as much as "
+                f"{o.effective_others:.0f} would.{' That is little.' if o.poor else ''}"
             )
         if s is not None:
             lines.append(f"Second opinion (AIPW): {often(s.difference, s.interval)}.")
             if s.disagrees:
-                so = (
-                    "; both exclude zero, and the interval of the gap covers both"
-                    if self.differs
-                    else ""
-                )
-                so = ", so the gap is not called" if self.disputed else so
+                so = ""
+                if self.disputed:
+                    so = ", so the gap is not called"
+                elif self.differs:
+                    so = "; both exclude zero, and the interval of the gap covers both"
                 lines[-1] += f" The two estimates differ by more than chance{so}."
         if self.effective_rows is not None:
             rows = f"{self.rows} rows say as much as {self.effective_rows:.0f} of equal weight."
@@ -371,11 +371,11 @@ class Compared:
 
     @property
     def adverse(self) -> str:
-        return ALTERNATIVES.join(self.sides[0])
+        return LABEL_JOINT.join(self.sides[0])
 
     @property
     def favourable(self) -> str:
-        return ALTERNATIVES.join(self.sides[1])
+        return LABEL_JOINT.join(self.sides[1])
 
     @property
     def answer(self) -> str:
@@ -391,12 +391,13 @@ class Compared:
         short = [c for c in self.comparisons if c.short]
         if len(short) == 1:
             return short[0].sentence(self.sides[1], self.names)
-        who, were = self.names.noun, self.names.were(self.sides[1])
+        who = self.names.noun
+        were = self.names.were(self.sides[1])
         if short:
             gaps = ", ".join(f"{self.name_of(c)} by {points(c.difference)}" for c in short)
-            than = f"comparable {who}" + (
-                "" if short[0].reference is None else " in the reference group"
-            )
+            than = f"comparable {who}"
+            if short[0].reference is not None:
+                than += " in the reference group"
             return (
                 f"{who.capitalize()} in {len(short)} groups {were} less often than {than}: {gaps}."
             )
@@ -405,20 +406,19 @@ class Compared:
         if not any(c.interval for c in self.comparisons):
             unknown = "Without draws nobody can say which gaps are more than chance."
             return f"{self._not_comparable} {unknown}".strip()
-        said = f"{self.not_compared} No other group" if self.not_compared else "No group"
-        if disputed := [c for c in self.comparisons if c.disputed and c.missing]:
+        none = f"{self.not_compared} No other group" if self.not_compared else "No group"
+        disputed = [c for c in self.comparisons if c.disputed and c.missing]
+        if disputed:
             gaps = _and_more([f"{self.name_of(c)} ({points(c.difference)})" for c in disputed])
             return (
-                f"{said} is called: two estimates disagree whether {gaps} {were} less often "
+                f"{none} is called: two estimates disagree whether {gaps} {were} less often "
                 f"than comparable {who}."
             )
-        said += (
-            f" {were.replace('were ', 'was ')} less often than comparable {who} by more than chance"
-        )
-        gaps = _and_more(
-            [f"{self.name_of(c)} {often(c.difference)}" for c in self.comparisons if c.differs]
-        )
-        return f"{said}; {gaps}." if gaps else f"{said}."
+        was = were.replace("were ", "was ")
+        verdict = f"{none} {was} less often than comparable {who} by more than chance"
+        differing = [c for c in self.comparisons if c.differs]
+        gaps = _and_more([f"{self.name_of(c)} {often(c.difference)}" for c in differing])
+        return f"{verdict}; {gaps}." if gaps else f"{verdict}."
 
     def name_of(self, c: GroupStandard) -> str:
         """ "Hispanic", "race = hispanic"."""
@@ -441,17 +441,15 @@ class Compared:
 
     @property
     def _left_out(self) -> str:
-        said = [
-            f"{self.names.group(each.attribute, each.group)} ({each.why(needs=False)})"
-            for each in self.left_out
+        if not self.left_out:
+            return ""
+        reasons = [
+            f"{self.names.group(left.attribute, left.group)} ({left.why(needs=False)})"
+            for left in self.left_out
         ]
-        few = any(each.reason != "alike" for each in self.left_out)
-        return (
-            f"Not compared: {_and_more(said)}"
-            f"{f'; at least {LEAST_ROWS} are needed' if few else ''}."
-            if said
-            else ""
-        )
+        few = any(left.reason != "alike" for left in self.left_out)
+        needed = f"; at least {MIN_ROWS} are needed" if few else ""
+        return f"Not compared: {_and_more(reasons)}{needed}."
 
     @property
     def notable(self) -> list[GroupStandard]:
@@ -463,12 +461,12 @@ class Compared:
         by_chance = [
             c for c in comparable if c.missing and c.p_adjusted is not None and not c.beyond_chance
         ]
-        near = [c for c in by_chance if (c.p_adjusted or 0) < NEAR or self.where(c)]
+        near = [c for c in by_chance if (c.p_adjusted or 0) < NEAR_SIGNIFICANCE or self.where(c)]
         return [
             *(c for c in called if c.short),
             *(c for c in self.comparisons if c.disputed),
             *(c for c in called if not c.short),
-            *near[:MOST_NAMED],
+            *near[:MOST_NAMED_GROUPS],
             *(c for c in comparable if c.p_adjusted is None),
         ]
 
@@ -480,27 +478,26 @@ class Compared:
 
     def where(self, c: GroupStandard) -> list[str]:
         """A sentence on the first slice of a group that stands out; nothing if none does."""
-        group = c.attribute, c.group
-        return [
-            s.sentence(self.names)
-            for s in self.parts
-            if s.stands_out and (s.attribute, s.group) == group
-        ][:1]
+        for s in self.parts:
+            if s.stands_out and (s.attribute, s.group) == (c.attribute, c.group):
+                return [s.sentence(self.names)]
+        return []
 
     @property
     def may_be_chance(self) -> str:
         """The other groups that lack labels, whose gaps are not more than chance: a review may find
         some there."""
-        gaps = [
-            f"{self.name_of(c)} ({often(c.difference)}, adjusted p {c.p_in_words()}; if real, "
-            f"about {plural(c.missing, f'of {c.rows} labels is', f'of {c.rows} labels are')} wrong)"
-            for c in sorted(self.comparisons, key=lambda c: c.p_adjusted or 0)
-            if c.p_adjusted is not None
-            and c.missing
-            and not c.beyond_chance
-            and not c.not_comparable
-            if c.attribute == self.attribute and c not in self.notable
-        ]
+        gaps = []
+        for c in sorted(self.comparisons, key=lambda c: c.p_adjusted or 0):
+            by_chance = c.p_adjusted is not None and c.missing and not c.beyond_chance
+            if not by_chance or c.not_comparable:
+                continue
+            if c.attribute == self.attribute and c not in self.notable:
+                wrong = plural(c.missing, f"of {c.rows} labels is", f"of {c.rows} labels are")
+                gaps.append(
+                    f"{self.name_of(c)} ({often(c.difference)}, adjusted p {c.p_in_words()}; if "
+                    f"real, about {wrong} wrong)"
+                )
         return f"May be chance: {_and_more(gaps)}." if gaps else ""
 
     @property
@@ -516,22 +513,17 @@ class Compared:
     def said(self) -> list[tuple[str, list[str]]]:
         """Each paragraph with what is behind it: the answer, who cannot be compared, a sentence on
         each group that matters and on where its gap is, and groups with little overlap."""
-        said = [
-            (self.answer, list[str]()),
-            ("" if self.not_compared in self.answer else self.not_compared, []),
-        ]
+        paragraphs = [(self.answer, list[str]())]
+        if self.not_compared not in self.answer:
+            paragraphs.append((self.not_compared, []))
         for c in self.notable:
-            sentences = [
-                s
-                for s in (c.sentence(self.sides[1], self.names), *self.where(c))
-                if s not in self.answer
-            ]
-            said.append((" ".join(sentences), c.details(self.names) if c in self.detailed else []))
-        return [
-            each
-            for each in (*said, (self.may_be_chance, []), (self.little_overlap, []))
-            if any(each)
-        ]
+            sentences = [c.sentence(self.sides[1], self.names), *self.where(c)]
+            new = [sentence for sentence in sentences if sentence not in self.answer]
+            behind = c.details(self.names) if c in self.detailed else []
+            paragraphs.append((" ".join(new), behind))
+        paragraphs.append((self.may_be_chance, []))
+        paragraphs.append((self.little_overlap, []))
+        return [paragraph for paragraph in paragraphs if any(paragraph)]
 
     def summary(self) -> list[str]:
         """The same without what is behind it."""
@@ -546,28 +538,25 @@ def not_comparable_in_words(named: Mapping[str, str]) -> str:
     332 rows have …)."""
     if not named:
         return ""
-    least = f"half of the rows and at least {LEAST_ROWS}"
-    needed = f"It takes comparable people for {least}, and others who count for {LEAST_ROWS}."
-    return (
-        f"Not comparable: {_and_more([f'{name} ({why})' for name, why in named.items()])}. {needed}"
-    )
+    least = f"half of the rows and at least {MIN_ROWS}"
+    needed = f"It takes comparable people for {least}, and others who count for {MIN_ROWS}."
+    reasons = [f"{name} ({why})" for name, why in named.items()]
+    return f"Not comparable: {_and_more(reasons)}. {needed}"
 
 
 def little_overlap_in_words(named: Mapping[str, str]) -> str:
     """Groups and how many of their rows have comparable people; empty without any."""
-    return (
-        f"Little overlap: {_and_more([f'{name} ({why})' for name, why in named.items()])}."
-        if named
-        else ""
-    )
+    if not named:
+        return ""
+    reasons = [f"{name} ({why})" for name, why in named.items()]
+    return f"Little overlap: {_and_more(reasons)}."
 
 
 def _and_more(items: Sequence[str]) -> str:
     """ "a, b and 2 more groups"."""
-    more = len(items) - MOST_NAMED
-    return ", ".join(items[:MOST_NAMED]) + (
-        f" and {plural(more, 'more group')}" if more > 0 else ""
-    )
+    named = ", ".join(items[:MOST_NAMED_GROUPS])
+    more = len(items) - MOST_NAMED_GROUPS
+    return f"{named} and {plural(more, 'more group')}" if more > 0 else named
 
 
 @dataclass(frozen=True, eq=False, repr=False, kw_only=True)
@@ -619,8 +608,7 @@ class Standards(Compared):
         explains it, robustness value."""
         names = (
             "attribute group rows recorded expected difference low high p p_adjusted missing "
-            "raw_gap explained "
-            "robustness_value strongest_column times_strongest"
+            "raw_gap explained robustness_value strongest_column times_strongest"
         )
         rows = []
         for c in self.comparisons:
@@ -638,9 +626,8 @@ class Standards(Compared):
     def columns(self) -> pd.DataFrame:
         """Per group and column: how the difference moves when it is left out, and the standard
         error of that move; the largest first."""
-        frame = pd.DataFrame(
-            [vars(m) for m in self.moves], columns=[each.name for each in fields(ColumnMove)]
-        )
+        names = [column.name for column in fields(ColumnMove)]
+        frame = pd.DataFrame([vars(m) for m in self.moves], columns=names)
         frame = frame.sort_values("move", key=np.abs, ascending=False, kind="stable")
         frame = frame.set_index(["attribute", "group", "column"])
         return frame.sort_index(level=[0, 1], sort_remaining=False, kind="stable")
@@ -651,21 +638,17 @@ class Standards(Compared):
         share, difference with its interval, difference elsewhere, excess over what the group's own
         shortfall makes there, its z, whether it is called, and the share of the shortfall that is
         there. First where a group most likely falls short."""
-        return pd.DataFrame(
-            [vars(s) for s in self.parts], columns=[each.name for each in fields(Slice)]
-        )
+        names = [column.name for column in fields(Slice)]
+        return pd.DataFrame([vars(s) for s in self.parts], columns=names)
 
     def of_group(self, group: Any) -> GroupStandard | None:
         """The comparison of one group of rows; None where it was left out."""
-        ours = (
-            c for c in self.comparisons if c.attribute == self.attribute and c.group == str(group)
-        )
-        return next(ours, None)
+        return next((c for c in self._ours if c.group == str(group)), None)
 
     def of_rows(self, rows: NDArray[np.int64]) -> Standards:
         """The same comparison with the doubts of these rows alone; what is scaled to rows goes by
         them from now on."""
-        names = (
+        by_row = [
             "groups",
             "is_favourable",
             "doubt",
@@ -674,11 +657,10 @@ class Standards(Compared):
             "places",
             "cluster",
             "weight",
-        )
-        return replace(
-            self,
-            **{name: each[rows] for name in names if (each := getattr(self, name)) is not None},
-        )
+        ]
+        arrays = {name: getattr(self, name) for name in by_row}
+        some = {name: array[rows] for name, array in arrays.items() if array is not None}
+        return replace(self, **some)
 
     @property
     def ranks(self) -> NDArray[np.int64]:
@@ -708,12 +690,12 @@ class Standards(Compared):
     def _as_estimated(self, comparisons: Sequence[GroupStandard]) -> Floats:
         """How likely each label of these groups is wrong, were their gaps as estimated; no number
         for other rows."""
-        found = np.full(len(self.doubt), np.nan)
+        wrong = np.full(len(self.doubt), np.nan)
         groups = self.groups.astype(str)
         for c in comparisons:
             inside = groups == c.group
-            found[inside] = self.wrong_at(c.group, c.difference)[inside]
-        return found
+            wrong[inside] = self.wrong_at(c.group, c.difference)[inside]
+        return wrong
 
     @cached_property
     def order(self) -> NDArray[np.int64]:
@@ -731,8 +713,8 @@ class Standards(Compared):
         likely = np.where(np.isnan(self.wrong), self.wrong_if_real, self.wrong)
         lacked[self.is_favourable] = -np.inf
         order = np.lexsort((-self.doubt, -np.nan_to_num(likely), -lacked))
-        found: NDArray[np.int64] = order[~np.isnan(self.doubt[order])]
-        return found
+        compared: NDArray[np.int64] = order[~np.isnan(self.doubt[order])]
+        return compared
 
     def wrong_at(self, group: Any, difference: float) -> Floats:
         """How likely each label would be wrong `[rows]` were the group's difference this large: 0
@@ -744,13 +726,12 @@ class Standards(Compared):
                 f"'{group}' was not compared; {listed(c.name for c in self.comparisons)} were."
             )
         inside = self.groups.astype(str) == comparison.group
-        found = np.zeros(len(inside))
+        wrong = np.zeros(len(inside))
         adverse = inside & ~self.is_favourable
         weight = np.ones(len(inside)) if self.weight is None else self.weight
-        found[adverse] = with_sum(
-            self.suspect[adverse], difference * float(weight[inside].sum()), weight[adverse]
-        )
-        return found
+        total = difference * float(weight[inside].sum())
+        wrong[adverse] = with_sum(self.suspect[adverse], total, weight[adverse])
+        return wrong
 
     def to_frame(self) -> pd.DataFrame:
         """One row per label: the label, the group, its doubt, how likely it is wrong (of called
@@ -771,63 +752,58 @@ class Standards(Compared):
 
     def notes(self) -> list[str]:
         """What to know when reading it."""
-        said = [
-            *(proxy for proxy in self.proxies if proxy not in (self.undermined or ())),
-            ASSUMPTION,
-        ]
+        notes = [proxy for proxy in self.proxies if proxy not in (self.undermined or ())]
+        notes.append(ASSUMPTION)
         if self.clusters is None:
-            said.append(
+            notes.append(
                 "Every row counts as a decision of its own. If several are about one person or "
-                "household, name the "
-                "column that joins them (--cluster; in Python cluster=)."
+                "household, name the column that joins them (--cluster; in Python cluster=)."
             )
         else:
-            said.append(
+            notes.append(
                 f"The rows form {self.clusters} clusters. Intervals say how far the gap would "
-                "differ in other clusters "
-                "of this kind, such as other households or other adverts."
+                "differ in other clusters of this kind, such as other households or other adverts."
             )
-        if any(c.error is not None and c.error < OWN_ERROR for c in self.comparisons):
-            said.append(
+        if any(c.error is not None and c.error < METHOD_ERROR for c in self.comparisons):
+            notes.append(
                 "On this many rows the method's own error is larger than chance: a gap below "
-                f"{points(SMALLEST)} cannot be told from it."
+                f"{points(SMALLEST_GAP)} cannot be told from it."
             )
-        if len(self.doubt) > LARGE:
-            said.append(
-                f"With more than {LARGE} rows, the boosting learns from a random sample of "
-                f"{SAMPLE}."
+        if len(self.doubt) > LARGE_TABLE_ROWS:
+            notes.append(
+                f"With more than {LARGE_TABLE_ROWS} rows, the boosting learns from a random sample "
+                f"of {BOOSTING_ROWS}."
             )
         if self.not_sliced:
-            said.append(
+            notes.append(
                 f"No slices by {listed(self.not_sliced)}: more than {MOST_VALUES} different values."
             )
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
-            said.append(
-                "Each group is compared with all others together, and some of those differ too. "
-                "To compare with one "
-                "group alone, name a reference group."
+            notes.append(
+                "Each group is compared with all others together, and some of those differ too. To "
+                "compare with one group alone, name a reference group."
             )
-        return said
+        return notes
 
     @property
     def lines(self) -> list[str]:
         """The summary, what is behind it, and what to know when reading it."""
-        return [
-            line for said, behind in self.said() for line in (said, *behind) if line
-        ] + self.notes()
+        lines = [line for paragraph, behind in self.said() for line in (paragraph, *behind)]
+        return [line for line in lines if line] + self.notes()
 
     def __repr__(self) -> str:
         return "\n".join(self.lines)
 
     def _repr_html_(self) -> str:
-        said = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.summary())
+        summary = "".join(f"<p>{escape(sentence)}</p>" for sentence in self.summary())
+        table = self.by_group.to_html(float_format="{:.3f}".format, na_rep="–")
         notes = "".join(f"<p><small>{escape(note)}</small></p>" for note in self.notes())
-        return said + self.by_group.to_html(float_format="{:.3f}".format, na_rep="–") + notes
+        return summary + table + notes
 
     def to_dict(self) -> dict[str, Any]:
         """For a record; doubts per row are in `to_frame`."""
-        names = (
+        names = [
             "attribute",
             "adverse",
             "favourable",
@@ -836,15 +812,16 @@ class Standards(Compared):
             "draws",
             "clusters",
             "undermined",
-        )
+        ]
         content = {name: getattr(self, name) for name in names}
-        if words := self.names.to_dict():
+        words = self.names.to_dict()
+        if words:
             content["names"] = words
         return content | {
             "left_out": [asdict(each) for each in self.left_out],
             "groups": [asdict(c) for c in self.comparisons],
             "columns": [asdict(m) for m in self.moves],
-            "slices": [asdict(s) for s in self.parts[:MOST_KEPT]],
+            "slices": [asdict(s) for s in self.parts[:MOST_KEPT_SLICES]],
             "notes": self.notes(),
         }
 

@@ -1,5 +1,5 @@
-"""A table as numbers for the standard: an array or, beyond `LARGE` rows, a sparse one. A row of a
-one-hot table has one entry per column, not one per value."""
+"""A table as numbers for the standard: an array or, beyond `LARGE_TABLE_ROWS`, a sparse one. A row
+of a one-hot table has one entry per column, not one per value."""
 
 from __future__ import annotations
 
@@ -15,12 +15,15 @@ Rows = NDArray[np.int64]
 Inputs: TypeAlias = Any
 """Rows of numbers `[rows × inputs]`, an array or a `csr_array`."""
 
-LARGE, SAMPLE = 200_000, 100_000
+LARGE_TABLE_ROWS = 200_000
 """Of tables with more rows inputs are sparse, and a boosting learns from a random sample."""
-MOST_LEARNED = 10_000
+BOOSTING_ROWS = 100_000
+"""Rows in that sample."""
+MOST_LEARNED_ROWS = 10_000
 """Of a large table, models of drawn labels, of the propensity and without a column learn from at
 most so many rows."""
 ROWS_AT_ONCE = 20_000
+"""Rows of a large table that are encoded, multiplied or predicted at a time."""
 
 
 def dense(inputs: Inputs) -> Any:

@@ -15,7 +15,7 @@ from scipy.sparse import csr_array
 from scipy.special import expit
 
 from butfor.standard.inputs import (
-    MOST_LEARNED,
+    MOST_LEARNED_ROWS,
     ROWS_AT_ONCE,
     Floats,
     Inputs,
@@ -28,39 +28,42 @@ PENALTY = 1.0
 """On the squared coefficients, the intercept left out: scikit-learn's C = 1."""
 TOLERANCE = 1e-4
 """A fit is over when its next step would move logits by less, root mean square."""
-START = 0.02
+START_TOLERANCE = 0.02
 """The same for a fit that others only start from."""
-SHARED_STEPS, NEWTON_STEPS = 40, 60
+SHARED_STEPS = 40
+"""The most steps that all tables take together."""
+NEWTON_STEPS = 60
+"""The most steps of Newton's method for one table."""
 COLUMNS_AT_ONCE = 128
+"""Columns of a design whose weighted copy is held at a time."""
 
 
 def design_of(inputs: Inputs) -> Inputs:
     """The inputs behind a column of 1."""
     ones = np.ones((inputs.shape[0], 1))
-    # In row order whatever the order of the inputs, so that products are summed alike.
-    return (
-        np.ascontiguousarray(beside(ones, inputs))
-        if isinstance(inputs, np.ndarray)
-        else beside(ones, inputs)
-    )
+    design = beside(ones, inputs)
+    if isinstance(inputs, np.ndarray):
+        # In row order whatever the order of the inputs, so that products are summed alike.
+        return np.ascontiguousarray(design)
+    return design
 
 
 def gram(design: Inputs, weight: Floats) -> Floats:
     """Products of all pairs of columns, times the rows' weights, summed over rows."""
     rows, width = design.shape
-    found = np.zeros((width, width))
+    products = np.zeros((width, width))
     if isinstance(design, np.ndarray):
         ends = [*range(COLUMNS_AT_ONCE, width - COLUMNS_AT_ONCE, COLUMNS_AT_ONCE), width]
         for begin, end in zip([0, *ends], ends, strict=False):  # never a weighted copy of the whole
-            found[begin:end] = (design[:, begin:end] * weight[:, None]).T @ design
+            products[begin:end] = (design[:, begin:end] * weight[:, None]).T @ design
     else:
         for begin in range(0, rows, ROWS_AT_ONCE):
-            part, by = design[begin : begin + ROWS_AT_ONCE], weight[begin : begin + ROWS_AT_ONCE]
+            part = design[begin : begin + ROWS_AT_ONCE]
+            by = weight[begin : begin + ROWS_AT_ONCE]
             data = part.data * np.repeat(by, np.diff(part.indptr))
-            found += (
-                part.T @ csr_array((data, part.indices, part.indptr), shape=part.shape)
-            ).toarray()
-    return found
+            weighted = csr_array((data, part.indices, part.indptr), shape=part.shape)
+            products += (part.T @ weighted).toarray()
+    return products
 
 
 def fit_logistic(
@@ -69,35 +72,34 @@ def fit_logistic(
     """Coefficients `[tables × (1 + inputs)]`, intercept first; `labels [tables × rows]` are shares
     from 0 to 1. `start`: coefficients to start from."""
     weight = np.ones(labels.shape[1]) if weight is None else weight
-    if (
-        start is None and len(weight) > 2 * MOST_LEARNED
-    ):  # some rows bring it so near that few steps of all are needed
-        some = thin(len(weight), MOST_LEARNED)
+    if start is None and len(weight) > 2 * MOST_LEARNED_ROWS:
+        # Some rows bring it so near that few steps of all are needed.
+        some = thin(len(weight), MOST_LEARNED_ROWS)
         start = _newton(design[some], labels[:, some].mean(axis=0), weight[some])
-    base = _newton(
-        design, labels.mean(axis=0), weight, start, START if len(labels) > 1 else TOLERANCE
-    )
+    tolerance = START_TOLERANCE if len(labels) > 1 else TOLERANCE
+    base = _newton(design, labels.mean(axis=0), weight, start, tolerance)
     if len(labels) == 1:
         return base[None]
-    factor, penalty = _hessian(design, expit(design @ base), weight), _penalty(design)
-    found = np.repeat(base[None], len(labels), axis=0)
+    factor = _hessian(design, expit(design @ base), weight)
+    penalty = _penalty(design)
+    beta = np.repeat(base[None], len(labels), axis=0)
     open_ = np.arange(len(labels))
     for _ in range(SHARED_STEPS):
         stopping.check()
-        residual = found[open_] @ design.T
+        residual = beta[open_] @ design.T
         expit(residual, out=residual)
         residual -= labels if len(open_) == len(labels) else labels[open_]
         residual *= weight
-        gradient = residual @ design + penalty * found[open_]
+        gradient = residual @ design + penalty * beta[open_]
         step = cho_solve(factor, gradient.T, check_finite=False).T
-        found[open_] -= step
+        beta[open_] -= step
         moved = np.einsum("tk,tk->t", step, gradient)
         open_ = open_[~(moved < TOLERANCE**2 * weight.sum())]
         if not len(open_):
-            return found
+            return beta
     for table in open_:
-        found[table] = _newton(design, labels[table], weight, base)
-    return found
+        beta[table] = _newton(design, labels[table], weight, base)
+    return beta
 
 
 def _newton(
@@ -126,16 +128,16 @@ def _newton(
         size = 1.0
         while (lower := loss_of(beta - size * step)) > loss and size > 1e-6:
             size /= 2
-        beta, loss = beta - size * step, lower
+        beta = beta - size * step
+        loss = lower
     return beta
 
 
 def predict_logistic(inputs: Inputs, coefficients: Floats) -> Floats:
     """Probabilities `[tables × rows]`."""
-    found: Floats = coefficients[:, 1:] @ inputs.T
-    found += coefficients[:, :1]
-    expit(found, out=found)
-    return found
+    logits: Floats = coefficients[:, 1:] @ inputs.T
+    logits += coefficients[:, :1]
+    return np.asarray(expit(logits, out=logits))
 
 
 def levers(
@@ -150,10 +152,12 @@ def levers(
     the asked rows moves with each learned label `[rows]`, and the labels less what is expected of
     them `[rows]`. The root of the sum of the products' squares is the mean's standard error."""
     weight = np.ones(len(labels)) if weight is None else weight
-    p, q = expit(design @ beta), expit(asked @ beta)
+    p = expit(design @ beta)
+    q = expit(asked @ beta)
     slope = np.average(asked * (q * (1 - q))[:, None], axis=0, weights=asked_weight)
     lever = design @ cho_solve(_hessian(design, p, weight), slope, check_finite=False)
-    return lever * weight, labels - p
+    residual = labels - p
+    return lever * weight, residual
 
 
 def _penalty(design: Inputs) -> Floats:

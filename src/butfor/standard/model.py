@@ -33,16 +33,17 @@ from butfor.support import stopping
 from butfor.support.errors import LearnerError, SettingError
 from butfor.table.encoding import TableEncoder
 
-MANY_INPUTS, FEWER_CATEGORIES = 1000, 20
-"""Where one-hot columns would be more, each column keeps its most frequent values and the rest
-share one."""
+MAX_ONEHOT_INPUTS = 1000
+"""Where one-hot columns would be more, each column keeps only its most frequent values."""
+MAX_CATEGORIES = 20
+"""How many it keeps then; the rest share one."""
 
 
 @dataclass(frozen=True, eq=False)
 class TwoModels:
     """The mean of a logistic regression and a boosting of yes-or-no questions, of one encoded
-    table. Of more than `LARGE` rows the boosting learns from a sample, the same of recorded and of
-    drawn tables."""
+    table. Of more rows than `LARGE_TABLE_ROWS` the boosting learns from a sample, the same of
+    recorded and of drawn tables."""
 
     inputs: Inputs
     """One-hot, numbers scaled, `[rows × inputs]`."""
@@ -54,26 +55,24 @@ class TwoModels:
     @classmethod
     def of(cls, X: pd.DataFrame) -> TwoModels:
         encoder = TableEncoder("onehot", dtype="float64").fit(X)
-        if encoder.n_features_out_ > MANY_INPUTS:
-            encoder = TableEncoder("onehot", dtype="float64", max_categories=FEWER_CATEGORIES).fit(
-                X
-            )
-        if len(X) <= large_tables.LARGE:
+        if encoder.n_features_out_ > MAX_ONEHOT_INPUTS:
+            encoder = TableEncoder("onehot", dtype="float64", max_categories=MAX_CATEGORIES)
+            encoder.fit(X)
+        if len(X) <= large_tables.LARGE_TABLE_ROWS:
             inputs = encoder.transform(X)
         else:
-            parts = (
-                X.iloc[begin : begin + ROWS_AT_ONCE] for begin in range(0, len(X), ROWS_AT_ONCE)
-            )
-            inputs = vstack([csr_array(encoder.transform(part)) for part in parts], format="csr")
-        return cls(
-            inputs,
-            Questions.of(inputs),
-            {name: block.columns for name, block in encoder.blocks_.items()},
-        )
+            parts = []
+            for begin in range(0, len(X), ROWS_AT_ONCE):
+                part = X.iloc[begin : begin + ROWS_AT_ONCE]
+                parts.append(csr_array(encoder.transform(part)))
+            inputs = vstack(parts, format="csr")
+        columns = {name: block.columns for name, block in encoder.blocks_.items()}
+        return cls(inputs, Questions.of(inputs), columns)
 
     def with_inputs(self, extra: Floats) -> TwoModels:
         """The table with more inputs, after its own."""
-        ours, more = self.questions, Questions.of(extra)
+        ours = self.questions
+        more = Questions.of(extra)
         about = np.append(ours.about, more.about + self.inputs.shape[1])
         questions = Questions(about, np.append(ours.cuts, more.cuts))
         return replace(self, inputs=beside(self.inputs, extra), questions=questions)
@@ -101,17 +100,17 @@ class TwoModels:
         outside = folds[learn] != np.arange(count)[:, None]  # folds × learned rows
         tables = np.repeat(labels[None, learn], count, axis=0)
         boosted = fit_boosting(self.questions, self.inputs[rows[learn]], tables, outside * weight)
-        found = np.empty(len(rows))
+        probabilities = np.empty(len(rows))
         for fold in range(count):
-            inside, known = folds == fold, learn[outside[fold]]
-            fitted = fit_logistic(
-                design_of(self.inputs[rows[known]]), labels[None, known], weight[outside[fold]]
-            )
+            inside = folds == fold
+            learned = learn[outside[fold]]
+            design = design_of(self.inputs[rows[learned]])
+            fitted = fit_logistic(design, labels[None, learned], weight[outside[fold]])
             asked = self.inputs[rows[inside]]
-            found[inside] = (
-                0.5 * predict_logistic(asked, fitted)[0] + 0.5 * boosted.predict(asked, fold)[0]
-            )
-        return found
+            by_logistic = predict_logistic(asked, fitted)[0]
+            by_boosting = boosted.predict(asked, fold)[0]
+            probabilities[inside] = 0.5 * by_logistic + 0.5 * by_boosting
+        return probabilities
 
     def predict_without(
         self,
@@ -125,24 +124,23 @@ class TwoModels:
         """Of one table, `labels [learned rows]`: probabilities `[models × asked rows]` by models
         that lack the inputs `gone [models × inputs]`; `fits` are the coefficients of their logistic
         regressions."""
-        asked, tables = dense(self.inputs[ask]), np.broadcast_to(labels, (len(gone), len(labels)))
-        found = 0.5 * self._boost(learn, tables, weight, gone[:, self.questions.about]).predict(
-            asked
-        )
-        for p, out, fitted in zip(found, gone, fits, strict=True):
-            p += 0.5 * predict_logistic(np.ascontiguousarray(asked[:, ~out]), fitted[None])[0]
-        return found
+        asked = dense(self.inputs[ask])
+        tables = np.broadcast_to(labels, (len(gone), len(labels)))
+        boosted = self._boost(learn, tables, weight, gone[:, self.questions.about])
+        probabilities = 0.5 * boosted.predict(asked)
+        for p, out, fitted in zip(probabilities, gone, fits, strict=True):
+            remaining = np.ascontiguousarray(asked[:, ~out])
+            p += 0.5 * predict_logistic(remaining, fitted[None])[0]
+        return probabilities
 
     def _boost(
         self, learn: Rows, labels: Floats, weight: Floats | None, barred: Mask | None = None
     ) -> Boosting:
         if not isinstance(self.inputs, np.ndarray):
-            some = thin(len(learn), large_tables.SAMPLE)
-            learn, labels, weight = (
-                learn[some],
-                labels[:, some],
-                None if weight is None else weight[some],
-            )
+            some = thin(len(learn), large_tables.BOOSTING_ROWS)
+            learn = learn[some]
+            labels = labels[:, some]
+            weight = None if weight is None else weight[some]
         return fit_boosting(self.questions, self.inputs[learn], labels, weight, barred)
 
 
@@ -155,7 +153,9 @@ class OwnModel:
                 f"standard={type(given).__name__}: a standard is a classifier with fit and "
                 "predict_proba."
             )
-        self.given, self.inputs, self.name = given, inputs, type(given).__name__
+        self.given = given
+        self.inputs = inputs
+        self.name = type(given).__name__
 
     def predict(self, learn: Rows, ask: Rows, labels: Floats, weight: Floats) -> Floats:
         return np.array([self._fit(self.inputs, learn, ask, table, weight) for table in labels])
@@ -163,14 +163,15 @@ class OwnModel:
     def cross_predict(
         self, rows: Rows, labels: Floats, folds: Rows, learn: Rows, weight: Floats
     ) -> Floats:
-        found = np.empty(len(rows))
+        probabilities = np.empty(len(rows))
         for fold in np.unique(folds):
-            outside, ask = folds[learn] != fold, folds == fold
-            known = learn[outside]
-            found[ask] = self._fit(
-                self.inputs, rows[known], rows[ask], labels[known], weight[outside]
+            outside = folds[learn] != fold
+            ask = folds == fold
+            learned = learn[outside]
+            probabilities[ask] = self._fit(
+                self.inputs, rows[learned], rows[ask], labels[learned], weight[outside]
             )
-        return found
+        return probabilities
 
     def predict_without(
         self,
@@ -191,22 +192,23 @@ class OwnModel:
         stopping.check()
         if len(set(labels)) == 1 or not inputs.shape[1]:  # a drawn table may lack a rare label
             return np.full(len(ask), np.average(labels, weights=weight))
-        step = f"{self.given.steps[-1][0]}__" if isinstance(self.given, Pipeline) else ""
-        weights = (
-            {} if (weight == 1).all() else {f"{step}sample_weight": weight}
-        )  # an estimator need not take any
+        weights = {}
+        if not (weight == 1).all():  # an estimator need not take any
+            step = f"{self.given.steps[-1][0]}__" if isinstance(self.given, Pipeline) else ""
+            weights = {f"{step}sample_weight": weight}
         try:
             fitted = clone(self.given).fit(dense(inputs[learn]), labels > 0.5, **weights)
-            found = np.asarray(fitted.predict_proba(dense(inputs[ask]))[:, 1], dtype=np.float64)
+            both_sides = fitted.predict_proba(dense(inputs[ask]))
+            probabilities = np.asarray(both_sides[:, 1], dtype=np.float64)
         except MemoryError:
             raise
         except Exception as error:  # the model is the user's own
             raise LearnerError(f"The standard, {self.name}, cannot be trained: {error}") from error
-        if not np.isfinite(found).all():
+        if not np.isfinite(probabilities).all():
             raise LearnerError(
                 f"The standard, {self.name}, gives probabilities that are not numbers."
             )
-        return found
+        return probabilities
 
 
 @dataclass(frozen=True, eq=False)

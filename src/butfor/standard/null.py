@@ -22,8 +22,8 @@ from scipy.sparse import csr_array
 from scipy.special import ndtr, ndtri
 
 from butfor.standard.inputs import (
-    LARGE,
-    MOST_LEARNED,
+    LARGE_TABLE_ROWS,
+    MOST_LEARNED_ROWS,
     ROWS_AT_ONCE,
     Floats,
     Rows,
@@ -40,36 +40,40 @@ from butfor.standard.second_opinion import (
 )
 from butfor.words.figures import Interval
 
-MEMBERSHIP = 2.0
+MEMBERSHIP_SIZE = 2.0
 """Size of a membership input: as large as a column's spread of two standard deviations, so that it
 is shrunk little."""
-PAIRS = 2000
+MOST_PAIRS = 2000
 """Pairs of rows of one cluster by which their correlation is judged."""
-MOST_CORRELATED = 0.95
-UNIFORMS = 4_000_000
+MAX_CORRELATION = 0.95
+"""The largest correlation of a cluster's labels."""
+UNIFORMS_AT_ONCE = 4_000_000
 """Random numbers that are held at a time, of large tables."""
-WIDER = 1.05
+ERROR_FACTOR = 1.05
 """Errors over drawn tables lack the error of the centre itself: true errors are this much larger
 (`python -m benchmarks.coverage --double`)."""
-FEW = 10
+FEW_LABELS = 10
 """Labels of either kind: with fewer expected, intervals are quantiles of what was drawn, not
 normal."""
 REDRAWS = 40
 """Of a group's labels per drawn table, where quantiles are taken."""
-LEAST_ROWS = 30
+MIN_ROWS = 30
 """A smaller group, slice, or rest, says too little."""
-LEVEL = 0.95
-FIRST, SECOND = 0, -1
-"""Of a group's shares: by the others' standard, and by AIPW; slices are between."""
-APART = 2.58
+COVERAGE = 0.95
+"""How often intervals and bounds include the true difference."""
+BY_OTHERS = 0
+"""Position of a group's share by the others' standard; its slices follow."""
+BY_AIPW = -1
+"""Position of its share by AIPW."""
+DISAGREEMENT_DEVIATIONS = 2.58
 """Standard deviations of their difference beyond which two opinions disagree: one pair in a hundred
 by chance."""
-SIGNIFICANT = 0.05
+SIGNIFICANCE_LEVEL = 0.05
 """Adjusted p below which a gap is more than chance."""
 CLOSE_ERRORS = 3.0
 """A p that is fewer of its own standard errors away from that is close to the line: other draws may
 say otherwise."""
-SHORT_OF_ZERO = 0.0005
+MIN_DISTANCE_FROM_ZERO = 0.0005
 """Where a gap is more than chance, its interval and bounds end this far from 0 at least, or at half
 the gap."""
 
@@ -82,39 +86,33 @@ class CommonStandard:
     def __init__(self, records: Records, attributes: list[Rows], random_state: int = 0) -> None:
         """`attributes`: the rows' codes by each attribute; the last one, all of them together, is
         averaged out."""
-        self.records, self.random_state, self.correlation = records, random_state, 0.0
-        whole, labels, weight, clusters = (
-            attributes[-1],
-            records.labels,
-            records.weight,
-            records.clusters,
-        )
+        self.records = records
+        self.random_state = random_state
+        self.correlation = 0.0
+        whole = attributes[-1]
+        labels = records.labels
+        weight = records.weight
+        clusters = records.clusters
         n = len(labels)
         shares = np.bincount(whole, weight) / weight.sum()
-        members = np.column_stack(
-            [MEMBERSHIP * (codes[:, None] == np.unique(codes)) for codes in attributes]
-        )
+        one_hot = [MEMBERSHIP_SIZE * (codes[:, None] == np.unique(codes)) for codes in attributes]
+        members = np.column_stack(one_hot)
         model = records.encoded.with_inputs(members)
         predict = model.fit(np.arange(n), labels[None], weight)
         # All rows as they are, then once with each value of the attribute, that of its first row;
         # some at a time.
         first = np.append(0, [np.flatnonzero(whole == code)[0] for code in range(len(shares))])
-        found = []
-        for begin in range(0, len(first) * n, ROWS_AT_ONCE):
-            time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, len(first) * n)), n)
-            found.append(
-                predict(
-                    beside(
-                        records.encoded.inputs[row], members[np.where(time == 0, row, first[time])]
-                    )
-                )
-            )
-        self.own, *by_value = np.concatenate(found, axis=1)[0].reshape(-1, n)
+        asked = len(first) * n
+        predicted = []
+        for begin in range(0, asked, ROWS_AT_ONCE):
+            time, row = np.divmod(np.arange(begin, min(begin + ROWS_AT_ONCE, asked)), n)
+            member_of = members[np.where(time == 0, row, first[time])]
+            predicted.append(predict(beside(records.encoded.inputs[row], member_of)))
+        self.own, *by_value = np.concatenate(predicted, axis=1)[0].reshape(-1, n)
         self.everybody: Floats = shares @ np.array(by_value)
-        if (
-            clusters is not None
-        ):  # by models that saw no row of the cluster: others take its luck for their own
-            learn = thin(n, 2 * MOST_LEARNED)
+        if clusters is not None:
+            # By models that saw no row of the cluster: others take its luck for their own.
+            learn = thin(n, 2 * MOST_LEARNED_ROWS)
             unseen = model.cross_predict(
                 np.arange(n), labels, folds_of(n, clusters, 0), learn, weight[learn]
             )
@@ -131,56 +129,55 @@ class CommonStandard:
             return rng.random(len(self.everybody))
         shared = rng.standard_normal(int(self.records.clusters.max()) + 1)[self.records.clusters]
         apart = rng.standard_normal(len(shared))
-        found: Floats = ndtr(
-            np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart
-        )
-        return found
+        latent = np.sqrt(self.correlation) * shared + np.sqrt(1 - self.correlation) * apart
+        uniforms: Floats = ndtr(latent)
+        return uniforms
 
     def uniforms_of(self, rows: Rows, tables: int) -> Iterator[Floats]:
         """Those of some rows in the first drawn tables `[tables × rows]`; of large tables, a few at
         a time."""
-        size = (
-            max(1, UNIFORMS // len(self.everybody))
-            if len(self.everybody) > LARGE
-            else max(1, tables)
-        )
+        size = max(1, tables)
+        if len(self.everybody) > LARGE_TABLE_ROWS:
+            size = max(1, UNIFORMS_AT_ONCE // len(self.everybody))
         for begin in range(0, tables, size):
-            yield np.array(
-                [self.uniforms(table)[rows] for table in range(begin, min(begin + size, tables))]
-            )
+            some = range(begin, min(begin + size, tables))
+            yield np.array([self.uniforms(table)[rows] for table in some])
 
 
 def _latent_correlation(labels: Floats, expected: Floats, clusters: Rows) -> float:
     """The correlation of latent normal scores within clusters under which labels agree as often as
     the recorded ones do, given what is expected of each row."""
     order = np.argsort(clusters, kind="stable")
-    first, second = order[:-1], order[1:]  # neighbours of one cluster
-    same = clusters[first] == clusters[second]
+    same = clusters[order[:-1]] == clusters[order[1:]]
     if not same.any():
         return 0.0
-    first, second = first[same], second[same]
-    p, q = np.clip(expected[first], 0.005, 0.995), np.clip(expected[second], 0.005, 0.995)
+    # Neighbours of one cluster.
+    first = order[:-1][same]
+    second = order[1:][same]
+    p = np.clip(expected[first], 0.005, 0.995)
+    q = np.clip(expected[second], 0.005, 0.995)
     scale = np.sqrt(p * (1 - p) * q * (1 - q))
     observed = float(np.mean((labels[first] - p) * (labels[second] - q) / scale))
-    some = np.linspace(0, len(p) - 1, min(len(p), PAIRS)).astype(int)
-    p, q, scale = p[some], q[some], scale[some]
+    some = np.linspace(0, len(p) - 1, min(len(p), MOST_PAIRS)).astype(int)
+    p = p[some]
+    q = q[some]
+    scale = scale[some]
     nodes, weights = np.polynomial.hermite_e.hermegauss(20)
     weights = weights / weights.sum()
 
     def excess(correlation: float) -> float:
-        root, rest = np.sqrt(correlation), np.sqrt(1 - correlation)
-        both = ndtr((ndtri(p)[:, None] - root * nodes) / rest) * ndtr(
-            (ndtri(q)[:, None] - root * nodes) / rest
-        )
+        root = np.sqrt(correlation)
+        rest = np.sqrt(1 - correlation)
+        one = ndtr((ndtri(p)[:, None] - root * nodes) / rest)
+        other = ndtr((ndtri(q)[:, None] - root * nodes) / rest)
+        both = one * other
         return float(np.mean((both @ weights - p * q) / scale)) - observed
 
     if observed <= 0:
         return 0.0
-    return (
-        MOST_CORRELATED
-        if excess(MOST_CORRELATED) < 0
-        else float(brentq(excess, 0.0, MOST_CORRELATED, xtol=1e-3))
-    )
+    if excess(MAX_CORRELATION) < 0:
+        return MAX_CORRELATION
+    return float(brentq(excess, 0.0, MAX_CORRELATION, xtol=1e-3))
 
 
 def effective_rows(sums: Any, squares: Any) -> Any:
@@ -210,41 +207,41 @@ class Means:
     ) -> None:
         """`slices [rows × columns]`: by number, `len(names)` for none."""
         rows = len(slices)
-        sums, squares = (
-            _sums_by_slice(slices, values, len(names)) for values in (weight, weight**2)
-        )
+        sums = _sums_by_slice(slices, weight, len(names))
+        squares = _sums_by_slice(slices, weight**2, len(names))
         inside = effective_rows(sums, squares)
         outside = effective_rows(weight.sum() - sums, (weight**2).sum() - squares)
-        stay = (inside >= LEAST_ROWS) & (outside >= LEAST_ROWS)
-        self.names, self.weight = [names[k] for k in np.flatnonzero(stay)], weight
+        stay = (inside >= MIN_ROWS) & (outside >= MIN_ROWS)
+        self.names = [names[k] for k in np.flatnonzero(stay)]
+        self.weight = weight
         nowhere = 1 + len(self.names)
         to = np.append(np.where(stay, np.cumsum(stay), nowhere), nowhere)
         places = np.column_stack([np.zeros(rows, int), to[slices]]).astype(np.int32)
         ends = np.arange(0, places.size + 1, places.shape[1])
         ones = np.ones(places.size, np.int8)
-        self.inside = csr_array((ones, places.ravel(), ends), shape=(rows, 1 + nowhere))[
-            :, :nowhere
-        ]
+        everywhere = csr_array((ones, places.ravel(), ends), shape=(rows, 1 + nowhere))
+        self.inside = everywhere[:, :nowhere]
         """1 where a row counts `[rows × means]`."""
 
     def of_tables(self, values: Floats, power: int = 1) -> Floats:
         """Of values `[rows]` or `[tables × rows]`: `[means]` or `[means × tables]`; weights raised
         to a power."""
         factors = self.factors if power == 1 else self.factors.power(power)
-        found: Floats = factors.T @ values.T
-        return found
+        means: Floats = factors.T @ values.T
+        return means
 
     @cached_property
     def factors(self) -> csr_array:
         """How much a row counts `[rows × means]`."""
-        places, ends = self.inside.indices, self.inside.indptr
+        places = self.inside.indices
+        ends = self.inside.indptr
         data = (1 / self.sums(self.weight))[places] * np.repeat(self.weight, np.diff(ends))
         return csr_array((data, places, ends), shape=self.inside.shape)
 
     def sums(self, values: Floats) -> Floats:
         """Sums of values `[rows]` or `[tables × rows]`: `[means]` or `[tables × means]`."""
-        found: Floats = (self.inside.T @ values.T).T
-        return found
+        sums: Floats = (self.inside.T @ values.T).T
+        return sums
 
 
 @dataclass(frozen=True, eq=False)
@@ -314,13 +311,11 @@ class Group:
     def __init__(
         self, attribute: str, value: str, rows: Rows, others: Rows, reference: str | None = None
     ) -> None:
-        self.attribute, self.value, self.rows, self.others, self.reference = (
-            attribute,
-            value,
-            rows,
-            others,
-            reference,
-        )
+        self.attribute = attribute
+        self.value = value
+        self.rows = rows
+        self.others = others
+        self.reference = reference
 
     def repeats(self, group: Group) -> bool:
         """Whether it is the same comparison under another name: the same rows beside the same
@@ -338,14 +333,15 @@ class Group:
         if common.correlation:
             return 1
         favourable = len(self.rows) * float(self.means.of_tables(common.own[self.rows])[0])
-        return REDRAWS if min(favourable, len(self.rows) - favourable) < FEW else 1
+        return REDRAWS if min(favourable, len(self.rows) - favourable) < FEW_LABELS else 1
 
     def drawn(
         self, tables: range, expected: Floats, uniforms: Floats, common: CommonStandard, number: int
     ) -> DrawnTables:
         """These tables' shares. `expected [shares × tables]`, `uniforms [tables × rows of the
         group]`; `number` is the group's, for random numbers of its own."""
-        everybody, own = common.everybody[self.rows], common.own[self.rows]
+        everybody = common.everybody[self.rows]
+        own = common.own[self.rows]
         recorded = self.means.of_tables((uniforms < everybody).astype(float))[0]
         times = self.redraws(common)
         if times > 1:
@@ -357,41 +353,43 @@ class Group:
 
     def measure(self, drawn: DrawnTables, common: CommonStandard) -> None:
         """The figures, when tables are drawn."""
-        rows, means, of_share, tables = (
-            self.rows,
-            self.means,
-            self.of_share,
-            drawn.expected.shape[1],
-        )
-        known = np.array([common.records.labels[rows], common.everybody[rows], common.own[rows]])
-        recorded, one_standard, own_share = means.of_tables(known)[of_share].T
-        self.draws, self.recorded = drawn.expected, recorded
+        rows = self.rows
+        means = self.means
+        of_share = self.of_share
+        tables = drawn.expected.shape[1]
+        by_row = np.array([common.records.labels[rows], common.everybody[rows], common.own[rows]])
+        recorded, one_standard, own_share = means.of_tables(by_row)[of_share].T
+        self.draws = drawn.expected
+        self.recorded = recorded
         deviations = drawn.again - own_share[:, None, None]
         self.label_draws = deviations[0]
-        deviations_of_draws = (
-            self.draws - self.draws.mean(axis=1, keepdims=True) if tables else self.draws
-        )
+        self.centre = np.zeros(len(of_share))
+        deviations_of_draws = self.draws
+        if tables:
+            self.centre = self.draws.mean(axis=1) - one_standard
+            deviations_of_draws = self.draws - self.draws.mean(axis=1, keepdims=True)
         self.standard_draws = self._noise_of_others(common) * deviations_of_draws
-        self.centre = self.draws.mean(axis=1) - one_standard if tables else np.zeros(len(of_share))
         self.difference = np.clip(self.by_others - self.centre, 0, 1) - recorded
-        self.error, self.ends = np.full(len(of_share), np.nan), np.full((2, len(of_share)), np.nan)
-        self.null = WIDER * (self.draws[0] - drawn.recorded - self.centre[0])
+        self.error = np.full(len(of_share), np.nan)
+        self.ends = np.full((2, len(of_share)), np.nan)
+        self.null = ERROR_FACTOR * (self.draws[0] - drawn.recorded - self.centre[0])
         if tables < 2:
             return
         times = deviations.shape[2]
         if common.correlation:
-            self.error = WIDER * np.std(self.standard_draws - deviations[:, :, 0], axis=1, ddof=1)
+            off_by_table = self.standard_draws - deviations[:, :, 0]
+            self.error = ERROR_FACTOR * np.std(off_by_table, axis=1, ddof=1)
         else:
             own = common.own[rows]
             label_variance = means.of_tables(own * (1 - own), power=2)[of_share]
-            self.error = WIDER * np.sqrt(self.standard_draws.var(axis=1, ddof=1) + label_variance)
+            standard_variance = self.standard_draws.var(axis=1, ddof=1)
+            self.error = ERROR_FACTOR * np.sqrt(standard_variance + label_variance)
         if times > 1:
-            off = WIDER * (self.standard_draws[:, :, None] - deviations)
-            low, high = np.quantile(
-                off.reshape(len(off), -1), [(1 - LEVEL) / 2, (1 + LEVEL) / 2], axis=1
-            )
+            off = ERROR_FACTOR * (self.standard_draws[:, :, None] - deviations)
+            tails = [(1 - COVERAGE) / 2, (1 + COVERAGE) / 2]
+            low, high = np.quantile(off.reshape(len(off), -1), tails, axis=1)
         else:
-            high = float(stats.t.ppf((1 + LEVEL) / 2, tables - 1)) * self.error
+            high = float(stats.t.ppf((1 + COVERAGE) / 2, tables - 1)) * self.error
             low = -high
         factors = self._widening((high - low) / 2, common)
         self.error = self.error * factors
@@ -405,7 +403,8 @@ class Group:
         A group that was shorted gives labels nearer to one half than the one standard does (0.72
         for 0.87), and those vary more. Others count as far as they resemble the group."""
         counts = common.records.weight[self.others] if self.opinion is None else self.opinion.odds
-        everybody, own = common.everybody[self.others], common.own[self.others]
+        everybody = common.everybody[self.others]
+        own = common.own[self.others]
         drawn = counts @ (everybody * (1 - everybody))
         return max(1.0, float(np.sqrt(counts @ (own * (1 - own)) / max(drawn, 1e-300))))
 
@@ -418,13 +417,12 @@ class Group:
         if self.opinion is None or common.records.clusters is None:
             return factors
         clustered = self.opinion.clustered_error(self.outcomes)
-        of_group, of_second = (
-            max(1.0, clustered.half_width / half_widths[share]) for share in (FIRST, SECOND)
-        )
+        of_group = max(1.0, clustered.half_width / half_widths[BY_OTHERS])
+        of_second = max(1.0, clustered.half_width / half_widths[BY_AIPW])
         if of_group > 1:
             self.by_clusters = clustered
-        factors[:SECOND] = of_group
-        factors[SECOND] = of_second
+        factors[:BY_AIPW] = of_group
+        factors[BY_AIPW] = of_second
         return factors
 
     def interval(self, share: int) -> Interval | None:
@@ -437,10 +435,9 @@ class Group:
         data."""
         if self.opinion is None or self.draws.shape[1] < 2:
             return False
-        spread = WIDER * float(np.std(self.draws[FIRST] - self.draws[SECOND], ddof=1))
-        return bool(
-            abs(self.difference[FIRST] - self.difference[SECOND]) > APART * max(spread, 1e-12)
-        )
+        spread = ERROR_FACTOR * float(np.std(self.draws[BY_OTHERS] - self.draws[BY_AIPW], ddof=1))
+        apart = abs(self.difference[BY_OTHERS] - self.difference[BY_AIPW])
+        return bool(apart > DISAGREEMENT_DEVIATIONS * max(spread, 1e-12))
 
 
 @dataclass(frozen=True)
@@ -460,32 +457,34 @@ def at_once(groups: Sequence[Group]) -> list[Verdict]:
     """The verdict on each group. Interval and bounds follow it at 0: where adjusted p is below 0.05
     neither includes 0, where it is not the bounds do."""
     if groups[0].draws.shape[1] < 2:
-        return [Verdict(interval=group.interval(FIRST)) for group in groups]
+        return [Verdict(interval=group.interval(BY_OTHERS)) for group in groups]
     spread = np.array([max(float(group.null.std(ddof=1)), 1e-12) for group in groups])
     null = np.abs(np.array([group.null for group in groups])) / spread[:, None]
     largest = null.max(axis=0)
     multiplier = _multiplier(groups)
     verdicts = []
     for group, own, scale in zip(groups, null, spread, strict=True):
-        difference = float(group.difference[FIRST])
-        z, at_least = abs(difference) / scale, 0.0
-        if (
-            group.by_clusters is not None
-        ):  # as unlikely as the clustered error makes it, if that is more likely
-            at_least = group.by_clusters.tail(difference)
-            z = min(z, float(stats.norm.isf(at_least / 2)))
+        difference = float(group.difference[BY_OTHERS])
+        z = abs(difference) / scale
+        least_p = 0.0
+        if group.by_clusters is not None:
+            # As unlikely as the clustered error makes it, if that is more likely.
+            least_p = group.by_clusters.tail(difference)
+            z = min(z, float(stats.norm.isf(least_p / 2)))
         tail = float(2 * stats.norm.sf(z))
-        p = max(_p_of(own, z, tail), at_least)
+        p = max(_p_of(own, z, tail), least_p)
         adjusted = max(_p_of(largest, z, 1 - (1 - tail) ** len(groups)), p)
-        (low, high), margin = group.ends[:, FIRST].tolist(), multiplier * float(group.error[FIRST])
-        bounds = min(low, difference - margin), max(high, difference + margin)
-        recorded = float(group.recorded[FIRST])
-        bounds = max(bounds[0], -recorded), min(bounds[1], 1 - recorded)
-        interval = low, high
-        if adjusted < SIGNIFICANT:
-            interval, bounds = (short_of_zero(each, difference) for each in (interval, bounds))
+        low, high = group.ends[:, BY_OTHERS].tolist()
+        interval = (low, high)
+        margin = multiplier * float(group.error[BY_OTHERS])
+        recorded = float(group.recorded[BY_OTHERS])
+        lowest = max(min(low, difference - margin), -recorded)
+        highest = min(max(high, difference + margin), 1 - recorded)
+        if adjusted < SIGNIFICANCE_LEVEL:
+            interval = short_of_zero(interval, difference)
+            bounds = short_of_zero((lowest, highest), difference)
         else:
-            bounds = min(bounds[0], 0.0), max(bounds[1], 0.0)
+            bounds = (min(lowest, 0.0), max(highest, 0.0))
         verdicts.append(Verdict(p, adjusted, interval, bounds))
     return verdicts
 
@@ -493,11 +492,10 @@ def at_once(groups: Sequence[Group]) -> list[Verdict]:
 def _multiplier(groups: Sequence[Group]) -> float:
     """How many standard errors away bounds are from differences: as many as the group furthest off
     is where labels are drawn again, in 95 of 100 tables."""
-    off = [group.standard_draws[FIRST][:, None] - group.label_draws for group in groups]
-    apart = np.broadcast_arrays(
-        *(np.abs(each) / max(float(each.std(ddof=1)), 1e-12) for each in off)
-    )
-    return float(np.quantile(np.max(apart, axis=0), LEVEL, method="weibull"))
+    off = [group.standard_draws[BY_OTHERS][:, None] - group.label_draws for group in groups]
+    deviations = [np.abs(of_group) / max(float(of_group.std(ddof=1)), 1e-12) for of_group in off]
+    furthest = np.max(np.broadcast_arrays(*deviations), axis=0)
+    return float(np.quantile(furthest, COVERAGE, method="weibull"))
 
 
 def _p_of(drawn: Floats, z: float, tail: float) -> float:
@@ -512,7 +510,7 @@ def short_of_zero(interval: Interval, difference: float) -> Interval:
     """The interval of a difference that is more than chance: its end nearer to 0 is on the
     difference's side of it."""
     low, high = interval
-    least = min(SHORT_OF_ZERO, abs(difference) / 2)
+    least = min(MIN_DISTANCE_FROM_ZERO, abs(difference) / 2)
     return (max(low, least), high) if difference > 0 else (low, min(high, -least))
 
 
@@ -523,4 +521,4 @@ def error_of_p(p: float, draws: int) -> float:
 
 def is_close(p: float, draws: int) -> bool:
     """Whether other draws may put this p on the other side of 0.05."""
-    return draws > 0 and bool(abs(p - SIGNIFICANT) < CLOSE_ERRORS * error_of_p(p, draws))
+    return draws > 0 and bool(abs(p - SIGNIFICANCE_LEVEL) < CLOSE_ERRORS * error_of_p(p, draws))

@@ -78,9 +78,11 @@ def _column_keys(values: pd.Series) -> list[NDArray[Any]]:
     if is_numeric(values):
         return [missing, np.where(missing, 0.0, numbers_in(values))]
     codes, distinct = pd.factorize(values.astype(object))
-    by_name = sorted(
-        range(len(distinct)), key=lambda code: (type(distinct[code]).__name__, distinct[code])
-    )
+
+    def type_and_value(code: int) -> tuple[str, Any]:
+        return type(distinct[code]).__name__, distinct[code]
+
+    by_name = sorted(range(len(distinct)), key=type_and_value)
     ranks = np.empty(len(distinct) + 1, np.int64)
     ranks[by_name] = np.arange(len(distinct))
     ranks[-1] = len(distinct)  # pd.factorize gives missing values the code -1

@@ -16,7 +16,7 @@ from scipy import stats
 from scipy.optimize import brentq
 
 from butfor.standard.inputs import (
-    MOST_LEARNED,
+    MOST_LEARNED_ROWS,
     Floats,
     Rows,
     thin,
@@ -28,12 +28,16 @@ FOLDS = 5
 PART_ROWS = 10_000
 """Of more others, models of drawn labels learn from so many, or a quarter of that where the group
 is small."""
-COMPARABLE = 0.9
+COMPARABLE_PROPENSITY = 0.9
 """A row has comparable people among the others where its propensity, were both equally many, is at
 most this (Crump and others 2009)."""
 LARGEST_PROPENSITY = 0.99
-POOR_SHARE, POOR_OTHERS = 0.9, 50
-"""Overlap is poor where fewer of the rows are comparable, or where the others count for fewer."""
+"""Larger propensities count as this one, so that no single row of the others counts for too much.
+"""
+POOR_COMPARABLE_SHARE = 0.9
+"""Overlap is poor where a smaller share of the group's rows is comparable."""
+POOR_EFFECTIVE_OTHERS = 50
+"""Overlap is poor where the others count for fewer rows."""
 
 
 def folds_of(rows: int, clusters: Rows | None, seed: int) -> Rows:
@@ -79,43 +83,46 @@ class Opinion:
     def __init__(self, records: Records, group: Rows, others: Rows) -> None:
         """Of large groups, the propensity is learned from a part of either side, whose rows count
         for more."""
-        self.records, self.group, self.others = records, group, others
-        rows, size = np.concatenate([group, others]), len(group)
-        self.folds, self.weights = records.folds[rows], records.weight[rows]
-        own, theirs = thin(size, MOST_LEARNED), thin(len(others), MOST_LEARNED)
+        self.records = records
+        self.group = group
+        self.others = others
+        rows = np.concatenate([group, others])
+        size = len(group)
+        self.folds = records.folds[rows]
+        self.weights = records.weight[rows]
+        own = thin(size, MOST_LEARNED_ROWS)
+        theirs = thin(len(others), MOST_LEARNED_ROWS)
         learn = np.concatenate([own, size + theirs])
-        count = (
-            np.repeat([size / len(own), len(others) / len(theirs)], [len(own), len(theirs)])
-            * self.weights[learn]
-        )
+        stands_for = [size / len(own), len(others) / len(theirs)]
+        count = np.repeat(stands_for, [len(own), len(theirs)]) * self.weights[learn]
         member = (np.arange(len(rows)) < size).astype(float)
         propensity = records.encoded.cross_predict(rows, member, self.folds, learn, count)
         self.propensity = np.minimum(propensity, LARGEST_PROPENSITY)
         """Of the group's rows, then of the others'."""
-        (p, q), (own_weight, other_weight) = (
-            np.split(self.propensity, [size]),
-            np.split(self.weights, [size]),
-        )
+        p, q = np.split(self.propensity, [size])
+        own_weight, other_weight = np.split(self.weights, [size])
         near = p / own_weight.sum()
-        self.comparable = near <= COMPARABLE * (near + (1 - p) / other_weight.sum())
+        self.comparable = near <= COMPARABLE_PROPENSITY * (near + (1 - p) / other_weight.sum())
         """Which of the group's rows have comparable people among the others."""
         self.odds = q / (1 - q) * other_weight
         """How much each of the others counts."""
         self.effective_others = float(self.odds.sum() ** 2 / (self.odds**2).sum())
-        self.poor = bool(self.comparable.mean() < POOR_SHARE or self.effective_others < POOR_OTHERS)
+        self.poor = bool(
+            self.comparable.mean() < POOR_COMPARABLE_SHARE
+            or self.effective_others < POOR_EFFECTIVE_OTHERS
+        )
 
     def part(self) -> Part:
         """Which of the others models of drawn labels learn from: of many, a part, and rows that
         resemble the group more often, since they matter more; whole clusters."""
-        rows, clusters = len(self.others), self.records.clusters
+        rows = len(self.others)
+        clusters = self.records.clusters
         if rows <= PART_ROWS:
             return EVERYBODY
         most = int(np.clip(len(self.group), PART_ROWS // 4, PART_ROWS))
-        codes = (
-            np.arange(rows)
-            if clusters is None
-            else np.unique(clusters[self.others], return_inverse=True)[1]
-        )
+        codes = np.arange(rows)
+        if clusters is not None:
+            codes = np.unique(clusters[self.others], return_inverse=True)[1]
         sizes = np.bincount(codes)
         near = 1 + np.bincount(codes, self.odds) / sizes / self.odds.mean()
         scale = brentq(lambda by: np.minimum(by * near, 1) @ sizes - most, 0, 1 / near.min())
@@ -131,23 +138,24 @@ class Opinion:
         """The group's share by the standard of a part of the others `[tables]`, and the
         probabilities behind it, cross-fitted, `[tables × (group, then this part)]`; `labels [tables
         × part]`, `weight [part]`."""
-        size, inputs = len(self.group), self.records.encoded.inputs
-        learn, odds = self.others[part.rows], self.odds[part.rows]
-        rows, folds = (
-            np.append(self.group, learn),
-            np.append(self.folds[:size], self.folds[size:][part.rows]),
-        )
+        size = len(self.group)
+        inputs = self.records.encoded.inputs
+        learn = self.others[part.rows]
+        odds = self.odds[part.rows]
+        rows = np.append(self.group, learn)
+        folds = np.append(self.folds[:size], self.folds[size:][part.rows])
         outcomes = np.empty((len(labels), len(rows)))
         for fold in range(FOLDS):
             inside = folds == fold
-            known = ~inside[size:]
-            fitted = fit_logistic(design_of(inputs[learn[known]]), labels[:, known], weight[known])
+            outside = ~inside[size:]
+            design = design_of(inputs[learn[outside]])
+            fitted = fit_logistic(design, labels[:, outside], weight[outside])
             outcomes[:, inside] = predict_logistic(inputs[rows[inside]], fitted)
         own = self.weights[:size]
-        residual = (labels - outcomes[:, size:]) @ (
-            odds if part.taken is None else odds / part.taken
-        )
-        return (outcomes[:, :size] @ own + residual) / own.sum(), outcomes
+        counts = odds if part.taken is None else odds / part.taken
+        residual = (labels - outcomes[:, size:]) @ counts
+        share = (outcomes[:, :size] @ own + residual) / own.sum()
+        return share, outcomes
 
     def clustered_error(self, outcomes: Floats) -> ClusteredError:
         """The standard error of AIPW's difference if other clusters of this kind had been recorded:
@@ -161,22 +169,21 @@ class Opinion:
         total = own.sum()
         off = outcomes - labels
         influence = np.append(own, -self.odds * (total / self.odds.sum())) * off / total
-        influence[:size] -= (
-            own / total * influence.sum()
-        )  # the difference itself, so that all sum to 0
+        # The difference itself, so that all sum to 0.
+        influence[:size] -= own / total * influence.sum()
         _, numbers = np.unique(clusters, return_inverse=True)
         by_cluster = np.bincount(numbers, influence)
         count = len(by_cluster)
-        return ClusteredError(
-            float(np.sqrt(count / (count - 1) * (by_cluster**2).sum())), count - 1
-        )
+        error = float(np.sqrt(count / (count - 1) * (by_cluster**2).sum()))
+        return ClusteredError(error, count - 1)
 
     def robustness_value(self, difference: float, outcomes: Floats, own: Floats) -> float:
         """The share of the remaining variation of label and of group membership that a missing
         column would have to explain, of both as much, to make the difference nothing (Chernozhukov
         and others 2022, for the effect on the treated). `outcomes [rows of group and others]`, `own
         [all rows]`."""
-        size, weights = len(self.group), self.weights
+        size = len(self.group)
+        weights = self.weights
         labels = self.records.labels[np.append(self.group, self.others)]
         residual = labels - np.append(own[self.group], outcomes[size:])
         share = weights[:size].sum() / weights.sum()

@@ -14,8 +14,8 @@ from butfor.support import stopping
 def compiling() -> Iterator[None]:
     """Around what compiles, or loads what was compiled before: says so when it takes more than a
     second. numba swallows exceptions, so Ctrl-C is heard at the end."""
-    said = "Compiling the training code for this machine: some seconds, the first time only."
-    notice = threading.Timer(1.0, lambda: print(said, file=sys.stderr))
+    line = "Compiling the training code for this machine: some seconds, the first time only."
+    notice = threading.Timer(1.0, lambda: print(line, file=sys.stderr))
     notice.start()
     try:
         with stopping.listen() as flag:

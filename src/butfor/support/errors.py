@@ -95,10 +95,11 @@ def listed(items: Iterable[object], most: int = 8) -> str:
 def plural(count: float, one: str, many: str = "") -> str:
     """ "1 row", "3 rows", "3 people"; `many` is any other form: "1 of 68 labels is", "2 of 68
     labels are"."""
-    several = many or (
-        f"{one.removesuffix('person')}people" if one.endswith("person") else f"{one}s"
-    )
-    return f"{count:.0f} {one if f'{count:.0f}' == '1' else several}"
+    number = f"{count:.0f}"
+    if number == "1":
+        return f"{number} {one}"
+    usual = f"{one.removesuffix('person')}people" if one.endswith("person") else f"{one}s"
+    return f"{number} {many or usual}"
 
 
 def nearest(
@@ -108,11 +109,9 @@ def nearest(
     `most` of them."""
     names = {str(name).lower(): str(name) for name in known}
     near = get_close_matches(shortened(given).lower(), names, n=1, cutoff=0.65)
-    return (
-        f"Did you mean '{shortened(names[near[0]])}'?"
-        if near
-        else f"{otherwise} {listed(names.values(), most)}."
-    )
+    if near:
+        return f"Did you mean '{shortened(names[near[0]])}'?"
+    return f"{otherwise} {listed(names.values(), most)}."
 
 
 def first_line(error: BaseException) -> str:
@@ -141,9 +140,7 @@ def as_recorded(what: str) -> Iterator[None]:
         raise ReplayError(cut) from error
     except Exception as error:
         reason = str(error).strip().splitlines()[0][:200] if str(error).strip() else ""
-        lacks = (
-            f": it lacks {reason}"
-            if isinstance(error, KeyError)
-            else f" ({type(error).__name__}: {reason})"
-        )
+        lacks = f" ({type(error).__name__}: {reason})"
+        if isinstance(error, KeyError):
+            lacks = f": it lacks {reason}"
         raise ReplayError(f"{what}{lacks}.") from error

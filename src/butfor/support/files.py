@@ -25,18 +25,21 @@ import pandas as pd
 
 from butfor.support.errors import OutputError, SettingError, shortened
 
-OWNER_FILE, OWNER_FOLDER = 0o600, 0o700
+OWNER_FILE = 0o600
+OWNER_FOLDER = 0o700
 FORMULA = re.compile(r"(?:^|(?<=[;\t\r\n]))(?=[\s\"']*[=+\-@\t\r\uff1d\uff0b\uff0d\uff20])")
 """Where a spreadsheet would start a formula: at the start of a cell, or after a character that may
 separate cells."""
 NUMBER = re.compile(r"[+-]?(\d+(\.\d*)?|\.\d+)([eE][+-]?\d+)?")
 RESULTS = ("audit.json", "review.json", "standard.json", "tasks.csv")
 """A folder with one of these files holds earlier results."""
-LARGEST, LARGEST_SETTINGS = 100_000_000, 1_000_000
-"""The most bytes of a text that is read, and of a TOML file."""
-MOST_PARTS = 50
+LARGEST_TEXT_BYTES = 100_000_000
+"""The most bytes of a text that is read."""
+LARGEST_SETTINGS_BYTES = 1_000_000
+"""The most bytes of a TOML file."""
+MOST_KEY_PARTS = 50
 """Parts of a key of a TOML file, as in people.noun: reading time grows with their square."""
-LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{MOST_PARTS}}}")
+LONG_KEY = re.compile(rf"(?<![\w\"'-])(?:[\w\"'-]++[ \t]*+\.[ \t]*+){{{MOST_KEY_PARTS}}}")
 NUL = re.compile(r"\\(?:u0000|U00000000)")
 
 
@@ -103,9 +106,8 @@ def check_folder(path: Path, overwrite: bool) -> None:
             "with --overwrite."
         )
     try:
-        with TemporaryFile(
-            dir=next(folder for folder in (path, *path.absolute().parents) if folder.exists())
-        ) as trial:
+        existing = next(folder for folder in (path, *path.absolute().parents) if folder.exists())
+        with TemporaryFile(dir=existing) as trial:
             trial.write(bytes(4096))  # a full disk takes the name of a file all the same
     except (OSError, ValueError) as error:
         raise OutputError(path, error) from error
@@ -159,9 +161,8 @@ def save_all(texts: Mapping[Path, str]) -> None:
             place.parent.mkdir(OWNER_FOLDER, parents=True, exist_ok=True)
             draft = place.with_name(f".{place.name[:100]}.{secrets.token_hex(4)}.part")
             drafts[draft] = place
-            with open(
-                os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE), "wb"
-            ) as file:
+            opened = os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE)
+            with open(opened, "wb") as file:
                 file.write(text.encode("utf-8", "backslashreplace"))
                 file.flush()
                 os.fsync(file.fileno())
@@ -184,15 +185,12 @@ def as_csv(frame: pd.DataFrame, *, index: bool = True) -> str:
     shown.columns = pd.Index([harmless(name) for name in frame.columns])
     for place in range(frame.shape[1]):
         values = frame.iloc[:, place]
-        if not (
-            pd.api.types.is_numeric_dtype(values.dtype)
-            or pd.api.types.is_datetime64_any_dtype(values.dtype)
-        ):
+        is_number = pd.api.types.is_numeric_dtype(values.dtype)
+        if not is_number and not pd.api.types.is_datetime64_any_dtype(values.dtype):
             shown.isetitem(place, [harmless(value) for value in values.astype(object)])
     if index:
-        shown.index = pd.Index(
-            [harmless(name) for name in frame.index], name=harmless(frame.index.name)
-        )
+        names = [harmless(name) for name in frame.index]
+        shown.index = pd.Index(names, name=harmless(frame.index.name))
     text: str = shown.to_csv(index=index)
     return text
 
@@ -204,7 +202,7 @@ def harmless(value: Any) -> Any:
     return FORMULA.sub("'", value)
 
 
-def text_of(path: Path, what: str, remedy: str, most: int = LARGEST) -> str:
+def text_of(path: Path, what: str, remedy: str, most: int = LARGEST_TEXT_BYTES) -> str:
     """The text of a file; an error if it is not a file, not text, or larger than `most` bytes."""
     try:
         if path.exists() and not path.is_file():  # reading a pipe would wait for ever
@@ -213,11 +211,9 @@ def text_of(path: Path, what: str, remedy: str, most: int = LARGEST) -> str:
             raise ValueError(f"it is larger than {most // 10**6} MB")
         return path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        reason = (
-            "it is not UTF-8 text"
-            if isinstance(error, UnicodeError)
-            else getattr(error, "strerror", error)
-        )
+        reason = getattr(error, "strerror", error)
+        if isinstance(error, UnicodeError):
+            reason = "it is not UTF-8 text"
         raise SettingError(f"{what} '{path}' cannot be read ({reason}). {remedy}") from error
 
 
@@ -225,9 +221,9 @@ def toml_of(path: Path, what: str, remedy: str) -> dict[str, Any]:
     """The content of a TOML file; an error if it is none, or one that nobody writes by hand: keys
     of very many parts, values nested hundreds deep, numbers of thousands of digits, the character
     NUL."""
-    text = text_of(path, what, remedy, LARGEST_SETTINGS)
+    text = text_of(path, what, remedy, LARGEST_SETTINGS_BYTES)
     if LONG_KEY.search(text):
-        reason = f"a key has more than {MOST_PARTS} parts"
+        reason = f"a key has more than {MOST_KEY_PARTS} parts"
     elif NUL.search(text):
         reason = "it holds the character NUL"
     else:

@@ -13,10 +13,11 @@ from typing import Any
 from butfor.support.errors import plural
 from butfor.support.terminal import one_line, say_wrapped
 
-TRAININGS, PEOPLE = "trainings", "people"
-PATIENCE = 2.0
+TRAININGS = "trainings"
+PEOPLE = "people"
+QUIET_SECONDS = 2.0
 """Seconds after which a call in Python shows that it is at work."""
-LOG_EVERY = 30.0
+LOG_SECONDS = 30.0
 """Seconds between two lines in a log."""
 
 
@@ -61,8 +62,8 @@ class _Phase:
 
 class ConsoleProgress(Progress):
     """What is going on, how far it is and how long it will still take: on a terminal in one line
-    that is drawn over and over, elsewhere in a line every `LOG_EVERY` seconds. `patience`: seconds
-    before the first."""
+    that is drawn over and over, elsewhere in a line every `LOG_SECONDS`. `patience`: seconds before
+    the first."""
 
     def __init__(
         self,
@@ -70,7 +71,9 @@ class ConsoleProgress(Progress):
         listens: bool = True,
         clock: Callable[[], float] = time.monotonic,
     ) -> None:
-        self.patience, self.listens, self.clock = patience, listens, clock
+        self.patience = patience
+        self.listens = listens
+        self.clock = clock
         self.terminal = (
             sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
         )
@@ -110,18 +113,19 @@ class ConsoleProgress(Progress):
 
     def _show(self) -> None:
         if not self.terminal:
-            if self.clock() - self._said > LOG_EVERY:
+            if self.clock() - self._said > LOG_SECONDS:
                 self.note(self.line())
         elif self._live is None and self.clock() - self._begun >= self.patience:
             from rich.console import Console
             from rich.live import Live
             from rich.text import Text
 
+            def drawn() -> Text:
+                return Text(one_line(self.line()), no_wrap=True, overflow="ellipsis")
+
             self._live = Live(
                 console=Console(stderr=True, highlight=False),
-                get_renderable=lambda: Text(
-                    one_line(self.line()), no_wrap=True, overflow="ellipsis"
-                ),
+                get_renderable=drawn,
                 transient=True,
                 refresh_per_second=5,
             )
@@ -134,21 +138,21 @@ class ConsoleProgress(Progress):
         if phase is None:
             return ""
         total = f" of {phase.total}" if phase.total is not None else ""
-        text = (
-            f"{phase.name}: {phase.done}{total} {phase.unit}" if phase.done or total else phase.name
-        )
-        text += "" if self._found is None else f", {self._found} found"
+        text = phase.name
+        if phase.done or total:
+            text += f": {phase.done}{total} {phase.unit}"
+        if self._found is not None:
+            text += f", {self._found} found"
         ends = [] if self._ends is None else [self._ends]
-        if (
-            phase.total and phase.total / 20 <= phase.done < phase.total
-        ):  # the first ones tell little
+        # The first ones tell little.
+        if phase.total and phase.total / 20 <= phase.done < phase.total:
             ends.append(phase.began + (phase.moved - phase.began) / phase.done * phase.total)
         if not ends:
             return text
         left = max(ends) - self.clock()
-        return (
-            f"{text}; about {duration(left)} left" if left > -1 else f"{text}; longer than expected"
-        )
+        if left <= -1:
+            return f"{text}; longer than expected"
+        return f"{text}; about {duration(left)} left"
 
 
 def shown(progress: Progress | bool | None) -> Progress:
@@ -156,11 +160,11 @@ def shown(progress: Progress | bool | None) -> Progress:
     else nothing."""
     if isinstance(progress, Progress):
         return progress
-    console, ipython = ConsoleProgress(PATIENCE, listens=False), sys.modules.get("IPython")
+    console = ConsoleProgress(QUIET_SECONDS, listens=False)
+    ipython = sys.modules.get("IPython")
     notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
-    return (
-        console if progress or (progress is None and (console.terminal or notebook)) else Progress()
-    )
+    watched = progress is None and (console.terminal or notebook)
+    return console if progress or watched else Progress()
 
 
 def announcement(people: int, seconds: float) -> str:

@@ -26,12 +26,12 @@ from typing import Any
 from butfor.support.errors import SettingError, Stopped
 from butfor.support.terminal import say
 
-GRACE = 0.5
+GRACE_SECONDS = 0.5
 """Seconds for confirmations after Ctrl-C: the user waits for the files."""
-LEAST_TIME = 0.1
+MIN_SECONDS_SHARE = 0.1
 """The share of the seconds that a search gets, whatever came before it."""
 STOPPING = "Stopping: what is done is kept. Ctrl-C again ends it at once."
-INTERRUPTED = 130
+INTERRUPTED_CODE = 130
 """Exit code of a command that was stopped."""
 
 
@@ -43,20 +43,21 @@ class Stop:
     retrainings: int | None = None
 
     def __or__(self, other: Stop) -> Stop:
-        seconds = [each for each in (self.seconds, other.seconds) if each is not None]
-        retrainings = [each for each in (self.retrainings, other.retrainings) if each is not None]
+        seconds = [limit for limit in (self.seconds, other.seconds) if limit is not None]
+        retrainings = [
+            limit for limit in (self.retrainings, other.retrainings) if limit is not None
+        ]
         return Stop(min(seconds, default=None), min(retrainings, default=None))
 
     def left(self, spent: float, trained: int = 0, share: float = 1.0) -> Stop:
         """What is left: trainings, and a share of the remaining seconds or of a tenth of all."""
-        seconds = (
-            None
-            if self.seconds is None
-            else share * max(LEAST_TIME * self.seconds, self.seconds - spent)
-        )
-        return Stop(
-            seconds, None if self.retrainings is None else max(0, self.retrainings - trained)
-        )
+        seconds = None
+        if self.seconds is not None:
+            seconds = share * max(MIN_SECONDS_SHARE * self.seconds, self.seconds - spent)
+        retrainings = None
+        if self.retrainings is not None:
+            retrainings = max(0, self.retrainings - trained)
+        return Stop(seconds, retrainings)
 
 
 def max_seconds(seconds: float) -> Stop:
@@ -110,7 +111,8 @@ class StopFlag:
     `listen` share its signals, each has its own limits."""
 
     def __init__(self, stop: Stop | None = None) -> None:
-        self.limits, self.out_of_time = stop or Stop(), False
+        self.limits = stop or Stop()
+        self.out_of_time = False
         self._heard = _heard or _Heard()
         self.deadline: float | None = None
         """The moment of `time.monotonic` that ends work."""
@@ -132,16 +134,19 @@ class StopFlag:
 
     @contextmanager
     def grace(self) -> Iterator[None]:
-        """Time to confirm finds: until the `last` moment when the time is up, `GRACE` seconds after
+        """Time to confirm finds: until the `last` moment when the time is up, `GRACE_SECONDS` after
         Ctrl-C."""
-        heard, deadline = self._heard, self.deadline
-        self.deadline, heard.grace = self.last, GRACE
+        heard = self._heard
+        deadline = self.deadline
+        self.deadline = self.last
+        heard.grace = GRACE_SECONDS
         if self.interrupted:
             heard.came = time.monotonic()
         try:
             yield
         finally:
-            self.deadline, heard.grace = deadline, 0.0
+            self.deadline = deadline
+            heard.grace = 0.0
 
 
 def check() -> None:
@@ -179,7 +184,8 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
     main thread gets signals, and only those with a handler are taken."""
     global _heard
     outermost = _heard is None and threading.current_thread() is threading.main_thread()
-    heard, before = _Heard(), dict[int, Any]()
+    heard = _Heard()
+    before = dict[int, Any]()
     if outermost:
         _heard = heard
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
@@ -192,7 +198,8 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
         if heard.number is not None:
             before[number](number, frame)
         else:
-            heard.number, heard.came = number, time.monotonic()
+            heard.number = number
+            heard.came = time.monotonic()
             _say(STOPPING)
 
     try:
@@ -224,11 +231,10 @@ def end_on_signals() -> None:
 def stopped() -> int:
     """Say "Stopped."; returns the exit code."""
     _say("Stopped.")
-    return INTERRUPTED
+    return INTERRUPTED_CODE
 
 
 def _say(line: str) -> None:
-    with suppress(
-        OSError, RuntimeError
-    ):  # the disk is full, or a print was interrupted in its midst
+    # The disk is full, or a print was interrupted in its midst.
+    with suppress(OSError, RuntimeError):
         say(line, err=True)

@@ -54,9 +54,11 @@ def shown_json(text: str) -> str:
     out, or everything beyond ASCII where the stream may not know it."""
     utf8 = (getattr(sys.stdout, "encoding", None) or "utf-8").lower().startswith("utf")
     spelled = f"[\x7f-\x9f{TURNS}]" if utf8 else "[^\x00-\x7e]"
-    return re.sub(
-        spelled, lambda found: json.dumps(found[0])[1:-1].replace("\x7f", "\\u007f"), text
-    )
+
+    def escaped(match: re.Match[str]) -> str:
+        return json.dumps(match[0])[1:-1].replace("\x7f", "\\u007f")
+
+    return re.sub(spelled, escaped, text)
 
 
 def say(text: str = "", *, err: bool = False) -> None:
@@ -68,17 +70,13 @@ def say(text: str = "", *, err: bool = False) -> None:
         stream.write(f"{shown(text)}\n")
         stream.flush()
     except (OSError, ValueError) as error:
-        with suppress(
-            OSError, ValueError
-        ):  # whatever is still to come, also at the end of the process, goes nowhere
+        # Whatever is still to come, also at the end of the process, goes nowhere.
+        with suppress(OSError, ValueError):
             nowhere = os.open(os.devnull, os.O_WRONLY)
             os.dup2(nowhere, stream.fileno())
             os.close(nowhere)
-        if isinstance(error, OSError) and error.errno not in (
-            errno.EPIPE,
-            errno.EBADF,
-            errno.EINVAL,
-        ):
+        reader_gone = (errno.EPIPE, errno.EBADF, errno.EINVAL)
+        if isinstance(error, OSError) and error.errno not in reader_gone:
             raise
 
 
@@ -86,24 +84,19 @@ def say_wrapped(line: str, *, err: bool = False) -> None:
     """Print one line, broken between words where a terminal is too narrow for it."""
     width = width_of(sys.stderr if err else sys.stdout)
     text = one_line(line)
-    say(
-        text
-        if width is None
-        else textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False),
-        err=err,
-    )
+    if width is not None:
+        text = textwrap.fill(text, width, break_long_words=False, break_on_hyphens=False)
+    say(text, err=err)
 
 
 def width_of(stream: TextIO | None) -> int | None:
     """Columns of the terminal behind a stream; None where there is none."""
     try:
-        return (
-            (os.get_terminal_size(stream.fileno()).columns or 80)
-            if stream and stream.isatty()
-            else None
-        )
+        if stream and stream.isatty():
+            return os.get_terminal_size(stream.fileno()).columns or 80
     except (OSError, ValueError):
-        return None
+        pass
+    return None
 
 
 def _nearest(error: UnicodeError) -> tuple[str, int]:

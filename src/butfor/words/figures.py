@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 
-NOTHING = 0.0005
+SMALLEST_SHOWN_GAP = 0.0005
 """A smaller gap is 0.0 points."""
 MOST_DIGITS = 6
 """The most decimals of a score."""
@@ -34,9 +34,12 @@ def points(value: float) -> str:
 
 def often(difference: float, interval: Interval | None = None) -> str:
     """ "6.3 points less often (1 to 11)"."""
-    said = f"{points(abs(difference))} {'less' if difference > 0 else 'more'} often"
-    said = "as often" if abs(difference) < NOTHING else said
-    return said + (f" ({interval_in_words(interval, difference < 0)})" if interval else "")
+    gap = f"{points(abs(difference))} {'less' if difference > 0 else 'more'} often"
+    if abs(difference) < SMALLEST_SHOWN_GAP:
+        gap = "as often"
+    if interval is None:
+        return gap
+    return f"{gap} ({interval_in_words(interval, difference < 0)})"
 
 
 def interval_in_words(interval: Interval, turned: bool = False) -> str:
@@ -44,12 +47,12 @@ def interval_in_words(interval: Interval, turned: bool = False) -> str:
     where the interval leaves 0 out, so that "0.1 to 11" does not read as one that includes 0."""
     low, high = (-interval[1], -interval[0]) if turned else interval
     without_zero = low > 0 or high < 0
-    ends = [
-        f"{100 * end:.{1 if without_zero and abs(100 * end) < 0.5 else 0}f}" for end in (low, high)
-    ]
-    return " to ".join(
-        end.replace("-0.0", "0.0").replace("-", "−") if float(end) else "0" for end in ends
-    )
+    ends = []
+    for end in (low, high):
+        decimals = 1 if without_zero and abs(100 * end) < 0.5 else 0
+        text = f"{100 * end:.{decimals}f}"
+        ends.append(text.replace("-", "−") if float(text) else "0")
+    return " to ".join(ends)
 
 
 def p_in_words(p: float, draws: int, explained: bool = True, error: float | None = None) -> str:
@@ -58,11 +61,11 @@ def p_in_words(p: float, draws: int, explained: bool = True, error: float | None
     draws may put it on the other side."""
     least = 1 / (1 + draws)
     if draws and p < least:
-        return f"≤ {least:.2g}" + (
-            f", the smallest that {draws} draws can show" if explained else ""
-        )
+        smallest = f"≤ {least:.2g}"
+        return f"{smallest}, the smallest that {draws} draws can show" if explained else smallest
     if error is not None:
-        return f"= {p:.2g} ± {error:.1g}" + (": close to the line" if explained else "")
+        close = f"= {p:.2g} ± {error:.1g}"
+        return f"{close}: close to the line" if explained else close
     return f"= {p:.2g}" if p >= 0.01 else "< 0.01"
 
 
@@ -75,10 +78,10 @@ def signed(logit: float) -> str:
 def told_apart(*scores: float | None) -> dict[float, str]:
     """Each score with at least two decimals, and as many as it takes to tell different ones
     apart."""
-    known = [score for score in scores if score is not None]
+    numbers = [score for score in scores if score is not None]
     for digits in range(2, MOST_DIGITS + 1):
-        texts = {score: f"{score:.{digits}f}" for score in known}
-        if len(set(texts.values())) == len({round(score, MOST_DIGITS) for score in known}):
+        texts = {score: f"{score:.{digits}f}" for score in numbers}
+        if len(set(texts.values())) == len({round(score, MOST_DIGITS) for score in numbers}):
             break
     return texts
 

@@ -27,8 +27,14 @@ T = TypeVar("T", bound=Any)
 SECTIONS = ("people", "groups", "labels", "columns")
 PEOPLE = ("noun", "one")
 """Keys of [people]: several people, and one of them."""
-ATTRIBUTES, VALUES, ALTERNATIVES, EQUALS = " × ", " · ", " or ", " = "
-"""How names of several attributes, values and labels are joined, and a column with its value."""
+ATTRIBUTE_JOINT = " × "
+"""Between the names of several attributes."""
+VALUE_JOINT = " · "
+"""Between their values."""
+LABEL_JOINT = " or "
+"""Between several labels."""
+EQUALS = " = "
+"""Between a column and its value."""
 
 
 @dataclass(frozen=True)
@@ -49,9 +55,8 @@ class Names:
     @property
     def one(self) -> str:
         """ "applicant", "person"."""
-        return self.people.get("one") or (
-            "person" if self.noun == "people" else self.noun.removesuffix("s")
-        )
+        usual = "person" if self.noun == "people" else self.noun.removesuffix("s")
+        return self.people.get("one") or usual
 
     def count(self, number: float) -> str:
         """ "1 applicant", "3 applicants"."""
@@ -59,8 +64,8 @@ class Names:
 
     def group(self, attribute: str, value: Any) -> str:
         """ "Hispanic", "race = hispanic", "race = black and sex = f"."""
-        plain = (f"{self.column(name)}{EQUALS}{one}" for name, one in _parts(attribute, value))
-        return self._named(attribute, value) or " and ".join(plain)
+        parts = [f"{self.column(name)}{EQUALS}{one}" for name, one in _parts(attribute, value)]
+        return self._named(attribute, value) or " and ".join(parts)
 
     def value(self, attribute: str, value: Any) -> str:
         """ "Hispanic", "hispanic": in a column that is called after the attribute."""
@@ -69,37 +74,35 @@ class Names:
     def people_in(self, attribute: str, value: Any) -> str:
         """ "Hispanic applicants", "people with race = hispanic"."""
         named = self._named(attribute, value)
-        return (
-            f"{named} {self.noun}" if named else f"{self.noun} with {self.group(attribute, value)}"
-        )
+        if named:
+            return f"{named} {self.noun}"
+        return f"{self.noun} with {self.group(attribute, value)}"
 
     def comparable(self, attribute: str, reference: Any = None) -> str:
         """ "comparable people in other groups", "comparable White applicants"."""
-        others = (
-            f"{self.noun} in other groups"
-            if reference is None
-            else self.people_in(attribute, reference)
-        )
-        return f"comparable {others}"
+        if reference is None:
+            return f"comparable {self.noun} in other groups"
+        return f"comparable {self.people_in(attribute, reference)}"
 
     def were(self, label: str | Sequence[str]) -> str:
         """ "were approved", "were labelled approved = True", "were labelled 'good' or 'fair'"."""
         if not isinstance(label, str):
-            each, starts = [self.were(one) for one in label], ("were labelled ", "were ", "")
-            shared = next(
-                start for start in starts if all(words.startswith(start) for words in each)
-            )
-            return shared + ALTERNATIVES.join(words.removeprefix(shared) for words in each)
+            phrases = [self.were(one) for one in label]
+            shared = ""
+            for start in ("were labelled ", "were "):
+                if all(phrase.startswith(start) for phrase in phrases):
+                    shared = start
+                    break
+            return shared + LABEL_JOINT.join(phrase.removeprefix(shared) for phrase in phrases)
         return self._label(label) or f"were labelled {self.label(label)}"
 
     def label(self, label: str | Sequence[str]) -> str:
         """ "approved", "approved = True", "'good credit'": for tables, and after "the decision is";
         of several labels each."""
         if not isinstance(label, str):
-            return ALTERNATIVES.join(map(self.label, label))
-        return self._label(label).removeprefix("were ") or (
-            label if EQUALS in label else f"'{label}'"
-        )
+            return LABEL_JOINT.join(map(self.label, label))
+        quoted = label if EQUALS in label else f"'{label}'"
+        return self._label(label).removeprefix("were ") or quoted
 
     def column(self, name: object) -> str:
         """ "debt ratio", "obrat"."""
@@ -131,19 +134,14 @@ class Names:
                 raise SettingError(
                     f"{where}: there is no section [{section}]. {nearest(section, SECTIONS)}"
                 )
-            by_attribute = section == "groups" and isinstance(entries, Mapping)
-            tables = (
-                {f"groups.{name}": words for name, words in entries.items()}
-                if by_attribute
-                else {section: entries}
-            )
+            tables = {section: entries}
+            if section == "groups" and isinstance(entries, Mapping):
+                tables = {f"groups.{name}": words for name, words in entries.items()}
             for table, words in tables.items():
                 if not isinstance(words, Mapping):
-                    example = (
-                        '[groups.race]\nwhite = "White"'
-                        if "groups" in table
-                        else f'[{section}]\nname = "word"'
-                    )
+                    example = f'[{section}]\nname = "word"'
+                    if "groups" in table:
+                        example = '[groups.race]\nwhite = "White"'
                     raise SettingError(f"{where}: [{table}] must hold names, such as\n{example}")
                 for name, word in words.items():
                     if not isinstance(word, str) or not word.strip():
@@ -163,22 +161,21 @@ class Names:
         columns: Iterable[object],
     ) -> Self:
         """Refuse names of what the table does not have. `groups`: by attribute its values."""
-        spellings = [
-            spelling for label in labels for spelling in (label, label.rpartition(EQUALS)[2])
+        spellings = list[str]()
+        for label in labels:
+            spellings += [label, label.rpartition(EQUALS)[2]]
+        mentioned: list[tuple[str, Iterable[str], Iterable[object]]] = [
+            ("protected attribute", self.groups, groups)
         ]
-        asked: list[tuple[str, Iterable[str], Iterable[object]]] = [
-            ("protected attribute", self.groups, groups),
-            *(
-                (f"group of {name}", words, groups.get(name, ()))
-                for name, words in self.groups.items()
-            ),
-            ("label", self.labels, spellings),
-            ("column", self.columns, columns),
-        ]
-        for what, given, there in asked:
-            known = sorted(set(map(str, there)))
-            if missing := [name for name in given if name not in known]:
-                meant = nearest(missing[0], known, "The table has")
+        for attribute, words in self.groups.items():
+            mentioned.append((f"group of {attribute}", words, groups.get(attribute, ())))
+        mentioned.append(("label", self.labels, spellings))
+        mentioned.append(("column", self.columns, columns))
+        for what, names, in_table in mentioned:
+            possible = sorted(set(map(str, in_table)))
+            missing = [name for name in names if name not in possible]
+            if missing:
+                meant = nearest(missing[0], possible, "The table has")
                 raise SettingError(
                     f"The names mention '{missing[0]}': the table has no such {what}. {meant}"
                 )
@@ -212,11 +209,8 @@ def template(
     ]
     lines += ['# noun = "applicants"', '# one = "applicant"']
     for attribute, values in groups.items():
-        lines += [
-            "",
-            f"[groups.{_quoted(attribute)}]",
-            *(f"# {_quoted(one)} = {_quoted(one)}" for one in values),
-        ]
+        lines += ["", f"[groups.{_quoted(attribute)}]"]
+        lines += [f"# {_quoted(one)} = {_quoted(one)}" for one in values]
     lines += ["", "# As in: Hispanic applicants were approved less often.", "[labels]"]
     lines += [f'# {_quoted(label.rpartition(EQUALS)[2])} = "were …"' for label in labels]
     lines += ["", "[columns]", *(f"# {_quoted(name)} = {_quoted(name)}" for name in columns)]
@@ -224,16 +218,14 @@ def template(
 
 
 def _quoted(text: object) -> str:
-    return json.dumps(str(text), ensure_ascii=False).replace(
-        "\x7f", r"\u007f"
-    )  # TOML refuses it as it is
+    quoted = json.dumps(str(text), ensure_ascii=False)
+    return quoted.replace("\x7f", r"\u007f")  # TOML refuses it as it is
 
 
 def _parts(attribute: str, value: Any) -> list[tuple[str, str]]:
     """Each attribute with its value."""
-    names, values = attribute.split(ATTRIBUTES), str(value).split(VALUES)
-    return (
-        list(zip(names, values, strict=True))
-        if len(names) == len(values)
-        else [(attribute, str(value))]
-    )
+    names = attribute.split(ATTRIBUTE_JOINT)
+    values = str(value).split(VALUE_JOINT)
+    if len(names) != len(values):
+        return [(attribute, str(value))]
+    return list(zip(names, values, strict=True))

@@ -184,12 +184,15 @@ class RankingMix(Ranking):
         self, leader: str, model: Model, table: Table, people: pd.DataFrame
     ) -> NDArray[np.float64]:
         parts = list(self.parts.values()) if leader == MEAN else [self.parts[leader]]
-        asked = (model, table, people)
-        scores = [
-            self._first_scores(*asked) if part is self.first else checked_scores(part, *asked)
-            for part in parts
-        ]
-        weights = [1.0 if part is self.first else self.beside for part in parts]
+        scores = []
+        weights = []
+        for part in parts:
+            if part is self.first:
+                scores.append(self._first_scores(model, table, people))
+                weights.append(1.0)
+            else:
+                scores.append(checked_scores(part, model, table, people))
+                weights.append(self.beside)
         mean = np.empty((len(people), table.n))
         # Person by person: a copy of all scores would double the memory.
         for k in range(len(people)):

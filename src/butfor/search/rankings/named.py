@@ -130,11 +130,12 @@ class Combined(Ranking):
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float64]:
         total = np.zeros((len(people), table.n))
-        for part in self.parts:  # person by person: a copy of all scores would double the memory
-            for own, scored in zip(total, checked_scores(part, model, table, people), strict=True):
-                low = scored.min()
-                spread = np.ptp(scored)
-                own += (scored - low) / (spread if spread > 0 else 1)
+        for part in self.parts:
+            # Person by person: a copy of all scores would double the memory.
+            for k, scores in enumerate(checked_scores(part, model, table, people)):
+                low = scores.min()
+                spread = np.ptp(scores)
+                total[k] += (scores - low) / (spread if spread > 0 else 1)
         total /= len(self.parts)
         return total
 
@@ -332,7 +333,7 @@ def swept_effects(
     how = how | {"device": str(find_device(how["device"])), "threads": threads}
     with translated():
         swept = label_gradient(recipe, rows, sweeps, people, check=stopping.check, **how)
-        return [flip_effects(each, tolerance) for each in swept]
+        return [flip_effects(gradient, tolerance) for gradient in swept]
 
 
 def flip_effects(swept: LabelGradient, tolerance: float) -> Numbers:
