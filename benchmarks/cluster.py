@@ -28,8 +28,9 @@ import numpy as np
 from benchmarks.rows import Columns, Row, options, parse, run, show
 from benchmarks.work import network
 from butfor.errors import SettingError
-from butfor.models.engines import ClusterEngine, OwnFit
+from butfor.models.engines import ClusterEngine
 from butfor.models.network import MLPLearner, NetworkEngine
+from butfor.models.own_fit import OwnFit
 from butfor.models.seam import (
     Bound,
     Engine,

@@ -31,6 +31,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.errors import SettingError
+from butfor.models.abilities import AsNetwork
 from butfor.models.seam import Floats, Model, flip_direction
 from butfor.nets.recipe import Network, Rows, count
 from butfor.search import rankings as rank
@@ -54,10 +55,11 @@ class NetworkRanking(Ranking):
     """A ranking for our network alone. Subclasses have `score_network`, which gets encoded rows and
     people."""
 
-    needs, asks = "a butfor.MLP", "as_network"
+    needs = "a butfor.MLP"
+    asks = AsNetwork
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
-        subject = model.as_network
+        subject = model.needed(AsNetwork).as_network
         return self.score_network(subject.network, subject.rows, subject.encoded(people))
 
     def score_network(self, network: Network, rows: Rows, people: Floats) -> Scores:

@@ -16,8 +16,8 @@ from joblib import Parallel, delayed
 
 from butfor.audit import LabelAudit
 from butfor.errors import SettingError
-from butfor.models.engines import bind
 from butfor.models.network import MLP
+from butfor.models.own_fit import bind
 from butfor.models.seam import (
     Bound,
     Engine,

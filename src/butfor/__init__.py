@@ -19,12 +19,12 @@ if TYPE_CHECKING:  # the same names for type checkers and editors
     from butfor import standard as standard
     from butfor.audit import LabelAudit as LabelAudit
     from butfor.models.network import MLP as MLP
-    from butfor.models.robust import PartitionEnsemble as PartitionEnsemble
-    from butfor.models.robust import ThresholdedRegressor as ThresholdedRegressor
+    from butfor.models.partition import PartitionEnsemble as PartitionEnsemble
     from butfor.models.seam import Engine as Engine
     from butfor.models.seam import Learner as Learner
     from butfor.models.seam import Model as Model
     from butfor.models.seam import Training as Training
+    from butfor.models.thresholded import ThresholdedRegressor as ThresholdedRegressor
     from butfor.result.population import Population as Population
     from butfor.result.verdict import Verdict as Verdict
     from butfor.review.replay import replay as replay
@@ -43,8 +43,9 @@ _MODULES = ("errors", "rank", "rules", "search", "standard")
 _HOMES = {
     "audit": ("LabelAudit",),
     "models.network": ("MLP",),
-    "models.robust": ("PartitionEnsemble", "ThresholdedRegressor"),
+    "models.partition": ("PartitionEnsemble",),
     "models.seam": ("Engine", "Learner", "Model", "Training"),
+    "models.thresholded": ("ThresholdedRegressor",),
     "result.population": ("Population",),
     "result.verdict": ("Verdict",),
     "review.replay": ("replay",),

@@ -16,14 +16,15 @@ from numpy.typing import NDArray
 
 from butfor.models import ensemble
 from butfor.models import making as learners
+from butfor.models.abilities import LogOdds
 from butfor.models.engines import fit_ensemble
-from butfor.models.estimators import preprocesses
 from butfor.models.seam import (
     BIAS,
     Learner,
     MakesLearner,
     Model,
 )
+from butfor.models.steps import preprocesses
 from butfor.models.validation_rows import training_table
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.search.proofs import provable
@@ -213,8 +214,8 @@ class Fitted:
         """Whether logits are log-odds, so that they can be shown as probabilities."""
         if self.table.multiclass or self.table.decision.has_cut:
             return not self.table.multiclass and self.table.decision.by_probability
-        tells = self.model.members[0].gives_log_odds
-        return tells is None or tells(self.table.X.iloc[:LOG_ODDS_ROWS])
+        tells = self.model.members[0].ability(LogOdds)
+        return tells is None or tells.gives_log_odds(self.table.X.iloc[:LOG_ODDS_ROWS])
 
     def decision_facts(self, decisions: NDArray[np.int64]) -> DecisionFacts | None:
         """Where the cut is, and how many of these decisions are favourable; None with more than two

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from butfor._version import __version__
 from butfor.fit import Fitted
+from butfor.models.abilities import Pulls
 from butfor.models.ensemble import record_gaps
 from butfor.models.seam import FlipSet
 from butfor.models.trainer import Trainer
@@ -102,7 +103,8 @@ def persons_of(
         assert decision.new is not None
         sides = fitted.table.sides
         doubt = np.where(sides(table.codes) != sides(decision.new), doubt, np.nan)
-    pulled = None if people.model.pulls is None else people.model.pulls(people.people)
+    by_model = people.model.ability(Pulls)
+    pulled = None if by_model is None else by_model.pulls(people.people)
 
     def cells(rows: pd.DataFrame) -> list[dict[str, Cell]]:
         """Each row; every value keeps its column's type, and days are dates again."""

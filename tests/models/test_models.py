@@ -28,9 +28,9 @@ from benchmarks.proofs import confirmed
 from butfor.cli import main
 from butfor.errors import LearnerError, ReplayError, SettingError, TableError
 from butfor.measured import run_of
-from butfor.models import estimators as describe
-from butfor.models import linear
+from butfor.models import as_json, linear
 from butfor.models.engines import OwnFit
+from butfor.models.kinds import model_of
 from butfor.models.making import as_learner, learner_of, model_named
 from butfor.search.guided import guided
 from butfor.search.rankings import as_ranking
@@ -483,7 +483,7 @@ def test_a_record_brings_the_learner_back_and_starts_no_code_of_its_own():
         again = learner_of(pickle.loads(pickle.dumps(learner.record())))
         assert again.record() == learner.record()
         assert repr(again.estimator) == repr(learner.estimator)
-    record = describe.describe(LogisticRegression())
+    record = as_json.describe(LogisticRegression())
     for path, said in (
         ("os:system", "may not load such code"),
         ("test_models:Moody", "may not load such code"),
@@ -491,7 +491,7 @@ def test_a_record_brings_the_learner_back_and_starts_no_code_of_its_own():
         ("sklearn.nowhere:Thing", "not installed"),
     ):
         with pytest.raises(ReplayError, match=said):
-            describe.rebuild(record | {"class": path})
+            as_json.rebuild(record | {"class": path})
 
 
 class Fussy(butfor.Learner):
@@ -639,13 +639,11 @@ def test_with_fewer_rows_than_columns_effects_are_the_same_by_the_smaller_matrix
             n=30, weight=None, codes=codes, new_codes=(codes + 1) % classes, zero_one=codes
         )
         contrast = None if classes == 2 else np.tile([[1.0, -1.0, 0.0]], (5, 1))
-        final = model.fit(rows, y)
-        small = linear.flip_effects(final, X, asked, table, contrast)
+        fitted = model_of(model.fit(rows, y), None, model.classes_)
+        small = fitted.effects(X, asked, table, contrast)
         with monkeypatch.context() as patched:
             patched.setattr(linear, "spanned", lambda X, *others: (X, *others))
-            assert np.allclose(
-                small, linear.flip_effects(final, X, asked, table, contrast), atol=1e-6
-            )
+            assert np.allclose(small, fitted.effects(X, asked, table, contrast), atol=1e-6)
     z = Surrogate().weights(X, asked)
     assert np.allclose(z, asked @ np.linalg.solve(X.T @ X + np.eye(80), X.T))
     with monkeypatch.context() as patched:  # nothing of columns × columns is made

@@ -17,7 +17,7 @@ from sklearn.preprocessing import StandardScaler
 import butfor
 from butfor.errors import LearnerError, SettingError, TableError
 from butfor.models.engines import OwnFit
-from butfor.models.robust import PartitionEnsemble
+from butfor.models.partition import PartitionEnsemble
 from butfor.models.seam import Training
 from butfor.result.population import Population
 from butfor.support.errors import plural

@@ -19,15 +19,11 @@ import pandas as pd
 from numba import njit
 from numpy.typing import NDArray
 from scipy.special import logit
+from sklearn.ensemble import HistGradientBoostingClassifier
 
-from butfor.models.estimators import steps_of, uses_no_label
-from butfor.models.seam import (
-    Advance,
-    Bound,
-    Floats,
-    Training,
-)
-from butfor.models.sklearn import SklearnModel
+from butfor.models.estimator import EstimatorModel
+from butfor.models.seam import Advance, Bound, Floats, Training
+from butfor.models.steps import steps_of, uses_no_label
 from butfor.nets import keeps_compiled
 from butfor.support.compiling import compiling
 from butfor.support.threads import in_threads
@@ -37,9 +33,11 @@ Bins = NDArray[np.uint8]
 Ints = NDArray[np.int64]
 Array = NDArray[np.float64]
 
-LEAST_HESSIAN = 1e-3
+BINS = 256
+"""The most bins of a column, that of missing values included."""
+MIN_HESSIAN = 1e-3
 """The least sum of Hessians in a leaf."""
-LEAST_SHARE = 10 * float(np.finfo(np.float64).eps)
+MIN_SHARE = 10 * float(np.finfo(np.float64).eps)
 """The least share of a class: with one class alone its log-odds stay finite."""
 COMPILED: dict[str, Any] = {"nogil": True, "cache": keeps_compiled(), "error_model": "numpy"}
 INNER = COMPILED | {"no_cpython_wrapper": True, "no_cfunc_wrapper": True}
@@ -51,53 +49,53 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
     no label: without early stopping, weights, missing values, constraints and categories of its
     own. Trains `n_jobs` models at a time. None for other models and tables."""
     *before, final = steps_of(learner.estimator)
-    if type(final).__name__ != "HistGradientBoostingClassifier" or not all(
-        map(uses_no_label, before)
-    ):
+    if type(final) is not HistGradientBoostingClassifier or not all(map(uses_no_label, before)):
         return None
-    plain = final.max_features == 1.0 and final.class_weight is None and not final.warm_start
-    plain = (
-        plain
-        and final.monotonic_cst is None
-        and final.interaction_cst is None
-        and final.max_leaf_nodes is not None
-    )
-    if not plain or table.multiclass or table.weight is not None:
+    if table.multiclass or table.weight is not None or not _is_plain(final):
         return None
     binned = _binned(learner, table)
-    asked = None if binned is None else binned[0].encoded(people)
-    if binned is None or asked is None:
+    if binned is None:
         return None
     model, boosted = binned
+    asked = model.encoded(people)
+    if asked is None:
+        return None
     bins = np.ascontiguousarray(model.final._bin_mapper.transform(asked))
 
     def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         labels = (table.labels(training.flips) for training in trainings)
-        done = list(in_threads(lambda each: boosted(each, bins), labels, n_jobs, advance))
-        return np.array(done, np.float32).reshape(len(trainings), -1)
+        logits = list(in_threads(lambda some: boosted(some, bins), labels, n_jobs, advance))
+        return np.array(logits, np.float32).reshape(len(trainings), -1)
 
     return Bound(train, "boosting", width=n_jobs)
+
+
+def _is_plain(final: HistGradientBoostingClassifier) -> bool:
+    """Whether its settings leave the growing of trees as it is here."""
+    if final.max_features != 1.0 or final.class_weight is not None or final.warm_start:
+        return False
+    constrained = final.monotonic_cst is not None or final.interaction_cst is not None
+    return not constrained and final.max_leaf_nodes is not None
 
 
 @lru_cache(maxsize=1)
 def _binned(
     learner: Any, table: Table
-) -> tuple[SklearnModel, Callable[[Floats, Bins], Array]] | None:
+) -> tuple[EstimatorModel, Callable[[Floats, Bins], Array]] | None:
     """The model on the unchanged labels, and the logits of people, given as bins, under a model
     trained on labels; None if scikit-learn stops early or its answers differ from ours."""
-    model: SklearnModel = learner.fit(table, table.labels())
-    final, X = model.final, model.encoded(table.X)
+    model: EstimatorModel = learner.fit(table, table.labels())
+    final = model.final
+    X = model.encoded(table.X)
     try:
         mapper = final._bin_mapper
-        if (
-            X is None
-            or final.do_early_stopping_
-            or mapper.is_categorical_.any()
-            or mapper.n_bins != 256
-        ):
+        if X is None or final.do_early_stopping_:
+            return None
+        if mapper.is_categorical_.any() or mapper.n_bins != BINS:
             return None
         starts = np.concatenate([[0], np.cumsum(mapper.n_bins_non_missing_)]).astype(np.int64)
-        rows, depth = np.ascontiguousarray(mapper.transform(X)), final.max_depth or -1
+        rows = np.ascontiguousarray(mapper.transform(X))
+        depth = final.max_depth or -1
         settings = (
             final.max_iter,
             final.learning_rate,
@@ -110,7 +108,7 @@ def _binned(
 
     def boosted(labels: Floats, asked: Bins) -> Array:
         y = labels.astype(np.float64)
-        start = logit(np.clip(y.mean(), LEAST_SHARE, 1 - LEAST_SHARE))
+        start = logit(np.clip(y.mean(), MIN_SHARE, 1 - MIN_SHARE))
         return np.asarray(
             boost(rows, starts, asked, y, start, *settings, float(final.l2_regularization))
         )
@@ -176,7 +174,7 @@ def boost(
         for s in range(2):
             total[0, s] = _sum_as_numpy(sums[0, : starts[1], s])
         gain[0] = -1.0
-        if n >= 2 * least and total[0, 1] >= LEAST_HESSIAN:
+        if n >= 2 * least and total[0, 1] >= MIN_HESSIAN:
             gain[0] = _best_split(
                 sums[0], counts[0], starts, n, total[0], 0.0, least, l2, split[0], left[0]
             )
@@ -297,10 +295,10 @@ def _best_split(
             count += counts[at]
             gradient += sums[at, 0]
             hessian += sums[at, 1]
-            if count < least or hessian < LEAST_HESSIAN:
+            if count < least or hessian < MIN_HESSIAN:
                 continue
             other, other_hessian = total[0] - gradient, total[1] - hessian
-            if n - count < least or other_hessian < LEAST_HESSIAN:
+            if n - count < least or other_hessian < MIN_HESSIAN:
                 break
             gain = before - gradient * (-gradient / (hessian + l2 + 1e-15))
             gain -= other * (-other / (other_hessian + l2 + 1e-15))

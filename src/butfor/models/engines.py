@@ -12,9 +12,11 @@ from typing import Any
 
 import pandas as pd
 
+from butfor.models import linear_engine
 from butfor.models.ensemble import Ensemble, EnsembleModel, single_learner
+from butfor.models.own_fit import OwnFit, bind
 from butfor.models.seam import (
-    UNKNOWN,
+    UNKNOWN_MICROSECONDS,
     Advance,
     Bound,
     Engine,
@@ -22,12 +24,7 @@ from butfor.models.seam import (
     Model,
     Training,
 )
-from butfor.models.workers import (
-    DaskWorkers,
-    OnWorkers,
-    Workers,
-    own_fit,
-)
+from butfor.models.workers import DaskWorkers, OnWorkers, Workers, own_fit
 from butfor.support.cores import available_cores, check_n_jobs
 from butfor.support.errors import EngineError, SettingError, nearest
 from butfor.support.optional import load
@@ -36,9 +33,9 @@ from butfor.table.table import Table
 KINDS = {"fused": "mlp", "stacked": "mlp", "linear": "sklearn", "boosting": "sklearn"}
 """The kind of learner that an engine trains; "joblib" trains all."""
 NAMES = ("auto", *KINDS, "joblib")
-CONNECT = 10.0
-"""Seconds to wait for a scheduler."""
-FASTER = 1 / 40
+CONNECT_SECONDS = 10.0
+"""How long to wait for a scheduler."""
+ENGINE_SHARE = 1 / 40
 """The share of the time of a network's own `fit` that a worker's best engine takes."""
 
 
@@ -112,12 +109,12 @@ def local_workers(name: str) -> int | None:
     """The number of worker processes on this machine; None for the address of a scheduler."""
     if re.fullmatch(r"(tcp|tls)://.+:[0-9]+|(ucx|ucxx|ws|wss)://.+", name):
         return None
-    local, most = re.fullmatch(r"local:([0-9]{1,8})", name), max(64, 4 * available_cores())
+    local = re.fullmatch(r"local:([0-9]{1,8})", name)
+    most = max(64, 4 * available_cores())
     if local is None or not 1 <= int(local[1]) <= most:
         raise SettingError(
             f"engine={name!r}: give local:4 for four worker processes here (from 1 to {most}), or "
-            "a scheduler's "
-            "address with host and port, such as tcp://scheduler:8786."
+            "a scheduler's address with host and port, such as tcp://scheduler:8786."
         )
     return int(local[1])
 
@@ -127,45 +124,19 @@ class Fastest(Engine):
     "auto" for either."""
 
     def __init__(self, name: str, n_jobs: int | None = None) -> None:
-        self.name, self.n_jobs = name, check_n_jobs(n_jobs)
+        self.name = name
+        self.n_jobs = check_n_jobs(n_jobs)
 
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
-        names = (
-            ["linear", *(["boosting"] if find_spec("numba") else [])]
-            if self.name == "auto"
-            else [self.name]
-        )
-        for name in names if learner.kind == "sklearn" else []:
-            bound: Bound | None = load(f"butfor.models.{name}:bind")(
-                learner, table, people, self.n_jobs
-            )
-            if bound is not None:
-                return bound
-        return None
-
-
-class OwnFit(Engine):
-    """Trains any learner with its own `fit`; `n_jobs` trainings at a time, if joblib's
-    configuration does not say."""
-
-    name = "joblib"
-
-    def __init__(self, n_jobs: int | None = None, workers: Workers | None = None) -> None:
-        self.n_jobs, self.workers = check_n_jobs(n_jobs), workers
-
-    def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
-        return OnWorkers(self, own_fit, learner, (table, people), learner.work(table))
-
-
-def bind(
-    engine: Engine, learner: Learner, table: Table, people: pd.DataFrame, n_jobs: int | None = None
-) -> Bound:
-    """The engine with its data in place; the learner's own `fit`, `n_jobs` at a time, if it does
-    not train it. Answers of a plain function are confirmed by retraining."""
-    train = engine.bind(learner, table, people)
-    if train is None:
-        return OwnFit(n_jobs).bind(learner, table, people)
-    return train if isinstance(train, Bound) else Bound(train, engine.name, device=engine.device)
+        if learner.kind != "sklearn":
+            return None
+        bound = None
+        if self.name in ("auto", "linear"):
+            bound = linear_engine.bind(learner, table, people, self.n_jobs)
+        compiles = self.name == "boosting" or (self.name == "auto" and find_spec("numba"))
+        if bound is None and compiles:
+            bound = load("butfor.models.boosting:bind")(learner, table, people, self.n_jobs)
+        return bound
 
 
 def fit_ensemble(
@@ -180,7 +151,8 @@ def fit_ensemble(
     engine has any."""
     if isinstance(engine, str):
         engine = open_cluster(engine, n_jobs) if is_cluster(engine) else OwnFit(n_jobs)
-    learner, own = ensemble.learner, OwnFit(n_jobs, engine.workers)
+    learner = ensemble.learner
+    own = OwnFit(n_jobs, engine.workers)
     bound = OnWorkers(own, own_fit, learner, (table, None), learner.work(table))
     packed = bound.in_order([Training((), seed) for seed in ensemble.seeds[1:]], advance)
     return EnsembleModel((first, *(learner.unpack(each, table) for each in packed)))
@@ -198,15 +170,14 @@ class ClusterEngine(OwnFit):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound:
         if learner.kind == "mlp":
             return OnWorkers(
-                self, best_engine, learner, (table, people), learner.work(table) * FASTER
+                self, best_engine, learner, (table, people), learner.work(table) * ENGINE_SHARE
             )
         # Linear models, thousands per second, are trained here: sending them would take longer.
-        return Fastest("linear", 1).bind(learner, table, people) or super().bind(
-            learner, table, people
-        )
+        linear = Fastest("linear", 1).bind(learner, table, people)
+        return linear or super().bind(learner, table, people)
 
     def spread(self, function: Callable[..., Any], shared: Any, parts: Sequence[Any]) -> list[Any]:
-        return OnWorkers(self, _calls, function, shared, UNKNOWN).in_order(parts)
+        return OnWorkers(self, _calls, function, shared, UNKNOWN_MICROSECONDS).in_order(parts)
 
 
 def _calls(function: Callable[[Any, Any], Any], shared: Any) -> Any:
@@ -227,11 +198,11 @@ _opened: dict[tuple[str, int | None], Any] = {}
 def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
     """The engine for `local:4`, four processes of this machine, or for the scheduler at
     `tcp://scheduler:8786`, which stays connected until this process ends."""
-    if (processes := local_workers(name)) is not None:
+    processes = local_workers(name)
+    if processes is not None:
         return ClusterEngine(n_jobs, Workers(processes, always=True))
-    if (
-        opened := _opened.get((name, n_jobs))
-    ) is not None and opened.workers.client.status == "running":
+    opened = _opened.get((name, n_jobs))
+    if opened is not None and opened.workers.client.status == "running":
         return opened
     try:
         import distributed
@@ -243,12 +214,12 @@ def open_cluster(name: str, n_jobs: int | None = None) -> ClusterEngine:
     # One sentence says what ended the work; Dask's own lines are hidden unless this logger is set.
     logging.getLogger("distributed").setLevel(logging.CRITICAL)
     try:
-        client = distributed.Client(name, timeout=CONNECT, set_as_default=False)
+        client = distributed.Client(name, timeout=CONNECT_SECONDS, set_as_default=False)
     except (OSError, ValueError, TypeError, ImportError) as error:
         raise EngineError(
-            f"engine={name!r}: no scheduler answers there within {CONNECT:.0f} seconds "
-            f"({type(error).__name__}). Start "
-            "one (dask scheduler) and give the address that it prints."
+            f"engine={name!r}: no scheduler answers there within {CONNECT_SECONDS:.0f} seconds "
+            f"({type(error).__name__}). Start one (dask scheduler) and give the address that it "
+            "prints."
         ) from error
     atexit.register(client.close, timeout=2)
     engine = _opened[name, n_jobs] = ClusterEngine(n_jobs, DaskWorkers(client))

@@ -11,19 +11,35 @@ from __future__ import annotations
 from collections.abc import Sequence
 from copy import copy
 from dataclasses import replace
+from functools import cached_property
 from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from butfor.models.estimators import missing_parts
+from butfor.models.abilities import (
+    AsNetwork,
+    FlipEffects,
+    Inputs,
+    Leaves,
+    LogOdds,
+    Neighbours,
+    PartVotes,
+    Pull,
+    Pulls,
+    TrainedNetwork,
+)
+from butfor.models.as_json import missing_parts
+from butfor.models.partition import PartitionEnsemble
 from butfor.models.seam import (
     BIAS,
     MEMBERS,
+    Ability,
     Floats,
     Learner,
     Model,
+    Numbers,
     answers_about,
 )
 from butfor.support.errors import TableError
@@ -31,6 +47,9 @@ from butfor.table.decisions import Decision
 from butfor.table.encoding import Asked
 from butfor.table.table import Table
 
+SUM_SHARE = 1e-3
+SUM_LOGITS = 1e-3
+"""Pulls add up to a logit if their sum differs from it by no more than these, together."""
 FRESH_FROM = 10_000
 """Fresh seeds start this far above the learner's own, beyond all members."""
 
@@ -42,14 +61,16 @@ class Ensemble(Learner):
     seeded = True
 
     def __init__(self, learner: Learner, members: int = MEMBERS) -> None:
-        self.learner, self.members, self.own_seed = learner, members, learner.own_seed
+        self.learner = learner
+        self.members = members
+        self.own_seed = learner.own_seed
         self.name = f"{members} × {learner.name}"
         self.seeds: tuple[int | None, ...] = (None, *(self.own_seed + k for k in range(1, members)))
 
     def fit(self, table: Table, labels: Floats) -> EnsembleModel:
-        learners = (
+        learners = [
             self.learner if seed is None else self.learner.reseeded(seed) for seed in self.seeds
-        )
+        ]
         return EnsembleModel(tuple(learner.fit(table, labels) for learner in learners))
 
     def reseeded(self, seed: int) -> Ensemble:
@@ -89,15 +110,19 @@ def ledger_gaps(learner: Learner) -> list[str]:
 
 
 class EnsembleModel(Model):
-    """The trained members."""
+    """The trained members. It tells what the members tell: the encoder, which they share, and the
+    mean of their pulls."""
 
     members: Sequence[Model] = ()
 
     def __init__(self, members: Sequence[Model]) -> None:
-        self.members, first = members, members[0]
-        self.table_encoder, self.encoded = first.table_encoder, first.encoded
-        if all(member.pulls is not None for member in members):
-            self.pulls = self._mean_pulls
+        self.members = members
+        self.table_encoder = members[0].table_encoder
+
+    def ability(self, wanted: type[Ability]) -> Ability | None:
+        if any(member.ability(wanted) is None for member in self.members):
+            return None
+        return super().ability(wanted)
 
     def logits(self, people: pd.DataFrame) -> Floats:
         with Asked(people).unchanged():
@@ -111,42 +136,41 @@ class EnsembleModel(Model):
                 np.array([member.scores(people) for member in self.members], np.float32)
             )
 
-    def _mean_pulls(
-        self, people: pd.DataFrame, contrast: Floats | None = None
-    ) -> list[dict[str, float]] | None:
+    def encoded(self, rows: pd.DataFrame) -> Numbers | None:
+        return self.members[0].needed(Inputs).encoded(rows)
+
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[Pull] | None:
+        of_members: list[list[Pull]] = []
         with Asked(people).unchanged():
-            each = [member.pulls(people, contrast) for member in self.members]
-        if None in each:
-            return None
+            for member in self.members:
+                pulls = member.needed(Pulls).pulls(people, contrast)
+                if pulls is None:
+                    return None
+                of_members.append(pulls)
         return [
             {name: float(np.mean([pull[name] for pull in person])) for name in person[0]}
-            for person in zip(*each, strict=True)
+            for person in zip(*of_members, strict=True)
         ]
 
 
 class Audited(Model):
     """A trained model as an audit looks at it: its logits are margins of the decision, measured
     from the model's cut or between two sides of more than two classes, and what it tells is about
-    that margin. `at_cut`: the model's answer at its cut. With limited places a flip also moves the
-    cut. Effects of flips ignore that: with it, a search found no more and no smaller sets."""
+    that margin. It has the abilities of the model, no more. `at_cut`: the model's answer at its
+    cut. With limited places a flip also moves the cut. Effects of flips ignore that: with it, a
+    search found no more and no smaller sets."""
 
     def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
-        self.model, self.decision, self.at_cut = model, decision, at_cut
-        unchanged = (
-            "exact leaves neighbours part_votes encoded as_network gives_log_odds table_encoder"
-        )
-        for name in unchanged.split():
-            setattr(self, name, getattr(model, name))
+        self.model = model
+        self.decision = decision
+        self.at_cut = at_cut
+        self.exact = model.exact
+        self.table_encoder = model.table_encoder
         self.sided = decision.towards is not None
-        if self.sided and self.as_network is not None:
-            self.as_network = copy(self.as_network)
-            self.as_network.rows = replace(
-                self.as_network.rows, flipped=decision.new, towards=decision.towards
-            )
-        if model.flip_effects is not None:
-            self.flip_effects = self._flip_effects
-        if model.pulls is not None:
-            self.pulls = self._pulls
+
+    def ability(self, wanted: type[Ability]) -> Ability | None:
+        by_model = self.model.ability(wanted)
+        return None if by_model is None else super().ability(wanted) or by_model
 
     @property
     def members(self) -> Sequence[Model]:
@@ -161,36 +185,67 @@ class Audited(Model):
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
 
-    def _flip_effects(
+    # --- told about the margin ---
+
+    def flip_effects(
         self, table: Table, people: pd.DataFrame, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
         if contrast is None and self.sided:
             contrast = self.decision.contrast(self.model.scores(people))
-        effects: NDArray[np.float64] = self.model.flip_effects(table, people, contrast)
-        return effects
+        return self.model.needed(FlipEffects).flip_effects(table, people, contrast)
 
-    def _pulls(self, people: pd.DataFrame) -> list[dict[str, float]] | None:
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[Pull] | None:
         """Measured from the cut; None if they do not add up to the score, as with calibrated
         probabilities."""
-        pulls: list[dict[str, float]] | None
+        if not len(people):
+            return []
+        by_model = self.model.needed(Pulls)
         if self.sided:
-            pulls = (
-                self.model.pulls(people, self.decision.contrast(self.model.scores(people)))
-                if len(people)
-                else []
-            )
-            return pulls
-        pulls, answers = self.model.pulls(people), self.model.logits(people)
-        if pulls is None or not np.allclose(
-            [sum(each.values()) for each in pulls], answers, rtol=1e-3, atol=1e-3
-        ):
+            if contrast is None:
+                contrast = self.decision.contrast(self.model.scores(people))
+            return by_model.pulls(people, contrast)
+        pulls = by_model.pulls(people)
+        if pulls is None:
             return None
-        return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulls]
+        sums = [sum(pull.values()) for pull in pulls]
+        if not np.allclose(sums, self.model.logits(people), rtol=SUM_SHARE, atol=SUM_LOGITS):
+            return None
+        return [pull | {BIAS: pull[BIAS] - self.at_cut} for pull in pulls]
+
+    @cached_property
+    def as_network(self) -> TrainedNetwork:
+        network = self.model.needed(AsNetwork).as_network
+        if not self.sided:
+            return network
+        decision = self.decision
+        sided = copy(network)
+        sided.rows = replace(network.rows, flipped=decision.new, towards=decision.towards)
+        return sided
+
+    # --- told by the model ---
+
+    def leaves(self, rows: pd.DataFrame) -> NDArray[Any]:
+        return self.model.needed(Leaves).leaves(rows)
+
+    def neighbours(self, people: pd.DataFrame) -> tuple[NDArray[np.int64], NDArray[np.float64]]:
+        return self.model.needed(Neighbours).neighbours(people)
+
+    def part_votes(
+        self, rows: pd.DataFrame, people: pd.DataFrame
+    ) -> tuple[PartitionEnsemble, Any, Any]:
+        return self.model.needed(PartVotes).part_votes(rows, people)
+
+    def encoded(self, rows: pd.DataFrame) -> Numbers | None:
+        return self.model.needed(Inputs).encoded(rows)
+
+    def gives_log_odds(self, people: pd.DataFrame) -> bool:
+        return self.model.needed(LogOdds).gives_log_odds(people)
 
 
 def audited(model: Model, table: Table) -> Model:
     """The model as audited on a table: by the table's decision, if that is not the model's own."""
-    model, decision = unaudited(model), table.decision
+    model = unaudited(model)
+    decision = table.decision
     if not decision.has_cut:
         return model if decision.towards is None else Audited(model, decision)
     pool = table.X.iloc[:0] if decision.pool is None else decision.pool

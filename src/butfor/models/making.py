@@ -19,10 +19,10 @@ from pandas.api.types import is_numeric_dtype
 from sklearn.base import clone
 from sklearn.kernel_ridge import KernelRidge
 
+from butfor.models.as_json import rebuild
 from butfor.models.ensemble import Ensemble
-from butfor.models.estimators import rebuild
+from butfor.models.estimator_learner import SklearnLearner, check_classifier, is_seed
 from butfor.models.seam import Learner, MakesLearner, Model, answers_about
-from butfor.models.sklearn import SklearnLearner, check_classifier, is_seed
 from butfor.support.errors import (
     ButforError,
     LearnerError,
@@ -55,7 +55,7 @@ MANY_INPUTS = 1000
 """From this many inputs on, logistic regression is solved without a Hessian, whose cost grows with
 their cube: on 1 000 rows with as many inputs that takes a tenth of the time."""
 KINDS = {
-    "sklearn": "butfor.models.sklearn:SklearnLearner",
+    "sklearn": "butfor.models.estimator_learner:SklearnLearner",
     "mlp": "butfor.models.network:MLPLearner",
 }
 """Kinds of learners that a record can restore, and their classes."""

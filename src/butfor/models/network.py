@@ -23,6 +23,7 @@ from sklearn.utils import check_random_state
 from sklearn.utils.multiclass import check_classification_targets
 from sklearn.utils.validation import check_is_fitted, check_X_y, validate_data
 
+from butfor.models.abilities import Pull
 from butfor.models.seam import (
     MEMBERS,
     Advance,
@@ -60,9 +61,9 @@ from butfor.table.encoding import EncodedTable, TableEncoder
 from butfor.table.labels import label_values
 from butfor.table.table import Table
 
-LARGE = 20_000
+MAX_ROWS = 20_000
 """With more training rows an ensemble has half the members."""
-WIDTH = {"cpu": 64, "cuda": 1024}
+NETWORKS_AT_ONCE = {"cpu": 64, "cuda": 1024}
 """Networks that stacked tensors train side by side."""
 
 
@@ -82,18 +83,17 @@ def translated() -> Iterator[None]:
 def find_device(name: str) -> Any:
     """The torch device of that name; an error if it is not available."""
     try:
-        found = torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError):
-        found = torch.device("meta")  # which is none that trains
-    if found.type not in WIDTH:
+        device = torch.device("meta")  # which is none that trains
+    if device.type not in NETWORKS_AT_ONCE:
         raise SettingError(f"device='{name}' is not supported: say 'cpu', 'cuda' or 'cuda:0'.")
-    if found.type == "cuda" and (found.index or 0) >= torch.cuda.device_count():
+    if device.type == "cuda" and (device.index or 0) >= torch.cuda.device_count():
         raise EngineError(
             f"device='{name}' is not available: PyTorch sees {torch.cuda.device_count()} CUDA "
-            "GPUs. "
-            "Use device='cpu', or install a CUDA build of PyTorch."
+            "GPUs. Use device='cpu', or install a CUDA build of PyTorch."
         )
-    return found
+    return device
 
 
 class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
@@ -168,13 +168,19 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
     ) -> MLP:
         """Train on rows `X [n × d]` with labels `y [n]`."""
         recipe = self.recipe()
-        encoded, given = validate_data(self, X, y, dtype=np.float32)
-        check_classification_targets(given)
-        self.classes_ = label_values(given)
-        labels = np.searchsorted(self.classes_, given).astype(np.float32)
+        encoded, targets = validate_data(self, X, y, dtype=np.float32)
+        check_classification_targets(targets)
+        self.classes_ = label_values(targets)
+        labels = np.searchsorted(self.classes_, targets).astype(np.float32)
         if validation is None:
             kept, aside = split_off(labels, self.validation_fraction, recipe.seed)
-            split = encoded[kept], labels[kept], encoded[aside], labels[aside]
+            rows = Rows(
+                encoded[kept],
+                labels[kept],
+                encoded[aside],
+                labels[aside],
+                classes=len(self.classes_),
+            )
         else:
             X_val, y_val = check_X_y(*validation, dtype=np.float32)
             if X_val.shape[1] != self.n_features_in_:
@@ -187,9 +193,10 @@ class MLP(ClassifierMixin, BaseEstimator, MakesLearner):
                 raise TableError(
                     f"The validation labels include {listed(unknown)}, which no training row has."
                 )
-            split = encoded, labels, X_val, np.searchsorted(self.classes_, y_val).astype(np.float32)
+            validation_labels = np.searchsorted(self.classes_, y_val).astype(np.float32)
+            rows = Rows(encoded, labels, X_val, validation_labels, classes=len(self.classes_))
         with translated():
-            self.network_: Network = train_one(recipe, Rows(*split, classes=len(self.classes_)))
+            self.network_: Network = train_one(recipe, rows)
         self.best_epoch_ = self.network_.best_epoch
         return self
 
@@ -260,11 +267,10 @@ class MLPLearner(Learner):
         if not network.best_epoch:
             raise LearnerError(
                 "Training diverged: no epoch had a finite validation loss "
-                f"(learning_rate={self.recipe.learning_rate:g}"
-                f", numeric='{self.encoder.numeric}'). Lower the learning rate, or scale the "
-                "numeric columns."
+                f"(learning_rate={self.recipe.learning_rate:g}, numeric='{self.encoder.numeric}'). "
+                "Lower the learning rate, or scale the numeric columns."
             )
-        return NetworkModel(network, rows, self.encoded(table))
+        return network_model(network, rows, self.encoded(table))
 
     def work(self, table: Table) -> float:
         return 4.0 * table.n * self.recipe.max_epochs
@@ -273,14 +279,15 @@ class MLPLearner(Learner):
         return model.network
 
     def unpack(self, packed: Network, table: Table) -> NetworkModel:
-        return NetworkModel(packed, self.rows(table), self.encoded(table))
+        return network_model(packed, self.rows(table), self.encoded(table))
 
     def usual_members(self, table: Table) -> int:
-        return MEMBERS if table.n <= LARGE else MEMBERS // 2
+        return MEMBERS if table.n <= MAX_ROWS else MEMBERS // 2
 
     def reseeded(self, seed: int) -> MLPLearner:
         other = copy(self)
-        other.recipe, other.own_seed = replace(self.recipe, seed=seed), seed
+        other.recipe = replace(self.recipe, seed=seed)
+        other.own_seed = seed
         return other
 
     def record(self) -> dict[str, Any]:
@@ -294,7 +301,8 @@ class MLPLearner(Learner):
     @classmethod
     def from_record(cls, record: dict[str, Any]) -> MLPLearner:
         settings = record["recipe"] | {"validation_fraction": record["validation_fraction"]}
-        seed, hidden = settings.pop("seed"), tuple(settings.pop("hidden"))
+        seed = settings.pop("seed")
+        hidden = tuple(settings.pop("hidden"))
         return cls(MLP(hidden, random_state=seed, **settings), TableEncoder(**record["encoder"]))
 
     def encoded(self, table: Table) -> EncodedTable:
@@ -303,24 +311,35 @@ class MLPLearner(Learner):
 
     def rows(self, table: Table) -> Rows:
         """The encoded rows with their labels."""
-        data, decision = self.encoded(table), table.decision
+        data = self.encoded(table)
+        decision = table.decision
         if data.X_val is None:
             raise SettingError(
                 "An MLP needs validation rows to stop early: give some, or let the audit set rows "
                 "aside."
             )
-        arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
-        return Rows(*arrays, len(table.classes), decision.new, decision.towards)
+        validation_labels = table.validation_codes.astype(np.float32)
+        return Rows(
+            data.X,
+            table.labels(),
+            data.X_val,
+            validation_labels,
+            len(table.classes),
+            decision.new,
+            decision.towards,
+        )
 
 
 class NetworkModel(Model):
     """A trained network with its encoder. `rows` has the labels it was trained on."""
 
+    table_encoder: TableEncoder
+
     def __init__(self, network: Network, rows: Rows, data: EncodedTable) -> None:
-        self.network, self.rows, self._data = network, rows, data
+        self.network = network
+        self.rows = rows
         self.table_encoder = data.encoder
-        if network.activation == "relu":
-            self.pulls = self._pulls
+        self._data = data
 
     @property
     def as_network(self) -> NetworkModel:
@@ -334,23 +353,31 @@ class NetworkModel(Model):
     def encoded(self, people: pd.DataFrame) -> Floats:
         return self._data.people(people)
 
-    def _pulls(
-        self, people: pd.DataFrame, contrast: Floats | None = None
-    ) -> list[dict[str, float]]:
-        """Around a row a ReLU network is a linear function (section 2 of the paper): keep the
-        weights between active neurons and multiply the layers. Then θ·x + bias is the logit of a
-        row or, with several outputs, their sum weighted by `contrast [people × outputs]`."""
-        X, network = self.encoded(people), self.network
+
+class ReluModel(NetworkModel):
+    """A network of ReLUs. Around a row it is a linear function (section 2 of the paper)."""
+
+    def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[Pull]:
+        """Keep the weights between active neurons and multiply the layers. Then θ·x + bias is the
+        logit of a row or, with several outputs, their sum weighted by `contrast [people ×
+        outputs]`."""
+        X = self.encoded(people)
+        network = self.network
         counted = np.ones((len(X), 1)) if contrast is None else contrast.astype(np.float64)
         theta = counted @ network.weights[-1].astype(np.float64)
         bias = counted @ network.biases[-1].astype(np.float64)
-        for W, b, h in reversed(
-            list(zip(network.weights, network.biases, network.layers(X)[:-1], strict=False))
-        ):
+        hidden = zip(network.weights, network.biases, network.layers(X)[:-1], strict=False)
+        for W, b, h in reversed(list(hidden)):
             theta *= h > 0
             bias += theta @ b.astype(np.float64)
             theta = theta @ W.astype(np.float64)
         return named_pulls(self.table_encoder.by_column(theta * X), bias, list(people.columns))
+
+
+def network_model(network: Network, rows: Rows, data: EncodedTable) -> NetworkModel:
+    """The model of a trained network."""
+    kind = ReluModel if network.activation == "relu" else NetworkModel
+    return kind(network, rows, data)
 
 
 class NetworkEngine(Engine):
@@ -368,7 +395,7 @@ class NetworkEngine(Engine):
                 'The network needs numba, which is not installed: pip install "butfor[net]".'
             )
         self.name = "fused" if fused else "stacked"
-        self.width = check_n_jobs(n_jobs) if fused else WIDTH[self.device.type]
+        self.width = check_n_jobs(n_jobs) if fused else NETWORKS_AT_ONCE[self.device.type]
         self.how = {
             "device": str(self.device),
             "stacked": stacked,
@@ -394,17 +421,14 @@ class NetworkEngine(Engine):
     def bind(self, learner: Learner, table: Table, people: pd.DataFrame) -> Bound | None:
         if not isinstance(learner, MLPLearner):
             return None
-        recipe, rows, asked = (
-            learner.recipe,
-            learner.rows(table),
-            np.array(learner.encoded(table).people(people)),
-        )
+        recipe = learner.recipe
+        rows = learner.rows(table)
+        asked = np.array(learner.encoded(table).people(people))
 
         def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
             seeds = [recipe.seed if seed is None else seed for _, seed in trainings]
+            flip_sets = [flips for flips, _ in trainings]
             told = {} if advance is None else {"advance": advance}
-            return self.fit_many(
-                recipe, rows, [flips for flips, _ in trainings], asked, seeds=seeds, **told
-            ).answers
+            return self.fit_many(recipe, rows, flip_sets, asked, seeds=seeds, **told).answers
 
         return Bound(train, self.name, device=self.device, width=self.width)

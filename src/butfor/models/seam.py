@@ -9,35 +9,38 @@
 
 A learner's own `fit` is the definition of L and confirms every find. The user's pipeline is a
 learner, our network is one, and so is anything derived from `Learner`. What only some models can
-tell, such as a tree's leaves, are optional methods of `Model`.
+tell, such as a tree's leaves, are abilities (`abilities.py`).
 """
 
 from __future__ import annotations
 
 import zlib
 from collections.abc import Callable, Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 from weakref import WeakKeyDictionary
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.models.abilities import AsNetwork
 from butfor.nets.recipe import Advance as Advance
 from butfor.nets.recipe import FlipSet as FlipSet
 from butfor.nets.recipe import Floats as Floats
+from butfor.support.errors import LearnerError
 from butfor.table.decisions import decides_one
-from butfor.table.encoding import EncodedTable
+from butfor.table.encoding import EncodedTable, TableEncoder
 from butfor.table.table import Table as Table
 
 Numbers = NDArray[np.floating[Any]]
-PIECE = 64
+PIECE_TRAININGS = 64
 """Trainings between two looks at what is done: a stop or a crash loses no more."""
 MEMBERS = 16
 """The default number of members of an ensemble."""
-SHORT, UNKNOWN = 1e5, 1.5e6
-"""Microseconds of a fit that an ensemble repeats for all its members, and of one of which nothing
-is known."""
+SHORT_MICROSECONDS = 1e5
+"""A fit up to this long is repeated for all usual members of an ensemble, a longer one for half."""
+UNKNOWN_MICROSECONDS = 1.5e6
+"""A fit of which nothing is known is taken to be this long."""
 BIAS = "(bias)"
 
 
@@ -49,10 +52,13 @@ class Training(NamedTuple):
     seed: int | None = None
 
 
+Ability = TypeVar("Ability")
+
+
 class Model:
     """One trained model f. Derive from it for your own models; only `logits` is required, and
-    `scores` with more than two classes. What else a model can tell are optional methods, None where
-    there is none: rankings, proofs and pages that need one ask for it.
+    `scores` with more than two classes. What else a model can tell are optional methods. Define
+    those that you have; rankings, proofs and pages ask for them by `ability`.
 
     `flip_effects(table, people, contrast=None)`
         The change of each person's margin if label i is flipped, to first order, `[people × n]`.
@@ -75,22 +81,26 @@ class Model:
         Whether these people's logits are the log-odds of its probabilities; without it, logits are
         log-odds.
     `as_network`
-        Our network's model: its `network`, the `rows` it was trained on, and `encoded`.
-    `table_encoder`
-        The fitted `TableEncoder` in front of the model."""
+        Our network's model: its `network`, the `rows` it was trained on, and `encoded`."""
 
     exact = False
+    """Whether effects of several flips add up."""
     at_cut = 0.0
     """Its answer at its cut, if it has one."""
-    flip_effects: Any = None
-    leaves: Any = None
-    neighbours: Any = None
-    part_votes: Any = None
-    encoded: Any = None
-    pulls: Any = None
-    gives_log_odds: Any = None
-    as_network: Any = None
-    table_encoder: Any = None
+    table_encoder: TableEncoder | None = None
+    """The fitted encoder in front of the model, if that is ours."""
+
+    def ability(self, wanted: type[Ability]) -> Ability | None:
+        """Whoever tells `wanted`, a protocol of `butfor.models.abilities`, about this model: itself
+        if it has the methods. None if nobody does."""
+        return self if isinstance(self, wanted) else None
+
+    def needed(self, wanted: type[Ability]) -> Ability:
+        """The same; an error if nobody does."""
+        able = self.ability(wanted)
+        if able is None:
+            raise LearnerError(f"The model cannot tell {wanted.__name__}: {type(self).__name__}.")
+        return able
 
     def logits(self, people: pd.DataFrame) -> Floats:
         """One number per person, `[people]`: the model decides class 1 if it is above 0 or, before
@@ -146,12 +156,12 @@ class Learner:
 
     def usual_members(self, table: Table) -> int:
         """The default number of members of an ensemble, the same on every machine."""
-        return MEMBERS if self.work(table) <= SHORT else MEMBERS // 2
+        return MEMBERS if self.work(table) <= SHORT_MICROSECONDS else MEMBERS // 2
 
     def work(self, table: Table) -> float:
         """Roughly the microseconds of one fit, which decide whether trainings go to processes; by
         default eight do."""
-        return UNKNOWN
+        return UNKNOWN_MICROSECONDS
 
     def pack(self, model: Any) -> Any:
         """A model as it travels between processes, without the table."""
@@ -184,14 +194,20 @@ class Bound:
         device: Any = "cpu",
         width: int = 1,
     ) -> None:
-        self.train, self.name = train, name
-        self.by_definition, self.device, self.width = by_definition, device, width
+        self.train = train
+        self.name = name
+        self.by_definition = by_definition
+        self.device = device
+        self.width = width
 
     def __call__(self, trainings: Sequence[Training], advance: Advance | None = None) -> Floats:
         return np.asarray(self.train(trainings, advance), np.float32)
 
     def pieces(
-        self, trainings: Sequence[Training], advance: Advance | None = None, size: int = PIECE
+        self,
+        trainings: Sequence[Training],
+        advance: Advance | None = None,
+        size: int = PIECE_TRAININGS,
     ) -> Iterator[tuple[range, Any]]:
         """The same as they are done, in any order: which trainings, and their answers."""
         for start in range(0, len(trainings), size):
@@ -254,13 +270,11 @@ def flip_direction(logits: NDArray[Any]) -> Floats:
 
 def person_keys(model: Model, people: pd.DataFrame) -> list[int]:
     """A number per person that does not depend on the other people or their order."""
-    network = model.members[0].as_network
-    if network is None:
+    ours = model.members[0].ability(AsNetwork)
+    if ours is None:
         return [zlib.crc32(repr(row).encode()) for row in people.itertuples(index=False, name=None)]
-    return [
-        zlib.crc32(np.ascontiguousarray(x, dtype=np.float32).tobytes())
-        for x in network.encoded(people)
-    ]
+    encoded = np.ascontiguousarray(ours.as_network.encoded(people), dtype=np.float32)
+    return [zlib.crc32(inputs.tobytes()) for inputs in encoded]
 
 
 def answers_about(people: pd.DataFrame, model: Model, table: Table) -> Floats:

@@ -10,11 +10,11 @@ from collections.abc import Container, Iterator, Sequence
 import numpy as np
 import pandas as pd
 
-from butfor.models.engines import OwnFit, bind
 from butfor.models.ensemble import mean_answers, member_seeds, single_learner
 from butfor.models.ledger import Ledger
+from butfor.models.own_fit import OwnFit, bind
 from butfor.models.seam import (
-    PIECE,
+    PIECE_TRAININGS,
     Bound,
     Engine,
     FlipSet,
@@ -202,7 +202,7 @@ class Trainer:
             yield recalled
         missing = [training for training in trainings if training not in recalled]
         for chunk, answers in self.bound.pieces(
-            missing, self._advance, max(PIECE, self.bound.width)
+            missing, self._advance, max(PIECE_TRAININGS, self.bound.width)
         ):
             piece = dict(zip(missing[chunk.start : chunk.stop], answers, strict=True))
             if self._ledger is not None:

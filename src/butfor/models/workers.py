@@ -41,7 +41,7 @@ from numpy.typing import NDArray
 
 from butfor._version import __version__
 from butfor.models.seam import (
-    PIECE,
+    PIECE_TRAININGS,
     Advance,
     Bound,
     Learner,
@@ -115,7 +115,7 @@ class OnWorkers(Bound):
         return [done[k] for k in range(len(items))]
 
     def pieces(
-        self, trainings: Sequence[Any], advance: Advance | None = None, size: int = PIECE
+        self, trainings: Sequence[Any], advance: Advance | None = None, size: int = PIECE_TRAININGS
     ) -> Iterator[tuple[range, Any]]:
         """On workers a chunk is about half a second's items, or as many as a worker prefers; chunks
         shrink, so that all workers end together. If a worker dies, what was under way goes to

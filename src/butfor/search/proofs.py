@@ -12,9 +12,10 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
+from sklearn.linear_model import RidgeClassifier
 
-from butfor.models.estimators import linear_in_labels
-from butfor.models.linear import ridge_effects
+from butfor.models.abilities import FlipEffects, Neighbours, PartVotes
+from butfor.models.linear import adds_up, ridge_effects
 from butfor.models.seam import FlipSet, Model, flip_direction
 from butfor.search.rules import Allowed, Situation
 
@@ -42,34 +43,50 @@ class Bracket:
 
 def provable(model: Model) -> bool:
     """Whether there is a proof for the model."""
-    if model.flip_effects is not None:
-        return model.exact
-    return model.neighbours is not None or model.part_votes is not None
+    if model.ability(Neighbours) is not None or model.ability(PartVotes) is not None:
+        return True
+    return exact_effects(model) is not None
+
+
+def exact_effects(model: Model) -> FlipEffects | None:
+    """The effects of flips, if those of several flips add up."""
+    effects = model.ability(FlipEffects)
+    return effects if effects is not None and effects.exact else None
 
 
 def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """A bracket per person of the situation, for the labels that `psi` allows; None if there is no
     proof for the model or for these labels."""
     model = situation.model
-    table = situation.table
-    decision = table.decision
-    cut_through_votes = decision.has_cut and model.part_votes is not None
-    cut_moves_with_flips = decision.pool is not None
-    if not provable(model) or cut_moves_with_flips or cut_through_votes:
+    decision = situation.table.decision
+    if decision.pool is not None:  # the cut moves with the flips
         return None
-    if model.flip_effects is None and model.neighbours is None:
-        return _parts(situation, psi)
-    if table.multiclass:
-        return _moved(situation, psi)
-    if not model.exact:
-        return _votes(situation, psi)
-    # Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ, and z depends on the
-    # inputs alone. Flipping label i moves it by a fixed amount, independent of other flips, so the
-    # strongest labels are the fewest.
+    parts = model.ability(PartVotes)
+    if parts is not None:  # a cut through a share of the parts' votes has no proof
+        return None if decision.has_cut else _parts(situation, psi, parts)
+    neighbours = model.ability(Neighbours)
+    effects = exact_effects(model)
+    if neighbours is None and effects is None:
+        return None
+    if situation.table.multiclass:
+        return _moved(situation, psi, neighbours)
+    if neighbours is not None:
+        return _votes(situation, psi, neighbours)
+    assert effects is not None
+    return _sums(situation, psi, effects)
+
+
+def _sums(situation: Situation, psi: Allowed, effects: FlipEffects) -> list[Bracket]:
+    """Ridge classifiers and regressions on 0 and 1: the margin is Σ zᵢtᵢ, and z depends on the
+    inputs alone. Flipping label i moves it by a fixed amount, independent of other flips, so the
+    strongest labels are the fewest."""
     out = flip_direction(situation.logits)
-    effects = model.flip_effects(table, situation.people) * out[:, None]
+    towards = effects.flip_effects(situation.table, situation.people) * out[:, None]
     starts = situation.logits.astype(np.float64) * out
-    return [_strongest(*each) for each in zip(starts, effects, psi, strict=True)]
+    return [
+        _strongest(start, moves, allowed)
+        for start, moves, allowed in zip(starts, towards, psi, strict=True)
+    ]
 
 
 def _strongest(start: float, effects: Array, allowed: Mask) -> Bracket:
@@ -98,7 +115,7 @@ def _fewest(
     return Bracket(at_least, how, witness)
 
 
-def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
+def _votes(situation: Situation, psi: Allowed, neighbours: Neighbours) -> list[Bracket]:
     """k nearest neighbours, which do not depend on labels. Flipping a neighbour's label moves its
     weight to the other label; no other row counts (Jia, Liu, Cao, Gong: *Certified Robustness of
     Nearest Neighbors against Data Poisoning and Backdoor Attacks*, AAAI 2022, count votes in the
@@ -109,8 +126,9 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
     # to which a tie goes.
     winner = decision.label if decision.has_cut else 0
     cut = decision.at if decision.has_cut else 0.5
+    assert cut is not None
     how = "votes of the neighbours"
-    near, weights = situation.model.neighbours(situation.people)
+    near, weights = neighbours.neighbours(situation.people)
     labels = situation.table.zero_one[near]
     for decided, rows, weight, label, allowed in zip(
         situation.predictions, near, weights, labels, psi, strict=True
@@ -130,7 +148,9 @@ def _votes(situation: Situation, psi: Allowed) -> list[Bracket]:
     return brackets
 
 
-def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
+def _moved(
+    situation: Situation, psi: Allowed, neighbours: Neighbours | None
+) -> list[Bracket] | None:
     """Ridge classifiers and neighbours with more than two classes. A flip moves a fixed weight from
     the score of the decided class to that of the new label, so the heaviest labels are the fewest.
     If ψ allows rows with other labels, nothing is proven, and nothing is proven of flips to further
@@ -147,8 +167,8 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
         return None
     alike = False
     """Whether all weights are equal, so that a tie is one and goes to the first class."""
-    if situation.model.neighbours is not None:
-        near, counted = situation.model.neighbours(people)
+    if neighbours is not None:
+        near, counted = neighbours.neighbours(people)
         alike = bool(np.ptp(counted) == 0)
         weights = np.zeros((len(near), table.n))
         scores = np.zeros((len(near), len(table.classes)))
@@ -158,7 +178,8 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
             np.add.at(scores[person], table.codes[rows], weight)
     else:
         new = np.eye(len(table.classes), dtype=np.float32)[np.full(len(people), new_code)]
-        weights = situation.model.flip_effects(table, people, contrast=new)
+        effects = situation.model.needed(FlipEffects)
+        weights = effects.flip_effects(table, people, contrast=new)
         scores = situation.model.scores(people).astype(np.float64)
     brackets = []
     for weight, score, allowed in zip(weights, scores, psi, strict=True):
@@ -177,21 +198,22 @@ def _moved(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     return brackets
 
 
-def _parts(situation: Situation, psi: Allowed) -> list[Bracket]:
+def _parts(situation: Situation, psi: Allowed, parts: PartVotes) -> list[Bracket]:
     """Partition ensembles: a flip touches one part and so at most one vote (Levine and Feizi, *Deep
     Partition Aggregation*, ICLR 2021). A number of votes must change for the decision to change.
     Only parts that vote for it and hold an allowed label can change theirs, and each takes at least
     one label: the bound is the sum of the lowest costs. For ridge copies, whose margins are sums
     over the labels, the exact cost of every part is known."""
-    ensemble, X, people = situation.model.part_votes(situation.table.X, situation.people)
+    ensemble, X, people = parts.part_votes(situation.table.X, situation.people)
     votes = ensemble.votes(people)
     inside = [np.flatnonzero(ensemble.part_of_ == k) for k in range(ensemble.parts_)]
     blank: Any = ensemble.new_copy()
     ridge: list[tuple[Array, Array]] = []
     """Of each part: the margins `[people]` and how far each of its labels moves them, `[people ×
     labels]`."""
-    named_ridge = type(blank).__name__ == "RidgeClassifier" and not hasattr(X, "toarray")
-    if named_ridge and linear_in_labels(blank) and blank.fit_intercept:
+    sparse = hasattr(X, "toarray")
+    is_ridge = type(blank) is RidgeClassifier and adds_up(blank) and blank.fit_intercept
+    if is_ridge and not sparse:
         X = np.asarray(X, np.float64)
         asked = np.asarray(people, np.float64)
         y = situation.table.zero_one

@@ -11,6 +11,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.models import abilities
+from butfor.models.abilities import AsNetwork, FlipEffects
 from butfor.models.seam import (
     Engine,
     FlipSet,
@@ -82,17 +84,18 @@ class Activation(Ranking):
 
     name = "activation"
     needs = "a butfor.MLP with hidden layers"
-    asks = "as_network"
+    asks = AsNetwork
 
     def __init__(self, decay: float = 0.5) -> None:
         check_above_zero(decay=decay)
         self.decay = decay
 
     def accepts(self, model: Model) -> bool:
-        return super().accepts(model) and bool(model.as_network.network.recipe.hidden)
+        ours = model.ability(AsNetwork)
+        return ours is not None and bool(ours.as_network.network.recipe.hidden)
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
-        subject = model.as_network
+        subject = model.needed(AsNetwork).as_network
         network = subject.network
         limit = 0.5 if network.activation == "sigmoid" else 0.0
 
@@ -180,12 +183,13 @@ class Influence(Ranking):
 
     name = "influence"
     needs = "logistic regression or ridge"
-    asks = "flip_effects"
-    predicts = signed = True
+    asks = FlipEffects
+    predicts = True
+    signed = True
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Scores:
         with single_threaded():
-            effects = model.flip_effects(table, people)
+            effects = model.needed(FlipEffects).flip_effects(table, people)
         return effects * flip_direction(model.logits(people))[:, None]
 
 
@@ -195,10 +199,12 @@ class Leaves(Ranking):
 
     name = "leaves"
     needs = "a tree, a forest or boosted trees"
-    asks = "leaves"
+    asks = abilities.Leaves
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> NDArray[np.float32]:
-        ours, theirs = map(model.leaves, (people, table.X))
+        trees = model.needed(abilities.Leaves)
+        ours = trees.leaves(people)
+        theirs = trees.leaves(table.X)
         shared = np.zeros((len(people), table.n), np.float32)
         for mine, others in zip(ours.T, theirs.T, strict=True):
             shared += mine[:, None] == others[None, :]
@@ -250,7 +256,7 @@ class Gradient(Ranking):
         self.member_limit = CPU_MEMBERS if self._device == "cpu" else None
 
     def accepts(self, model: Model) -> bool:
-        return all(member.as_network is not None for member in model.members)
+        return all(member.ability(AsNetwork) is not None for member in model.members)
 
     def score(self, model: Model, table: Table, people: pd.DataFrame) -> Numbers:
         from scipy.stats import trim_mean
@@ -259,7 +265,7 @@ class Gradient(Ranking):
 
         members = model.members[: self.member_limit]
         direction = flip_direction(model.logits(people))[:, None]
-        seeds = [member.as_network.network.recipe.seed for member in members]
+        seeds = [seed_of(member) for member in members]
         sweeps = [Sweep(seed, (), np.arange(len(people))) for seed in seeds]
         scores = [effects * direction for effects in self._effects(members[0], sweeps, people)]
         count = len(scores)
@@ -289,7 +295,7 @@ class Gradient(Ranking):
 
         members = self.members_at_flips(model, table)
         out = flip_direction(model.logits(people))
-        seeds = [member.as_network.network.recipe.seed for member in members]
+        seeds = [seed_of(member) for member in members]
         sweeps = [
             Sweep(seed, flips[k], np.array([k])) for k in range(len(people)) for seed in seeds
         ]
@@ -304,7 +310,7 @@ class Gradient(Ranking):
     ) -> Iterator[Numbers]:
         """Predicted changes of the logits if label i is flipped, sweep by sweep, on all cores or on
         a cluster."""
-        subject = model.as_network
+        subject = model.needed(AsNetwork).as_network
         how = {"epochs": self.epochs, "device": self._device}
         walk = (subject.network.recipe, subject.rows, subject.encoded(people), self.tolerance, how)
         most_people = max(1, *(len(sweep.people) for sweep in sweeps))
@@ -319,6 +325,11 @@ class Gradient(Ranking):
             else:
                 done = self._spread(swept_effects, walk, [some[k::count] for k in range(count)])
                 yield from (done[k % count][k // count] for k in range(len(some)))
+
+
+def seed_of(member: Model) -> int:
+    """The seed of a network."""
+    return member.needed(AsNetwork).as_network.network.recipe.seed
 
 
 def swept_effects(

@@ -11,6 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from butfor.models.abilities import Inputs, ability_named
 from butfor.models.seam import (
     Engine,
     Model,
@@ -42,8 +43,9 @@ class Ranking:
     name: str
     needs = "any model"
     """The models it accepts, in words."""
-    asks: str | None = None
-    """The optional method of `Model` without which it cannot rank."""
+    asks: type[Any] | str | None = None
+    """What a model must be able to tell: a protocol of `butfor.models.abilities`, or the name of
+    its method."""
     predicts = False
     """Scores are predictions in logits, which can be compared with retraining."""
     signed = False
@@ -61,7 +63,10 @@ class Ranking:
     predictions: Any = None
 
     def accepts(self, model: Model) -> bool:
-        return self.asks is None or getattr(model, self.asks) is not None
+        if self.asks is None:
+            return True
+        asked = ability_named(self.asks) if isinstance(self.asks, str) else self.asks
+        return model.ability(asked) is not None
 
     def averages(self, model: Model) -> bool:
         """Whether the model is an ensemble of which it accepts only the members, one by one."""
@@ -126,9 +131,10 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
     """Training rows `[n × d]` and people `[people × d]` as the model sees them. If it does not say,
     the table is encoded here: numbers scaled, missing ones at the mean, categories one-hot, unseen
     ones all 0."""
-    if model.encoded is not None:
-        rows = model.encoded(table.X)
-        asked = model.encoded(people)
+    inputs = model.ability(Inputs)
+    if inputs is not None:
+        rows = inputs.encoded(table.X)
+        asked = inputs.encoded(people)
         if rows is not None and asked is not None:
             return rows, asked
     from sklearn.compose import make_column_transformer
@@ -142,7 +148,8 @@ def numbers_of(model: Model, table: Table, people: pd.DataFrame) -> tuple[Number
         (make_pipeline(SimpleImputer(), StandardScaler()), numeric),
         (OneHotEncoder(handle_unknown="ignore", sparse_output=False), others),
     ).fit(table.X)
-    rows, asked = (np.asarray(encoder.transform(X), np.float64) for X in (table.X, people))
+    rows = np.asarray(encoder.transform(table.X), np.float64)
+    asked = np.asarray(encoder.transform(people), np.float64)
     return rows, asked
 
 

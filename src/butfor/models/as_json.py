@@ -1,7 +1,6 @@
-"""What is known of a scikit-learn estimator: its parts, how its margin depends on labels, and
-itself as JSON.
+"""An estimator as JSON: its class, its parameters, and the same for every estimator inside; no
+pickles.
 
-As JSON it is its class, its parameters, and the same for every estimator inside; no pickles.
 Reading a record imports only packages of `TRUSTED`, since a record from somebody else must not run
 code.
 """
@@ -14,122 +13,28 @@ from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
-from sklearn.base import BaseEstimator, is_classifier
-from sklearn.compose import ColumnTransformer
-from sklearn.kernel_ridge import KernelRidge
-from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, RidgeClassifier
-from sklearn.pipeline import Pipeline, make_pipeline
+from sklearn.base import BaseEstimator
 
-from butfor.models.robust import ThresholdedRegressor
 from butfor.support.errors import ReplayError
 from butfor.support.optional import load
 
-LABEL_BLIND = {
-    *(
-        "StandardScaler",
-        "MinMaxScaler",
-        "MaxAbsScaler",
-        "RobustScaler",
-        "OneHotEncoder",
-        "OrdinalEncoder",
-    ),
-    *("SimpleImputer", "PolynomialFeatures", "TableEncoder", "VarianceThreshold"),
-}
-"""Preprocessing that does not use labels, so that it is the same for all flip sets."""
-DIRECT = ("auto", "cholesky", "svd")
-"""Solvers of ridge that reach the exact minimum."""
-
-
-def steps_of(estimator: Any) -> list[Any]:
-    """The steps of a pipeline and of pipelines in it; of any other estimator, itself alone."""
-    if type(estimator) is not Pipeline:
-        return [estimator]
-    return [
-        part
-        for _, step in estimator.steps
-        if step not in (None, "passthrough")
-        for part in steps_of(step)
-    ]
-
-
-def joined(steps: list[Any]) -> Any:
-    """A pipeline of these steps, or the only one."""
-    return steps[0] if len(steps) == 1 else make_pipeline(*steps)
-
-
-def parts(estimator: Any) -> list[Any]:
-    """An estimator and all its parameters."""
-    return [estimator, *estimator.get_params(deep=True).values()]
-
-
-def packages(estimator: Any) -> set[str]:
-    """The libraries of an estimator and its parts."""
-    return {
-        base.__module__.split(".")[0] for part in parts(estimator) for base in type(part).__mro__
-    }
-
-
-def preprocesses(estimator: Any) -> bool:
-    """Whether it contains a transformer, so that it can take a raw table. A classifier that can
-    also transform, such as discriminant analysis or voting, does not count."""
-
-    def transforms(part: Any) -> bool:
-        return hasattr(part, "transform") and not (
-            isinstance(part, BaseEstimator) and is_classifier(part)
-        )
-
-    return any(
-        isinstance(part, Pipeline) or (hasattr(part, "fit") and transforms(part))
-        for part in parts(estimator)
-    )
-
-
-def uses_no_label(step: Any) -> bool:
-    """Whether a transformer is known to ignore labels."""
-    if isinstance(step, ColumnTransformer):
-        return all(map(uses_no_label, [*(part[1] for part in step.transformers), step.remainder]))
-    if type(step) is Pipeline:
-        return all(map(uses_no_label, steps_of(step)))
-    if isinstance(step, str):
-        return step in ("passthrough", "drop")
-    # Classes of the same name in other libraries may use labels: feature_engine's OrdinalEncoder
-    # does.
-    return (
-        type(step).__module__.split(".")[0] in ("sklearn", "butfor")
-        and type(step).__name__ in LABEL_BLIND
-    )
-
-
-def is_logistic(final: Any) -> bool:
-    """A logistic regression with the usual penalty."""
-    usual = type(final) is LogisticRegression and final.l1_ratio in (None, 0)
-    return usual and getattr(final, "penalty", None) not in ("l1", "elasticnet")
-
-
-def linear_in_labels(estimator: Any) -> bool:
-    """Whether the margin is a sum over the labels with weights that do not depend on labels: then a
-    flip moves it by the same amount under any other flips."""
-    *before, final = steps_of(estimator)
-    if type(final) is ThresholdedRegressor:
-        *inside, final = steps_of(final.new_regressor())
-        before += inside
-        linear = type(final) in (LinearRegression, Ridge, KernelRidge)
-    else:
-        linear = type(final) is RidgeClassifier and final.class_weight is None
-    direct = getattr(final, "solver", "auto") in DIRECT and not getattr(final, "positive", False)
-    return linear and direct and all(map(uses_no_label, before))
-
-
-# --- as JSON --------------------------------------------------------------------------------------
-
 TRUSTED = ("sklearn", "butfor", "xgboost", "lightgbm")
-CLASS, TUPLE, PAIRS, NUMBER, DTYPE, OPAQUE = "class", "tuple", "pairs", "number", "dtype", "opaque"
+CLASS = "class"
+TUPLE = "tuple"
+PAIRS = "pairs"
+NUMBER = "number"
+DTYPE = "dtype"
+OPAQUE = "opaque"
 """Marks for values that JSON does not have: estimators, tuples, dictionaries with other keys than
 text, numbers that are not finite, numpy's types, and what cannot be rebuilt."""
 PLAIN = ("sklearn.compose", "sklearn.model_selection")
 """Modules of scikit-learn with parameter objects that are not estimators: column selectors,
 splitters."""
-NAMES_IN_RECORDS = {"butfor.table.encoding:TableEncoder": "butfor.encode:TableEncoder"}
+NAMES_IN_RECORDS = {
+    "butfor.table.encoding:TableEncoder": "butfor.encode:TableEncoder",
+    "butfor.models.partition:PartitionEnsemble": "butfor.models.robust:PartitionEnsemble",
+    "butfor.models.thresholded:ThresholdedRegressor": "butfor.models.robust:ThresholdedRegressor",
+}
 """Classes of ours that moved, and the names that records know them by."""
 REMEDY = "--model package.module:name, or in Python replay(..., model=...)"
 
@@ -149,9 +54,9 @@ def describe(value: Any) -> Any:
             if hasattr(value, name)
         }
     if parameters is not None:
-        given = {name: describe(v) for name, v in parameters.items()}
-        name = f"{kind.__module__}:{kind.__qualname__}"
-        return {CLASS: NAMES_IN_RECORDS.get(name, name), "params": given}
+        described = {name: describe(parameter) for name, parameter in parameters.items()}
+        place = f"{kind.__module__}:{kind.__qualname__}"
+        return {CLASS: NAMES_IN_RECORDS.get(place, place), "params": described}
     if isinstance(value, float) and not math.isfinite(value):
         return {NUMBER: str(value)}
     if isinstance(value, (str, int, float, bool, type(None))):
