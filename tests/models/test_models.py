@@ -28,7 +28,7 @@ from benchmarks.proofs import confirmed
 from butfor.cli import main
 from butfor.errors import LearnerError, ReplayError, SettingError, TableError
 from butfor.measured import run_of
-from butfor.models import as_json, linear
+from butfor.models import abilities, as_json, linear
 from butfor.models.engines import OwnFit
 from butfor.models.kinds import model_of
 from butfor.models.making import as_learner, learner_of, model_named
@@ -621,6 +621,66 @@ def test_a_learner_of_ones_own():
         run_of(audit.fitted_).not_rebuildable[0]
         == "model: nearest by income is a learner of the user's own"
     )
+
+
+class Votes(butfor.Model):
+    """One's own model that knows how labels decide: each row's label counts by a fixed weight."""
+
+    exact = True
+
+    def __init__(self, rows, labels):
+        self.rows = rows
+        self.labels = labels
+
+    def weights(self, people):
+        column = NUMBERS[0]
+        away = np.subtract.outer(people[column].to_numpy(), self.rows[column].to_numpy())
+        return 1 / (1 + np.abs(away))
+
+    def logits(self, people):
+        return (self.weights(people) @ (2 * self.labels - 1)).astype(np.float32)
+
+    def flip_effects(self, table, people, contrast=None):
+        return self.weights(people) * (2 - 4 * table.zero_one)
+
+
+@pytest.mark.parametrize("threshold", [0.5, 0.4])
+def test_abilities_of_ones_own_model_are_asked_for_by_rankings_and_proofs(threshold):
+    class Voting(butfor.Learner):
+        name = "votes"
+        fit = staticmethod(lambda table, labels: Votes(table.X, labels))
+        record = staticmethod(lambda: {"kind": "votes"})
+
+    audit = butfor.LabelAudit(
+        Voting(), budget=3, rank="influence", threshold=threshold, phi="everyone", psi="everything"
+    )
+    audit.fit(TRAINING, LABELS, sensitive_features="région")
+    population = audit.explain_all(PEOPLE)
+    assert population.eligible
+    assert all(v.exact or v.status in ("proven_none", "not_found") for v in population.eligible)
+    assert all(v.at_least is not None for v in population.eligible)
+    model = audit.model_
+    assert model.ability(abilities.FlipEffects) is model
+    for other in (abilities.Leaves, abilities.Inputs, abilities.Pulls, abilities.AsNetwork):
+        assert model.ability(other) is None
+    with pytest.raises(SettingError, match="a tree"):
+        butfor.LabelAudit(Voting(), rank="leaves").fit(
+            TRAINING, LABELS, sensitive_features="région"
+        ).explain_all(PEOPLE)
+
+
+def test_a_ranking_may_name_what_it_asks_for():
+    class Own(butfor.Ranking):
+        name = "own"
+        asks = "leaves"
+
+    for model, can in (
+        (RandomForestClassifier(5, random_state=0), True),
+        (RidgeClassifier(), False),
+    ):
+        audit = butfor.LabelAudit(model, budget=1, members=1, threshold=0.4 if can else 0.5)
+        audit.fit(LOANS[NUMBERS], GRANTED, sensitive_features=LOANS["région"])
+        assert Own().accepts(audit.model_) == can
 
 
 def test_with_fewer_rows_than_columns_effects_are_the_same_by_the_smaller_matrix(monkeypatch):
