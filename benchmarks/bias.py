@@ -54,7 +54,7 @@ from benchmarks.planted import BASES, GROUPS, KINDS, MEMBERS, Floats, Mask, Plan
 from benchmarks.rows import Row, check, measured_in, names, numbers, options, parse, run
 from benchmarks.work import network
 from butfor.errors import SettingError, TableError
-from butfor.models.making import model_named
+from butfor.models.by_name import model_named
 from butfor.models.seam import Training
 from butfor.result.worlds import over
 from butfor.standard.groups import Standards

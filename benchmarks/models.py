@@ -20,7 +20,7 @@ from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.explain import eligible_cases
-from butfor.models.making import model_named
+from butfor.models.by_name import model_named
 from butfor.table.embedded import load_dataset
 
 PREFIX = "influence prefix"

@@ -22,8 +22,9 @@ from sklearn.linear_model import LogisticRegression
 
 from benchmarks.coverage import FAMILIES, probabilities
 from benchmarks.work import network
+from butfor.models.by_name import model_named
 from butfor.models.engines import choose_engine
-from butfor.models.making import as_learner, model_named
+from butfor.models.making import as_learner
 from butfor.models.own_fit import bind
 from butfor.models.seam import Learner, Training
 from butfor.standard.compare import compare

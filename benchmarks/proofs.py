@@ -26,7 +26,7 @@ from sklearn.metrics import accuracy_score, balanced_accuracy_score
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
-from butfor.models.making import model_named
+from butfor.models.by_name import model_named
 from butfor.models.own_fit import OwnFit
 from butfor.models.partition import PartitionEnsemble
 from butfor.models.seam import Training

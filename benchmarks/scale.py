@@ -52,8 +52,8 @@ import pandas as pd
 from benchmarks.memory import end_workers, high_water_mark, in_own_process
 from benchmarks.rows import Columns, Row, numbers, options, parse, run, show
 from benchmarks.work import explain, refuse_below_one
+from butfor.models.by_name import inputs_of, model_named
 from butfor.models.ensemble import single_learner
-from butfor.models.making import inputs_of, model_named
 from butfor.support.stopping import max_retrainings
 
 if TYPE_CHECKING:

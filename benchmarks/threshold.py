@@ -28,7 +28,7 @@ from benchmarks.work import explain, mean, refuse_below_one
 from butfor.audit import LabelAudit
 from butfor.errors import SettingError
 from butfor.explain import eligible_cases
-from butfor.models.making import default_model, inputs_of, model_named
+from butfor.models.by_name import default_model, inputs_of, model_named
 from butfor.support.errors import nearest
 
 TABLES = ("HMDA", "ResumeNames", "default", "adult")

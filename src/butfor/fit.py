@@ -15,9 +15,11 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.models import ensemble
-from butfor.models import making as learners
 from butfor.models.abilities import LogOdds
+from butfor.models.by_name import default_model
 from butfor.models.engines import fit_ensemble
+from butfor.models.first_fit import first_model
+from butfor.models.making import as_learner, seed_note
 from butfor.models.seam import (
     BIAS,
     Learner,
@@ -25,6 +27,7 @@ from butfor.models.seam import (
     Model,
 )
 from butfor.models.steps import preprocesses
+from butfor.models.threshold import decision_of
 from butfor.models.validation_rows import training_table
 from butfor.result.verdict import AFTER, BEFORE, DOUBT
 from butfor.search.proofs import provable
@@ -296,7 +299,7 @@ def fit(
     )
     model = settings.model
     if model is None:
-        model = learners.default_model(len(X))
+        model = default_model(len(X))
     columns = X.columns
     encoder = settings.encoder
     raw = (
@@ -323,7 +326,7 @@ def fit(
         concerns = [*concerns_of(X, y, sensitive), *weight_concerns(given_weights, sensitive)]
         for line in (*notes, *(f"Note: {concern}" for concern in concerns)):
             progress.note(line)
-        learner = learners.as_learner(model, encoder, settings.random_state)
+        learner = as_learner(model, encoder, settings.random_state)
         table, kept = training_table(
             learner, X, y, validation, weights, clusters, sensitive, progress.note
         )
@@ -360,11 +363,11 @@ def fit(
             competing = handed_over.like_training(as_table(competing), table.X, sensitive)
         table = replace(
             table,
-            decision=learners.decision_of(settings.threshold, learner, table, side, competing),
+            decision=decision_of(settings.threshold, learner, table, side, competing),
         )
         trained = train_model(settings, learner, table, ~zeros, progress)
         if trained["seeded"]:
-            note = learners.seed_note(model, settings.random_state)
+            note = seed_note(model, settings.random_state)
             if note:
                 progress.note(note)
 
@@ -407,7 +410,7 @@ def train_model(
     training rows, and its search: fields of `Fitted`. With more than two labels, `favours` are
     those that count as 1."""
     progress.phase("training the model")
-    model, seconds, seeded = learners.first_model(learner, table)
+    model, seconds, seeded = first_model(learner, table)
     if settings.members is not None and settings.members > 1 and not seeded:
         raise SettingError(
             f"members={settings.members}: seeds do not change {learner.name} here, so all members "

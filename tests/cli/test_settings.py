@@ -16,8 +16,8 @@ import applicants
 import butfor
 from butfor.cli import cli, main
 from butfor.cli import options as opt
+from butfor.models.by_name import NAMES as MODELS
 from butfor.models.engines import NAMES as ENGINES
-from butfor.models.making import NAMES as MODELS
 from butfor.search.rules import PHI, PSI
 from butfor.settings import AuditSettings
 from butfor.standard.settings import ComparisonOptions, ComparisonSettings

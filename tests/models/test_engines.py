@@ -16,8 +16,9 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
+from butfor.models.by_name import inputs_of, model_named
 from butfor.models.engines import Fastest, OwnFit, bind
-from butfor.models.making import as_learner, inputs_of, model_named
+from butfor.models.making import as_learner
 from butfor.models.seam import Training
 from butfor.table.decisions import Decision
 from butfor.table.table import Table

@@ -29,9 +29,10 @@ from butfor.cli import main
 from butfor.errors import LearnerError, ReplayError, SettingError, TableError
 from butfor.measured import run_of
 from butfor.models import abilities, as_json, linear
+from butfor.models.by_name import model_named
 from butfor.models.engines import OwnFit
 from butfor.models.kinds import model_of
-from butfor.models.making import as_learner, learner_of, model_named
+from butfor.models.making import as_learner, learner_of
 from butfor.search.guided import guided
 from butfor.search.rankings import as_ranking
 from butfor.search.rankings.mix import RankingMix
@@ -140,7 +141,7 @@ def test_what_is_found_is_what_the_users_own_fit_says(name):
 
 def test_boosted_trees_that_are_not_installed_are_named_with_their_pip_line(monkeypatch):
     assert model_named("xgboost", 3).get_params()["random_state"] == 3
-    monkeypatch.setattr("butfor.models.making.find_spec", lambda package: None)
+    monkeypatch.setattr("butfor.models.by_name.find_spec", lambda package: None)
     with pytest.raises(SettingError, match="pip install xgboost"):
         model_named("xgboost")
 

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor.errors import SettingError, TableError
-from butfor.models.making import model_named
+from butfor.models.by_name import model_named
 from butfor.result.population import Population
 from butfor.standard.model import TwoModels
 from butfor.support import files

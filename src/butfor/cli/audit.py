@@ -88,7 +88,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
 
     # Read. What takes long to import comes now: a folder that cannot be used is said at once.
     from butfor import DATASETS
-    from butfor.models.making import default_name
+    from butfor.models.by_name import default_name
     from butfor.table.labels import label_number
 
     if told["model"] is None:
@@ -186,8 +186,8 @@ def label_audit(data: Dataset, told: dict[str, Any]) -> LabelAudit:
     from sklearn.utils import get_tags
 
     from butfor import LabelAudit, TableEncoder
+    from butfor.models.by_name import MODELS, inputs_of, model_named
     from butfor.models.ledger import Ledger
-    from butfor.models.making import MODELS, inputs_of, model_named
 
     given = {name: told[name] for name in declarations(AuditSettings)}
     encoding = told_of(EncodingOptions, told)

@@ -40,7 +40,7 @@ def replay(file: Path, model: str | None, data: str | None, fresh_seeds: bool) -
     FILE is the audit.json of 'butfor audit'. Everything it says about people and takes no search is
     computed again and compared, and its checksum. Exit code 1 if anything differs.
     """
-    from butfor.models.making import model_named
+    from butfor.models.by_name import model_named
     from butfor.result.population import Population
     from butfor.result.record import opened
     from butfor.review.replay import replay_all
@@ -142,7 +142,7 @@ def review(
     and nothing written: no number of labels is likely to show anything, or the answers show
     nothing.
     """
-    from butfor.models.making import model_named
+    from butfor.models.by_name import model_named
     from butfor.result.population import Population
     from butfor.result.record import CHECKSUM, opened
     from butfor.result.reviewed import worth_a_review

@@ -145,7 +145,7 @@ def standard(
     """
     import pandas as pd
 
-    from butfor.models.making import model_named
+    from butfor.models.by_name import model_named
     from butfor.standard.compare import compare_standards
     from butfor.standard.inputs import LARGE_TABLE_ROWS
     from butfor.standard.wrong import IF_REAL, WRONG
