@@ -71,7 +71,7 @@ def dask_cluster():
 @pytest.fixture(params=["dask", "local"])
 def name(request, dask_cluster, monkeypatch):
     """Of a Dask cluster, and of processes of this machine."""
-    monkeypatch.setattr(workers, "PATIENCE", 180)
+    monkeypatch.setattr(workers, "WORKER_SECONDS", 180)
     return dask_cluster.scheduler_address if request.param == "dask" else "local:2"
 
 
@@ -255,11 +255,11 @@ def test_a_scheduler_without_workers_is_given_up_and_one_that_dies_loses_nothing
         wait_until(lambda: file.exists() and file.read_text().strip())
         address = json.loads(file.read_text())["address"]
         far = open_cluster(address)
-        monkeypatch.setattr(workers, "PATIENCE", 1)
+        monkeypatch.setattr(workers, "WORKER_SECONDS", 1)
         with pytest.raises(EngineError, match="has had no worker for 1 seconds; start some"):
             bound(far, tmp_path / "log")
         with process("worker", address, "--nthreads", "1", "--no-nanny"):
-            monkeypatch.setattr(workers, "PATIENCE", 180)
+            monkeypatch.setattr(workers, "WORKER_SECONDS", 180)
             audit = small(address, ledger=ledger)
             assert open_cluster(address) is far
             with pytest.raises(EngineError, match=r"scheduler at .* is gone.*same ledger"):

@@ -140,7 +140,7 @@ def test_places_and_files_that_are_no_ledger_are_refused_and_left_as_they_are(tm
 def test_a_locked_one_gets_a_sentence_and_one_locked_later_lets_the_audit_go_on(
     tmp_path, monkeypatch
 ):
-    monkeypatch.setattr(module, "PATIENCE", 0.1)
+    monkeypatch.setattr(module, "WRITER_SECONDS", 0.1)
     notes: list[str] = []
     ledger = Ledger(filled(tmp_path / "l.db"), notes.append)
     other = sqlite3.connect(tmp_path / "l.db", isolation_level=None)

@@ -35,10 +35,10 @@ from butfor.table.hashes import data_hash, typed
 from butfor.table.table import Table
 
 TABLE = "butfor_answers"
-KEYS = 6
+KEY_FORMAT = 6
 """The file's `user_version`: how its keys are made. Those of 0.5, which are 0 here, say nothing of
 types and cut."""
-PATIENCE = 60.0
+WRITER_SECONDS = 60.0
 """Seconds to wait while another process writes."""
 
 
@@ -47,21 +47,22 @@ class Ledger:
     wrong with it."""
 
     def __init__(self, path: str | Path, note: Callable[[str], None] | None = None) -> None:
-        self.path, self._note = Path(path), note or (lambda line: None)
-        self._bad_rows, self._usable = 0, True
+        self.path = Path(path)
+        self._note = note or (lambda line: None)
+        self._bad_rows = 0
+        self._usable = True
         try:
             self._db, keys = _opened(self.path)
         except (sqlite3.Error, OSError, ValueError) as error:  # ValueError: a null byte in the name
             raise SettingError(
                 f"'{self.path}' cannot be used as a ledger ({error}); name another file, or "
-                "remove this one if it is "
-                "damaged."
+                "remove this one if it is damaged."
             ) from error
-        if keys != KEYS:
+        if keys != KEY_FORMAT:
             self._note(
                 f"The ledger '{self.path}' is of butfor 0.5, which did not tell apart columns of "
-                "other types and other "
-                "thresholds: none of its answers is recalled. New ones are added."
+                "other types and other thresholds: none of its answers is recalled. New ones "
+                "are added."
             )
 
     @staticmethod
@@ -99,11 +100,8 @@ class Ledger:
                 for content, crc in self._db.execute(
                     f"SELECT answers, crc FROM {TABLE} WHERE key = ?", (key,)
                 ):
-                    if (
-                        isinstance(content, bytes)
-                        and len(content) % 4 == 0
-                        and crc == crc32(key + content)
-                    ):
+                    whole = isinstance(content, bytes) and len(content) % 4 == 0
+                    if whole and crc == crc32(key + content):
                         answers[training] = np.frombuffer(content, np.float32)
                     else:
                         self._bad_rows += 1
@@ -112,9 +110,10 @@ class Ledger:
     def write(self, page: bytes, answers: Mapping[Training, Floats]) -> None:
         """Write all answers or, if interrupted, none. Trainings that diverged have no answer."""
         rows = []
-        for training, each in answers.items():
-            if np.isfinite(each).all():
-                key, content = _key(page, training), np.asarray(each, np.float32).tobytes()
+        for training, of_training in answers.items():
+            if np.isfinite(of_training).all():
+                key = _key(page, training)
+                content = np.asarray(of_training, np.float32).tobytes()
                 rows.append((key, content, crc32(key + content)))
         with self._or_without(), self._db:
             self._db.executemany(f"INSERT OR REPLACE INTO {TABLE} VALUES (?, ?, ?)", rows)
@@ -152,7 +151,7 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
         raise OSError("it is not a file")
     with suppress(OSError):  # a new file is its owner's alone; sqlite reports other problems
         os.close(os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, OWNER_FILE))
-    db = sqlite3.connect(path, timeout=PATIENCE)
+    db = sqlite3.connect(path, timeout=WRITER_SECONDS)
     try:
         tables = {name for (name,) in db.execute("SELECT name FROM sqlite_master")}
         if tables - {TABLE} or (path.stat().st_size and not tables):
@@ -168,8 +167,8 @@ def _opened(path: Path) -> tuple[sqlite3.Connection, int]:
             columns = "(key BLOB PRIMARY KEY, answers BLOB, crc INTEGER) WITHOUT ROWID"
             db.execute(f"CREATE TABLE IF NOT EXISTS {TABLE} {columns}")
             filled = db.execute(f"SELECT 1 FROM {TABLE} LIMIT 1").fetchone()
-            keys = db.execute("PRAGMA user_version").fetchone()[0] if filled else KEYS
-            db.execute(f"PRAGMA user_version = {KEYS}")
+            keys = db.execute("PRAGMA user_version").fetchone()[0] if filled else KEY_FORMAT
+            db.execute(f"PRAGMA user_version = {KEY_FORMAT}")
     except BaseException:
         db.close()
         raise

@@ -26,7 +26,7 @@ from butfor.support.progress import Progress
 from butfor.support.stopping import StopFlag
 from butfor.table.table import Table
 
-PATIENCE = 15.0
+MAX_REPEATED_SECONDS = 15.0
 """A first training that takes longer, in seconds, is not repeated to measure its time."""
 
 
@@ -50,9 +50,13 @@ class Trainer:
         progress: Progress | None = None,
         flag: StopFlag | None = None,
     ) -> None:
-        self.engine, self.table, self.people = engine, table, people
-        self.progress, self.flag = progress or Progress(), flag or StopFlag()
-        self.single, self.seeds = single_learner(learner), member_seeds(learner)
+        self.engine = engine
+        self.table = table
+        self.people = people
+        self.progress = progress or Progress()
+        self.flag = flag or StopFlag()
+        self.single = single_learner(learner)
+        self.seeds = member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings per flip set."""
         self._asked = table.with_pool(people)
@@ -66,7 +70,9 @@ class Trainer:
         self._page = (
             b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
         )
-        self.trained = self.recalled = self.confirmations = 0
+        self.trained = 0
+        self.recalled = 0
+        self.confirmations = 0
         self._members: dict[FlipSet, dict[int | None, Floats]] = {}
         """The answers of single members, by seed."""
         self.means: dict[FlipSet, Floats] = {}
@@ -89,8 +95,8 @@ class Trainer:
         of all."""
         if members is None and flips in self.means:
             return []
-        known = self._members.get(flips, ())
-        return [Training(flips, seed) for seed in self.seeds[:members] if seed not in known]
+        trained = self._members.get(flips, ())
+        return [Training(flips, seed) for seed in self.seeds[:members] if seed not in trained]
 
     def fit(self, trainings: Sequence[Training]) -> None:
         """Train these with the engine, each once. What was trained before a stop is kept."""
@@ -134,11 +140,13 @@ class Trainer:
     def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
         """The mean answers of each ensemble, `[ensembles × answers]`."""
         answers: dict[Training, Floats] = {}
-        for piece in self._pieces([training for each in ensembles for training in each]):
+        for piece in self._pieces([training for members in ensembles for training in members]):
             answers |= piece
-        return np.array(
-            [mean_answers(np.array([answers[training] for training in each])) for each in ensembles]
-        )
+        means = [
+            mean_answers(np.array([answers[training] for training in members]))
+            for members in ensembles
+        ]
+        return np.array(means)
 
     # --- confirmation -----------------------------------------------------------------------------
 
@@ -160,9 +168,8 @@ class Trainer:
         for chunk, some in self._by_definition.pieces(trainings, None, size):
             answers.update(zip(trainings[chunk.start : chunk.stop], some, strict=True))
             self.confirmations += len(chunk)
-            for flips in dict.fromkeys(
-                training.flips for training in trainings[chunk.start : chunk.stop]
-            ):
+            done = trainings[chunk.start : chunk.stop]
+            for flips in dict.fromkeys(training.flips for training in done):
                 members = [answers.get(Training(flips, seed)) for seed in self.seeds]
                 if all(member is not None for member in members):
                     self.confirmed[flips] = mean_answers(np.array(members))
@@ -180,12 +187,13 @@ class Trainer:
             for _ in range(2):  # the first one may load and compile
                 started = time.perf_counter()
                 self.bound([Training(())])
-                each = time.perf_counter() - started
-                if each > PATIENCE:
+                seconds = time.perf_counter() - started
+                if seconds > MAX_REPEATED_SECONDS:
                     break
             # It may have been compiling, or a second process cold: no engine is slower than the
             # model's own `fit`.
-            self._seconds = min(each, by_definition or each) / min(self.bound.width, self.n_jobs)
+            seconds = min(seconds, by_definition or seconds)
+            self._seconds = seconds / min(self.bound.width, self.n_jobs)
         return self._seconds
 
     def _pieces(self, trainings: Sequence[Training]) -> Iterator[dict[Training, Floats]]:

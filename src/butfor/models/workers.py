@@ -62,25 +62,25 @@ from butfor.table.columns import own
 from butfor.table.encoding import Asked
 from butfor.table.table import Table
 
-MUCH = 12e6
+MIN_MICROSECONDS = 12e6
 """Microseconds of work from which on processes do it: twice what two new processes take to load
 everything."""
-CHUNK = 0.5e6
+CHUNK_MICROSECONDS = 0.5e6
 """Microseconds of work in a chunk: enough to pay for sending it, little enough for Ctrl-C and a
 worker's death."""
-ALIGNED = 64
+ALIGNED_BYTES = 64
 """Arrays are sent at multiples of as many bytes, as libraries like them."""
-MOST_DEATHS = 10
+MAX_DEATHS = 10
 """How often workers of this machine may die and be replaced for one list of items."""
-MOST_HELD = 4
+MAX_LEARNERS_HELD = 4
 """The most learners with tables that a worker keeps."""
-PATIENCE = 60.0
+WORKER_SECONDS = 60.0
 """Seconds to wait for a worker of a scheduler if there is none."""
-POLL = 0.5
+POLL_SECONDS = 0.5
 """Seconds between checks of a scheduler and for interruptions."""
-SAME = ("butfor", "torch", "numpy", "scikit-learn")
+SAME_VERSIONS = ("butfor", "torch", "numpy", "scikit-learn")
 """Packages whose versions must be the same on all workers."""
-LOST = (
+LOST_WORKERS = (
     "A chunk of trainings took several workers down; they may have too little memory. What was "
     "trained before is in "
     "the ledger, if one was given."
@@ -103,7 +103,9 @@ class OnWorkers(Bound):
         if engine.workers is None and type(backend).__name__ == "DaskDistributedBackend":
             self.workers = DaskWorkers(backend.client)
         super().__init__(self.in_order, engine.name, prepare is own_fit, width=self.workers.count)
-        self.given, self.each, self.asked = (prepare, code, data), each, 0
+        self.given = prepare, code, data
+        self.each = each
+        self.asked = 0
         self._here: Any = None
         self._sent: Any = None
 
@@ -121,17 +123,17 @@ class OnWorkers(Bound):
         shrink, so that all workers end together. If a worker dies, what was under way goes to
         others."""
         self.asked += len(trainings)
-        workers, pays = self.workers, self.asked * self.each >= MUCH and len(trainings) > 1
+        workers = self.workers
+        pays = self.asked * self.each >= MIN_MICROSECONDS and len(trainings) > 1
         if not (workers.always or (pays and workers.count > 1)):
             prepare, code, data = self.given
             self._here = self._here or prepare(code, data)[0]
             for start in range(0, len(trainings), size):
-                chunk, results = range(start, min(start + size, len(trainings))), []
+                chunk = range(start, min(start + size, len(trainings)))
+                results = []
                 for k in chunk:
-                    with (
-                        single_threaded(),
-                        warnings.catch_warnings(action="ignore"),
-                    ):  # given in the first fit
+                    # The model gave its warnings in the first fit.
+                    with single_threaded(), warnings.catch_warnings(action="ignore"):
                         results += self._here([trainings[k]])
                     if advance:
                         advance(1)
@@ -139,19 +141,25 @@ class OnWorkers(Bound):
             return
 
         self._sent = self._sent or workers.share(Sent.of(*self.given))
-        count, usual, width, deaths = workers.count, max(1, int(CHUNK / self.each)), 1, 0
-        waiting, under_way = [range(len(trainings))], dict[int, range]()
+        count = workers.count
+        usual = max(1, int(CHUNK_MICROSECONDS / self.each))
+        width = 1
+        deaths = 0
+        waiting = [range(len(trainings))]
+        under_way: dict[int, range] = {}
 
         def chunks() -> Iterator[tuple[Any, int, bytes]]:
             while any(waiting):
-                if rest := waiting.pop():
-                    fair = math.ceil((len(rest) + sum(map(len, waiting))) / count)
-                    chunk = under_way[rest.start] = rest[
-                        : min(fair, max(width, min(usual, math.ceil(fair / 4))))
-                    ]
-                    waiting.append(rest[len(chunk) :])
-                    # Items as bytes: otherwise Dask looks for its futures among them.
-                    yield self._sent, chunk.start, pickle.dumps([trainings[k] for k in chunk])
+                rest = waiting.pop()
+                if not rest:
+                    continue
+                fair = math.ceil((len(rest) + sum(map(len, waiting))) / count)
+                preferred = max(width, min(usual, math.ceil(fair / 4)))
+                chunk = rest[: min(fair, preferred)]
+                under_way[chunk.start] = chunk
+                waiting.append(rest[len(chunk) :])
+                # Items as bytes: otherwise Dask looks for its futures among them.
+                yield self._sent, chunk.start, pickle.dumps([trainings[k] for k in chunk])
 
         while any(waiting) or under_way:
             try:
@@ -162,8 +170,8 @@ class OnWorkers(Bound):
                     yield chunk, pickle.loads(done)
             except BrokenExecutor as error:
                 deaths += 1
-                if deaths == MOST_DEATHS:
-                    raise EngineError(LOST) from error
+                if deaths == MAX_DEATHS:
+                    raise EngineError(LOST_WORKERS) from error
                 waiting += under_way.values()
                 under_way.clear()
 
@@ -178,19 +186,15 @@ def own_fit(learner: Learner, data: tuple[Table, pd.DataFrame | None]) -> Any:
     def answer(training: Training) -> Any:
         flips, seed = training
         try:
-            model = (learner if seed is None else learner.reseeded(seed)).fit(
-                table, table.labels(flips)
-            )
+            seeded = learner if seed is None else learner.reseeded(seed)
+            model = seeded.fit(table, table.labels(flips))
             if people is None:
                 return learner.pack(model)
             with asked.unchanged():
                 return np.asarray(answers_about(people, model, table), np.float32)
-        except (
-            Exception
-        ) as error:  # such as one class alone; a learner of one's own may raise anything
-            passes = isinstance(error, (ButforError, MemoryError)) and not isinstance(
-                error, (LearnerError, TableError)
-            )
+        except Exception as error:  # a learner of one's own may raise anything
+            of_these_labels = isinstance(error, (LearnerError, TableError))  # one class alone, say
+            passes = isinstance(error, (ButforError, MemoryError)) and not of_these_labels
             if people is None or passes:
                 raise
             return np.full(len(people) * table.outputs, np.nan, np.float32)
@@ -206,7 +210,8 @@ class Workers:
     for little work."""
 
     def __init__(self, jobs: int, always: bool = False) -> None:
-        self.jobs, self.always = jobs, always
+        self.jobs = jobs
+        self.always = always
 
     @property
     def count(self) -> int:
@@ -220,9 +225,10 @@ class Workers:
         from joblib.parallel import get_active_backend
 
         backend, jobs = get_active_backend()
-        return backend, jobs or (
-            self.jobs if type(backend).__module__ == "joblib._parallel_backends" else -1
-        )
+        if jobs:
+            return backend, jobs
+        joblibs_own = type(backend).__module__ == "joblib._parallel_backends"
+        return backend, self.jobs if joblibs_own else -1
 
     def share(self, sent: Sent) -> Any:
         """What stands for it among the arguments of `run_chunk`."""
@@ -234,17 +240,13 @@ class Workers:
 
         backend, jobs = self._backend()
         ways = {"return_as": "generator_unordered"} if backend.supports_return_generator else {}
-        coming = iter(
-            Parallel(jobs, backend=backend, batch_size=1, **ways)(
-                delayed(run_chunk)(*each) for each in chunks
-            )
-        )
+        parallel = Parallel(jobs, backend=backend, batch_size=1, **ways)
+        coming = iter(parallel(delayed(run_chunk)(*chunk) for chunk in chunks))
         try:
             while True:
                 with warnings.catch_warnings():
-                    warnings.simplefilter(
-                        "ignore", UserWarning
-                    )  # joblib's, about workers that were replaced
+                    # joblib's, about workers that were replaced
+                    warnings.simplefilter("ignore", UserWarning)
                     reply = next(coming, None)
                 if reply is None:
                     return
@@ -269,37 +271,39 @@ class DaskWorkers(Workers):
     @property
     def count(self) -> int:
         """The threads of all workers; waits for one, and gives up after a while."""
-        deadline = time.monotonic() + PATIENCE
+        deadline = time.monotonic() + WORKER_SECONDS
         while True:
             with self._in_words():
-                if threads := sum(self.client.nthreads().values()):
-                    return threads
+                threads = sum(self.client.nthreads().values())
+            if threads:
+                return threads
             if time.monotonic() > deadline:
                 raise EngineError(
-                    f"The scheduler at {self.address} has had no worker for {PATIENCE:.0f} "
-                    "seconds; start some "
-                    f"(dask worker {self.address}) and try again, with the same ledger if one was "
-                    "given."
+                    f"The scheduler at {self.address} has had no worker for {WORKER_SECONDS:.0f} "
+                    f"seconds; start some (dask worker {self.address}) and try again, with the "
+                    "same ledger if one was given."
                 )
             stopping.check()
-            time.sleep(POLL)
+            time.sleep(POLL_SECONDS)
 
     def share(self, sent: Sent) -> Any:
         return self._submit(Sent, *vars(sent).values())
 
     def replies(self, chunks: Iterator[tuple[Any, ...]]) -> Iterator[Any]:
-        most, under_way = 2 * self.count, set[Any]()
+        most = 2 * self.count
+        under_way: set[Any] = set()
         ended: queue.Queue[Any] = queue.Queue()
         try:
             while True:
                 for chunk in islice(chunks, max(0, most - len(under_way))):
-                    under_way.add(future := self._submit(run_chunk, *chunk))
+                    future = self._submit(run_chunk, *chunk)
+                    under_way.add(future)
                     future.add_done_callback(ended.put)
                 if not under_way:
                     return
                 stopping.check()
                 try:
-                    future = ended.get(timeout=POLL)
+                    future = ended.get(timeout=POLL_SECONDS)
                 except queue.Empty:
                     most = 2 * self.count  # workers come and go
                     continue
@@ -331,13 +335,13 @@ class DaskWorkers(Workers):
         except ButforError:
             raise
         except KilledWorker as error:
-            raise EngineError(LOST) from error
+            raise EngineError(LOST_WORKERS) from error
         except Exception as error:
             if isinstance(error, CommClosedError) or self.client.status != "running":
                 raise EngineError(
                     f"The scheduler at {self.address} is gone. What was trained is in the ledger, "
-                    "if one was given: "
-                    "start the cluster again and repeat the command with the same ledger."
+                    "if one was given: start the cluster again and repeat the command with the "
+                    "same ledger."
                 ) from error
             raise EngineError(
                 f"A worker could not train ({type(error).__name__}: {first_line(error)}). It "
@@ -364,16 +368,16 @@ class Sent:
     def of(cls, prepare: Prepare, code: Any, data: Any) -> Sent:
         arrays: list[pickle.PickleBuffer] = []
         pickled = cloudpickle.dumps(data, protocol=5, buffer_callback=arrays.append)
-        given = [
-            np.frombuffer(each, np.uint8) for each in (by_value((prepare, code)), pickled, *arrays)
-        ]
-        starts = np.cumsum(
-            [0, *(math.ceil(len(each) / ALIGNED) * ALIGNED for each in given)]
-        ).tolist()
-        whole, parts = np.zeros(starts.pop(), np.uint8), list[slice]()
-        for start, each in zip(starts, given, strict=True):
-            parts.append(slice(start, start + len(each)))
-            whole[parts[-1]] = each
+        buffers = [by_value((prepare, code)), pickled, *arrays]
+        contents = [np.frombuffer(buffer, np.uint8) for buffer in buffers]
+        sizes = [math.ceil(len(one) / ALIGNED_BYTES) * ALIGNED_BYTES for one in contents]
+        starts = np.cumsum([0, *sizes]).tolist()
+        whole = np.zeros(starts.pop(), np.uint8)
+        parts = []
+        for start, content in zip(starts, contents, strict=True):
+            part = slice(start, start + len(content))
+            parts.append(part)
+            whole[part] = content
         return cls(uuid.uuid4().hex, os.getpid(), versions_here(), parts, whole)
 
 
@@ -384,12 +388,9 @@ def by_value(code: Any) -> bytes:
     installed = {"butfor", *sys.stdlib_module_names, *_distributed_packages()}
     with ExitStack() as registered:
         for name, module in list(sys.modules.items()):
-            own = name.partition(".")[0] not in installed and getattr(module, "__file__", None)
-            if (
-                own
-                and module.__name__
-                in set(sys.modules) - cloudpickle.list_registry_pickle_by_value()
-            ):
+            if name.partition(".")[0] in installed or not getattr(module, "__file__", None):
+                continue
+            if module.__name__ in set(sys.modules) - cloudpickle.list_registry_pickle_by_value():
                 cloudpickle.register_pickle_by_value(module)
                 registered.callback(cloudpickle.unregister_pickle_by_value, module)
         with suppress(Exception):  # a module may hold what cannot be sent, such as a lock
@@ -419,21 +420,18 @@ def run_chunk(sent: Sent, start: int, items: bytes) -> tuple[int, bytes, int]:
         return start, cloudpickle.dumps(do(pickle.loads(items))), width
 
 
-@lru_cache(maxsize=MOST_HELD)
+@lru_cache(maxsize=MAX_LEARNERS_HELD)
 def _opened(sent: Sent) -> tuple[Callable[[Sequence[Any]], list[Any]], int]:
     """What does chunks; an error if this worker would train other models."""
     ours = versions_here()
-    if other := [
-        package for package, wanted in sent.versions.items() if ours.get(package) != wanted
-    ]:
-        has, asks = (
-            " and ".join(f"{name} {each.get(name, '(none)')}" for name in other)
-            for each in (ours, sent.versions)
-        )
+    other = [package for package, wanted in sent.versions.items() if ours.get(package) != wanted]
+    if other:
+        has = " and ".join(f"{name} {ours.get(name, '(none)')}" for name in other)
+        asks = " and ".join(f"{name} {sent.versions[name]}" for name in other)
         raise EngineError(
             f"The worker on {socket.gethostname()}, process {os.getpid()}, has {has} where the "
-            f"audit has {asks}, so it "
-            f"would train other models. Install {asks} there, or stop that worker."
+            f"audit has {asks}, so it would train other models. Install {asks} there, or stop "
+            "that worker."
         )
     whole = sent.whole.data.toreadonly()
     called, data, *arrays = (whole[part] for part in sent.parts)
@@ -444,7 +442,7 @@ def _opened(sent: Sent) -> tuple[Callable[[Sequence[Any]], list[Any]], int]:
 def versions_here() -> dict[str, str]:
     """The versions that must be the same, without build tags (+cpu, +cu126)."""
     versions = {}
-    for package in SAME:
+    for package in SAME_VERSIONS:
         with suppress(PackageNotFoundError):
             versions[package] = version(package).partition("+")[0]
     return versions
