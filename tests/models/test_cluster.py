@@ -188,7 +188,7 @@ def test_a_worker_killed_on_the_way_is_replaced_and_what_kills_all_or_is_another
         patch.setattr(workers, "versions_here", lambda: {"numpy": "1.99.0"})
         with pytest.raises(EngineError, match=r"has numpy .* where the audit has numpy 1\.99\.0"):
             bound(open_cluster(name), tmp_path / "log")([Training(())])
-    monkeypatch.setattr(workers, "MOST_DEATHS", 1)
+    monkeypatch.setattr(workers, "MAX_DEATHS", 1)
     monkeypatch.setattr(dask_cluster.scheduler, "allowed_failures", 0)
     with pytest.raises(EngineError, match="took several workers down"):
         bound(open_cluster(name), tmp_path / "log", seconds=-1)([Training((), k) for k in range(4)])
@@ -264,7 +264,7 @@ def test_a_scheduler_without_workers_is_given_up_and_one_that_dies_loses_nothing
             assert open_cluster(address) is far
             with pytest.raises(EngineError, match=r"scheduler at .* is gone.*same ledger"):
                 audit.explain_all(PEOPLE, progress=When(20, scheduler.kill))
-    monkeypatch.setattr(engines, "CONNECT", 1.0)
+    monkeypatch.setattr(engines, "CONNECT_SECONDS", 1.0)
     with pytest.raises(EngineError, match="no scheduler answers there"):  # not: the same, for ever
         open_cluster(address)
     population = small(ClusterEngine(1, Workers(1)), ledger=ledger).explain_all(PEOPLE)

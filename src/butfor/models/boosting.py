@@ -139,25 +139,23 @@ def boost(
     """The logits of people. A tree is grown best leaf first; the left half of a split leaf keeps
     its number. `least`: rows of a leaf; `deepest`: −1 for any depth."""
     n = len(y)
-    logits, answers = np.full(n, start), np.full(len(asked), start)
+    logits = np.full(n, start)
+    answers = np.full(len(asked), start)
     slopes = np.empty((n, 2), np.float32)  # gradient and curvature of the loss at each row
-    sums, counts = (
-        np.empty((most_leaves, starts[-1], 2)),
-        np.empty((most_leaves, starts[-1]), np.int64),
-    )
-    place, depth = np.empty(most_leaves, np.int64), np.empty(most_leaves, np.int64)
-    first, end = np.empty(most_leaves, np.int64), np.empty(most_leaves, np.int64)
-    total, value = np.empty((most_leaves, 2)), np.empty(most_leaves)
-    gain, split, left = (
-        np.empty(most_leaves),
-        np.empty((most_leaves, 2), np.int64),
-        np.empty((most_leaves, 2)),
-    )
-    order, right, leaf_of = (
-        np.empty(n, np.int64),
-        np.empty(n, np.int64),
-        np.empty(len(asked), np.int64),
-    )
+    sums = np.empty((most_leaves, starts[-1], 2))
+    counts = np.empty((most_leaves, starts[-1]), np.int64)
+    place = np.empty(most_leaves, np.int64)  # of a leaf's histogram in sums and counts
+    depth = np.empty(most_leaves, np.int64)
+    first = np.empty(most_leaves, np.int64)
+    end = np.empty(most_leaves, np.int64)
+    total = np.empty((most_leaves, 2))
+    value = np.empty(most_leaves)
+    gain = np.empty(most_leaves)
+    split = np.empty((most_leaves, 2), np.int64)
+    left = np.empty((most_leaves, 2))
+    order = np.empty(n, np.int64)  # rows, leaf by leaf
+    right = np.empty(n, np.int64)
+    leaf_of = np.empty(len(asked), np.int64)
     for _ in range(rounds):
         for i in range(n):
             order[i] = i
@@ -167,9 +165,15 @@ def boost(
                 slopes[i, 1] = odds / ((1 + odds) * (1 + odds))
             else:
                 share = math.exp(logits[i])
-                slopes[i, 0], slopes[i, 1] = share - y[i], share
+                slopes[i, 0] = share - y[i]
+                slopes[i, 1] = share
         leaf_of[:] = 0
-        leaves, first[0], end[0], depth[0], place[0], value[0] = 1, 0, n, 0, 0, 0.0
+        leaves = 1
+        first[0] = 0
+        end[0] = n
+        depth[0] = 0
+        place[0] = 0
+        value[0] = 0.0
         _histogram(sums[0], counts[0], rows, starts, order, slopes)
         for s in range(2):
             total[0, s] = _sum_as_numpy(sums[0, : starts[1], s])
@@ -179,11 +183,13 @@ def boost(
                 sums[0], counts[0], starts, n, total[0], 0.0, least, l2, split[0], left[0]
             )
         while leaves < most_leaves:
-            k, new = gain[:leaves].argmax(), leaves
+            k = gain[:leaves].argmax()
+            new = leaves
             if gain[k] <= 0:
                 break
             column, cut = split[k]
-            middle, moved = first[k], 0
+            middle = first[k]
+            moved = 0
             for i in order[first[k] : end[k]]:  # both sides stay in their order
                 if rows[i, column] <= cut:
                     order[middle] = i
@@ -195,21 +201,29 @@ def boost(
             for p in range(len(asked)):
                 if leaf_of[p] == k and asked[p, column] > cut:
                     leaf_of[p] = new
-            first[new], end[new], end[k] = middle, end[k], middle
+            first[new] = middle
+            end[new] = end[k]
+            end[k] = middle
             depth[k] += 1
             depth[new] = depth[k]
             for s in range(2):
                 total[new, s] = total[k, s] - left[k, s]
                 total[k, s] = left[k, s]
-            value[k], value[new] = _value(total[k], l2), _value(total[new], l2)
-            gain[k] = gain[new] = -1.0
+            value[k] = _value(total[k], l2)
+            value[new] = _value(total[new], l2)
+            gain[k] = -1.0
+            gain[new] = -1.0
             leaves += 1
-            size, size_new = end[k] - first[k], end[new] - first[new]
+            size = end[k] - first[k]
+            size_new = end[new] - first[new]
             if leaves == most_leaves or depth[k] == deepest or max(size, size_new) < 2 * least:
                 continue
-            small, large = (k, new) if size < size_new else (new, k)
-            place[large], place[small] = place[k], new
-            a, b = place[small], place[large]
+            small = k if size < size_new else new
+            large = new if size < size_new else k
+            place[large] = place[k]
+            place[small] = new
+            a = place[small]
+            b = place[large]
             _histogram(sums[a], counts[a], rows, starts, order[first[small] : end[small]], slopes)
             for i in range(starts[-1]):
                 counts[b, i] -= counts[a, i]
@@ -217,12 +231,11 @@ def boost(
                 sums[b, i, 1] -= sums[a, i, 1]
             for j in (k, new):
                 if end[j] - first[j] >= 2 * least:
-                    at, size = place[j], end[j] - first[j]
                     gain[j] = _best_split(
-                        sums[at],
-                        counts[at],
+                        sums[place[j]],
+                        counts[place[j]],
                         starts,
-                        size,
+                        end[j] - first[j],
                         total[j],
                         value[j],
                         least,
@@ -247,10 +260,10 @@ def _histogram(
     counts[:] = 0
     for i in order:
         for column in range(rows.shape[1]):
-            at = starts[column] + rows[i, column]
-            sums[at, 0] += slopes[i, 0]
-            sums[at, 1] += slopes[i, 1]
-            counts[at] += 1
+            bin = starts[column] + rows[i, column]
+            sums[bin, 0] += slopes[i, 0]
+            sums[bin, 1] += slopes[i, 1]
+            counts[bin] += 1
 
 
 @njit(**INNER)
@@ -288,26 +301,28 @@ def _best_split(
 ) -> float:
     """By how much the best split of a leaf lowers the loss, −1 if there is none. Sets `split` to
     its column and bin and `left` to the sums of its left half."""
-    best, before = -1.0, total[0] * value
+    best = -1.0
+    before = total[0] * value
     for column in range(len(starts) - 1):
-        count, gradient, hessian = 0, 0.0, 0.0
-        for at in range(starts[column], starts[column + 1] - 1):
-            count += counts[at]
-            gradient += sums[at, 0]
-            hessian += sums[at, 1]
+        count = 0
+        gradient = 0.0
+        hessian = 0.0
+        for bin in range(starts[column], starts[column + 1] - 1):
+            count += counts[bin]
+            gradient += sums[bin, 0]
+            hessian += sums[bin, 1]
             if count < least or hessian < MIN_HESSIAN:
                 continue
-            other, other_hessian = total[0] - gradient, total[1] - hessian
+            other = total[0] - gradient
+            other_hessian = total[1] - hessian
             if n - count < least or other_hessian < MIN_HESSIAN:
                 break
             gain = before - gradient * (-gradient / (hessian + l2 + 1e-15))
             gain -= other * (-other / (other_hessian + l2 + 1e-15))
             if gain > best and gain > 0:
-                best, split[0], split[1], left[0], left[1] = (
-                    gain,
-                    column,
-                    at - starts[column],
-                    gradient,
-                    hessian,
-                )
+                best = gain
+                split[0] = column
+                split[1] = bin - starts[column]
+                left[0] = gradient
+                left[1] = hessian
     return best

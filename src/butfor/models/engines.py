@@ -155,7 +155,7 @@ def fit_ensemble(
     own = OwnFit(n_jobs, engine.workers)
     bound = OnWorkers(own, own_fit, learner, (table, None), learner.work(table))
     packed = bound.in_order([Training((), seed) for seed in ensemble.seeds[1:]], advance)
-    return EnsembleModel((first, *(learner.unpack(each, table) for each in packed)))
+    return EnsembleModel((first, *(learner.unpack(model, table) for model in packed)))
 
 
 # --- clusters -------------------------------------------------------------------------------------

@@ -101,16 +101,16 @@ class EstimatorModel(Model):
     def _scores(self, inputs: Any) -> Floats:
         """`[people × classes]`, in which the decided class alone is highest, also in a tie; a class
         without labels gets the lowest score."""
-        known = np.searchsorted(self.values, self.final.classes_)
+        columns = np.searchsorted(self.values, self.final.classes_)
         scored = None
         if hasattr(self.final, "decision_function"):
             scored = np.asarray(self.final.decision_function(inputs), np.float64)
             if scored.ndim == 1:
                 scored = np.column_stack([-scored / 2, scored / 2])
-        if scored is None or scored.shape[1] != len(known):
+        if scored is None or scored.shape[1] != len(columns):
             scored = self._log_probabilities(inputs)
         of_all = np.repeat(scored.min(axis=1, keepdims=True) - 1, len(self.values), axis=1)
-        of_all[:, known] = scored
+        of_all[:, columns] = scored
         decided = self._predictions(inputs)[:, None] == self.values
         scores = of_all.astype(np.float32)
         rivals = np.where(decided, -np.inf, of_all).astype(np.float32).max(axis=1)

@@ -65,10 +65,10 @@ def bind(learner: Any, table: Table, people: pd.DataFrame, n_jobs: int) -> Bound
     if not (linear.adds_up(learner.estimator) or regression.adds_up(learner.estimator)):
         return None
     model = learner.fit(table, table.labels())
-    known = model.ability(FlipEffects)
-    if known is None or not known.exact:
+    able = model.ability(FlipEffects)
+    if able is None or not able.exact:
         return None
-    effects = known.flip_effects(table, people)
+    effects = able.flip_effects(table, people)
     present = model.logits(people).astype(np.float64)
 
     def train(trainings: Sequence[Training], advance: Advance | None = None) -> Floats:

@@ -19,10 +19,10 @@ def decision_of(
     number that people would rather not have; the other one is decided on and above the
     threshold."""
     probability, share = parse_threshold(threshold)
-    given: Any = probability
+    setting: Any = probability
     if share is not None:
-        given = f"top {100 * share:g}%"
-    named = f"threshold={given!r}"
+        setting = f"top {100 * share:g}%"
+    named = f"threshold={setting!r}"
     if probability == USUAL:
         return Decision()
     if table.multiclass:
@@ -38,13 +38,13 @@ def decision_of(
             "sklearn.calibration.CalibratedClassifierCV."
         )
     if share is None:
-        return Decision(given, label, probability)
+        return Decision(setting, label, probability)
     if pool is None:
         raise SettingError(
             f"{named}: name the people who compete for the places, and whom the model is not "
             "trained on: fit(…, pool=X_test) or also_labelled=(X_test, y_test)."
         )
-    decision = Decision(given, label, None, learner.has_probabilities, share, pool)
+    decision = Decision(setting, label, None, learner.has_probabilities, share, pool)
     if decision.places in (0, len(pool)):
         who = "everybody" if decision.places else "nobody"
         raise SettingError(
