@@ -105,7 +105,7 @@ def with_table(audit: Population, table: str | None) -> Population:
     type=FILE,
     multiple=True,
     help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's "
-    "JSON. Repeat for each.",
+    "CSV export. Repeat for each.",
 )
 @option(
     "--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder."
