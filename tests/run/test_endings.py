@@ -272,7 +272,7 @@ def endless(*_: object) -> None:
     raise AssertionError("nobody heard it")
 
 
-FILES = ["audit.json", "audit.toml", "keystones.csv", "people.csv", "report.html"]
+FILES = ["audit.json", "audit.toml", "groups.csv", "keystones.csv", "people.csv", "report.html"]
 
 
 @pytest.mark.parametrize(

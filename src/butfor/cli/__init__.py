@@ -17,7 +17,7 @@ import cloup
 
 from butfor import __version__
 from butfor.cli.audit import audit
-from butfor.cli.options import SETTINGS, dashed
+from butfor.cli.options import GONE, SETTINGS, dashed
 from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
 from butfor.support.errors import (
@@ -94,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
             code = NO_ROOM if error.errno in FULL else BAD_INPUT
         elif isinstance(error, ButforError):
             message = spelled(str(error))
+        elif isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-") in GONE:
+            message = f"{error.option_name} went. {GONE[error.option_name.lstrip('-')]}"
         elif (
             isinstance(error, click.NoSuchOption)
             and error.option_name.lstrip("-").replace("-", "_") in SETTINGS
