@@ -335,6 +335,10 @@ class NewcomersFirst(cloup.Command):
 
 GONE = {
     "public": "groups.csv, which --out FOLDER writes, has the rounded figures of every group.",
+    "max-close-calls": "audit.json has the counts, people[].without_flips and, of finds, "
+    "people[].fresh.without_flips; docs/review.md shows a line of jq that holds them to a limit.",
+    "max-switch": "audit.json has people[].switch_changes; docs/review.md shows a line of jq that "
+    "holds it to a limit.",
 }
 """Options of 0.5 that went, and what to do instead."""
 
