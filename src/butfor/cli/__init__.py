@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. Bad input is one sentence and e
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -22,6 +23,7 @@ from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
 from butfor.support.errors import (
     FULL,
+    BandsNeeded,
     ButforError,
     OutputError,
     Stopped,
@@ -92,6 +94,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif isinstance(error, OSError):
             message = f"{error.filename or 'The output'}: {error.strerror or error}."
             code = NO_ROOM if error.errno in FULL else BAD_INPUT
+        elif isinstance(error, BandsNeeded):
+            message = f"{error.sentence} {shlex.join(['butfor', *given, *error.options])}"
         elif isinstance(error, ButforError):
             message = spelled(str(error))
         elif isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-") in GONE:

@@ -106,8 +106,8 @@ class TableOptions:
     bands: Sequence[str] = field(
         default=(),
         metadata=declared(
-            "Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. "
-            "Default: thirds, above 10 different values.",
+            "Cut points for a protected number or date with more than 10 different values: 25,60, "
+            "age=25,60 or born=1980-01-01.",
             repeated=True,
             group="Table",
         ),
