@@ -13,6 +13,7 @@ from typing import Any
 import pandas as pd
 
 from butfor.models.ensemble import Ensemble, EnsembleModel, single_learner
+from butfor.models.estimators import steps_of
 from butfor.models.seam import (
     UNKNOWN,
     Advance,
@@ -50,7 +51,8 @@ def choose_engine(
 ) -> Engine:
     """The engine by its name, or an `Engine` unchanged. "auto" is the fastest for the learner, for
     our network on the GPU if torch sees one. A device means the fastest engine there; a cluster is
-    started once. If "auto" falls back to the network's own `fit`, `note` says so."""
+    started once. If "auto" falls back to the model's own `fit` because a package is missing, `note`
+    says so."""
     check_engine(engine, n_jobs)
     if not isinstance(engine, str):
         return engine
@@ -68,6 +70,11 @@ def choose_engine(
             raise SettingError(
                 f"{learner.name} trains on the CPU only; leave out engine '{engine}'."
             )
+        if engine in ("auto", "cpu") and lacks_numba(learner):
+            note(
+                "Using engine 'joblib' for boosting. Engine 'boosting' is several times as fast: "
+                'pip install "butfor[fast]".'
+            )
         return Fastest("auto" if engine == "cpu" else engine, n_jobs)
     device = engine.replace("fused", "cpu")
     if engine in ("auto", "stacked"):
@@ -82,6 +89,17 @@ def choose_engine(
             raise
         note(f"{error} Using engine 'joblib' instead, which is slower.")
         return OwnFit(n_jobs)
+
+
+def lacks_numba(learner: Learner) -> bool:
+    """Whether it is scikit-learn's histogram boosting, and numba, which its engine needs, is not
+    installed."""
+    if learner.kind != "sklearn" or find_spec("numba") is not None:
+        return False
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    final = steps_of(getattr(learner, "estimator", None))[-1]
+    return isinstance(final, HistGradientBoostingClassifier)
 
 
 def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:
