@@ -6,6 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 import pandas as pd
 
@@ -20,7 +21,7 @@ PLACES = 2
 """Decimals of a share: whole per cent."""
 Group = tuple[str, str]
 """A protected attribute and one of its values; of combinations, the joined names."""
-Figures = dict[str, int | float | None]
+Figures = dict[str, Any]
 """Fields of `PublishedGroup` by name."""
 
 
