@@ -16,7 +16,6 @@ from collections.abc import Iterator, Sequence
 from functools import partial
 from typing import Any
 
-from benchmarks.network_influence import as_ranking
 from benchmarks.rows import Columns, Row, names, options, parse, run, show
 from benchmarks.work import EMBEDDED, explain, fit, mean, network, refuse_below_one
 from butfor.audit import LabelAudit
@@ -24,6 +23,7 @@ from butfor.explain import eligible_cases
 from butfor.models.engines import choose_engine
 from butfor.models.network import MLPLearner
 from butfor.search.guided import guided
+from butfor.search.rankings import as_ranking
 from butfor.support.stopping import Stop, max_retrainings
 from butfor.table.embedded import Dataset, load_dataset
 from butfor.table.encoding import TableEncoder
@@ -35,9 +35,6 @@ RANKS = (
         "surrogate-signed",
         "activation",
         "distance",
-        "influence",
-        "influence-gn",
-        "tangent",
     ),
     *("chance", "gradient"),
 )

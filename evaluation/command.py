@@ -36,8 +36,8 @@ if TYPE_CHECKING:
     from butfor.report.charts import Drawing
 
 HALVES = ("combined", *ABLATIONS)
-UNPUBLISHED = ("influence", "influence-gn", "gradient")
-"""Rankings the paper could not run, or did not have; they join its tables."""
+UNPUBLISHED = ("gradient",)
+"""Rankings the paper did not have; they join its tables."""
 EVERY = (*RANKS, *ABLATIONS, *UNPUBLISHED)
 
 

@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from benchmarks.network_influence import as_ranking
 from benchmarks.work import explain, fit
 from butfor import __version__
 from butfor.audit import LabelAudit
@@ -22,7 +21,7 @@ from butfor.models.engines import choose_engine
 from butfor.models.network import MLP, MLPLearner
 from butfor.models.seam import Training
 from butfor.result.record import plain
-from butfor.search.rankings import Ranking
+from butfor.search.rankings import Ranking, as_ranking
 from butfor.support.progress import Progress
 from butfor.support.versions import versions
 from butfor.table.embedded import Dataset, load_dataset

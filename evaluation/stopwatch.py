@@ -87,7 +87,6 @@ class LineProgress(Progress):
     """Progress in plain lines on stderr, one in `EVERY` seconds at the most."""
 
     EVERY = 20.0
-    listens = True
 
     def __init__(self, heading: str) -> None:
         self._networks = 0

@@ -225,8 +225,7 @@ class LabelAudit(BaseEstimator):
             stands beside X, and the model does not see it.
         sensitive_bands : list of numbers or dates, or dict, optional
             Cut points for a protected number or date with more than 10 different values: [25, 60],
-            or by column {"age": [25, 60], "born": ["1980-01-01"]}. Without them it is cut into
-            thirds.
+            or by column {"age": [25, 60], "born": ["1980-01-01"]}. Such a column needs them.
         sample_weight : array, optional
             A weight per training row, for the model as it is and for the comparison of groups,
             where only ratios count. A network takes no weights: there they serve the comparison

@@ -10,7 +10,6 @@ ends it at any point: what is done is kept, the rest is marked as unknown.
 
 from __future__ import annotations
 
-import math
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import closing, suppress
@@ -72,8 +71,7 @@ from butfor.search.rules import (
     why_left_out,
 )
 from butfor.search.schedule import Lab, Scheduler
-from butfor.search.solid import MIN_BUDGET_FOR_SECOND
-from butfor.search.strategies import FOUND, NEAR, RECORDED, usual_sets
+from butfor.search.strategies import RECORDED
 from butfor.standard.compare import least_draws
 from butfor.standard.groups import Standards
 from butfor.support.errors import (
@@ -82,7 +80,7 @@ from butfor.support.errors import (
     TableError,
     listed,
 )
-from butfor.support.progress import PEOPLE, Progress, announcement
+from butfor.support.progress import PEOPLE, Progress
 from butfor.support.stopping import (
     Stop,
     StopFlag,
@@ -97,11 +95,9 @@ from butfor.table.labels import label_number
 from butfor.worlds import (
     FlipTrial,
     changes_decision,
-    falling_short,
     not_asked,
     one_standard,
     outcome_of,
-    plan_worlds,
 )
 
 STANDARDS_SHARE, STANDARDS_MOST, SEARCH_SHARE = 0.2, 0.9, 2 / 3
@@ -114,9 +110,6 @@ of it."""
 BLOCK, SCORES = 256, 2**23
 """The most people scored at once, and the most scores: one per person and training row must fit in
 memory."""
-RANKING_COST = 3.0
-"""The cost of ranking all labels, in trainings per member, for a block of people or, at flipped
-labels, for one."""
 
 
 def explain_all(
@@ -203,7 +196,6 @@ def explain_all(
         if standards is not None:
             doubt = standards.doubt
             everyone = replace(everyone, doubts=lambda: doubt)
-        short = falling_short(standards) if standards and several else []
         engine = choose_engine(settings.engine, fitted.learner, settings.n_jobs, progress.note)
         fitted.ranking.train_on(engine)
         with single_threaded() as opened:
@@ -223,8 +215,7 @@ def explain_all(
             allowed = flippable(fitted.psi, people)
             left_out = why_left_out(fitted.phi, people, wanted)
 
-            # Everyone or, with more than two labels, pairs of decisions; the largest is first, and
-            # says how long all will take.
+            # Everyone or, with more than two labels, pairs of decisions; the largest is first.
             audited = np.array([why is None for why in left_out], bool)
             parts: list[Together] = []
             how: dict[str, Any] = {
@@ -247,10 +238,10 @@ def explain_all(
                 together = Together(
                     ours, at, [cases[k] for k in at], psi, why, trainer, gains, copy(fitted.ranking)
                 )
-                share = int(audited.sum()) / max(1, len(together.audited)) if not parts else None
+                announced = 0 if parts else int(audited.sum())
                 parts.append(together)
                 with checking(trainer.flag.check):
-                    explain_together(fitted, together, everyone, truth, share, len(short))
+                    explain_together(fitted, together, everyone, truth, announced)
             # Whose decisions would change under one standard for all?
             out_of_time = any(part.trainer.flag.out_of_time for part in parts)
             labels, changed = tuple[TrainingLabel, ...](), list[OneStandard]()
@@ -311,12 +302,11 @@ def explain_together(
     part: Together,
     everyone: Situation,
     truth: NDArray[np.int64] | None,
-    share: float | None,
-    short: int,
+    announced: int,
 ) -> None:
     """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows.
-    `everyone`: all rows given, with their labels `truth`; `share`: by how many times all people
-    take longer, if this part announces the time; `short`: groups that worlds will be made of."""
+    `everyone`: all rows given, with their labels `truth`; `announced`: how many people are searched
+    for in all, if this part is the first and says so, else 0."""
     strategy, ranking, budget, people, psi = (
         fitted.strategy,
         part.ranking,
@@ -372,7 +362,6 @@ def explain_together(
             if ranking.trial is None or not to_rank
             else ranking.trial_sets(len(to_rank)) * members
         )
-        seconds_each = None
         if (
             cost
             and 2 * cost <= trainer.left
@@ -381,11 +370,7 @@ def explain_together(
                 or cost * trainer.seconds_each(fitted.fit_seconds) <= SEARCH_SHARE * seconds / 4
             )
         ):
-            trained, started, who = (
-                trainer.trained,
-                time.perf_counter(),
-                [person.number for person in to_rank],
-            )
+            who = [person.number for person in to_rank]
             progress.phase("trial", cost)
             part.agreement = figures = ranking.trial(
                 lambda flips: table.margins(trainer.answers(flips))[:, who],
@@ -395,7 +380,6 @@ def explain_together(
                 psi.of_people(who),
                 budget,
             )
-            seconds_each = (time.perf_counter() - started) / max(1, trainer.trained - trained)
             if figures["poor"]:
                 progress.note(
                     "Training is noisy here: predicted and measured effects of a single flip "
@@ -404,8 +388,8 @@ def explain_together(
                     f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions "
                     "furthest in a trial."
                 )
-        if progress.listens and share is not None:
-            _forecast(fitted, part, to_rank, seconds_each, share, short)
+        if announced:
+            progress.search_begins(announced)
 
         # Rank the labels, block by block. With a limit of time, those closest to the other decision
         # are first.
@@ -584,47 +568,6 @@ def _pairs(
         allowed = replace(allowed, masks=allowed.masks & (table.codes != pair[1]))
         pairs.append((at, people.of(at).with_decision(decision), allowed))
     return pairs
-
-
-def _forecast(
-    fitted: Fitted,
-    part: Together,
-    ranked: Sequence[Person],
-    seconds_each: float | None,
-    share: float,
-    short: int,
-) -> None:
-    """Announce how many people are audited and about how long it takes, by the seconds of a
-    training: of the trial's or, when everything is compiled, of one more. `ranked`: the people whom
-    no proof answers."""
-    trainer = part.trainer
-    progress = trainer.progress
-    most = trainer.flag.limits
-    if not len(part.audited):
-        progress.note(announcement(0, 0.0))
-        return
-    if seconds_each is None or seconds_each < 1:  # the trial's may have been compiling
-        progress.phase("timing one training")
-        seconds_each = min(trainer.seconds_each(fitted.fit_seconds), seconds_each or math.inf)
-    members, strategy, people = trainer.members, fitted.strategy.name, len(ranked)
-    finds = FOUND * people + len(part.audited) - people
-    sets = float(sum(usual_sets(strategy, person) for person in ranked))
-    again = (
-        strategy == "solid"
-        and fitted.budget >= MIN_BUDGET_FOR_SECOND
-        and part.ranking.score_at is not None
-    )
-    rankings = RANKING_COST * (-(-people // BLOCK) + NEAR * people * again / trainer.n_jobs)
-    by_definition = 0.0 if trainer.bound.by_definition else finds / trainer.n_jobs
-    search = min((sets + finds) * members, trainer.left) * seconds_each
-    search += members * (rankings + by_definition) * fitted.fit_seconds
-    after = (len(fitted.seeds) + len(fitted.seeds[:FIRST_LOOK_SEEDS]) * finds) * seconds_each
-    if most.seconds is not None:
-        search = min(search, most.seconds - min(after, most.seconds))
-    worlds = plan_worlds(fitted, trainer).trainings(members, short) if short else 0
-    rest = after * share + worlds * seconds_each + search * (share - 1)
-    progress.note(announcement(round(share * len(part.audited)), search + rest))
-    progress.expect(search + rest)
 
 
 # --- without a search -----------------------------------------------------------------------------

@@ -362,7 +362,6 @@ def one_standard(standards: Standards, tried: FlipTrial) -> list[OneStandard]:
             "training is slow."
         )
     progress.phase("one standard for all", plan.trainings(trainer.members, len(short)))
-    progress.expect(None)  # nothing comes after it: how far it is tells more than the forecast
     single: SingleModels | None = None
     ended: Outcome | None = None
     try:

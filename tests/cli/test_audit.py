@@ -53,7 +53,15 @@ def test_a_records_command_repeats_it_and_so_do_its_settings_for_one_person_in_s
 def test_files_are_complete_the_owners_alone_hold_odd_names_no_formula_and_repeat(
     odd, german, capsys, tmp_path
 ):
-    names = ["audit.json", "audit.toml", "keystones.csv", "labels.csv", "people.csv", "report.html"]
+    names = [
+        "audit.json",
+        "audit.toml",
+        "groups.csv",
+        "keystones.csv",
+        "labels.csv",
+        "people.csv",
+        "report.html",
+    ]
     assert sorted(path.name for path in odd.iterdir()) == names
     assert stat.S_IMODE(odd.stat().st_mode) == 0o700
     assert {stat.S_IMODE(path.stat().st_mode) for path in odd.iterdir()} == {0o600}

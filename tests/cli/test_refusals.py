@@ -116,6 +116,7 @@ AUDIT = [
     ("--config no.toml", "--config 'no.toml' cannot be read"),
     ("german --names no.toml", "'no.toml' cannot be read"),
     ("", "Missing argument 'TABLE'"),
+    ("good.csv L S --public", "--public went. groups.csv, which --out FOLDER writes, has"),
 ]
 STANDARD = [
     (
@@ -142,6 +143,7 @@ STANDARD = [
 # Lines of a file for --config; what they say stands beside an audit that could be made.
 FILE = [
     ("buget = 2", "'a.toml': there is no option 'buget'. Did you mean 'budget'?"),
+    ("public = true", "'a.toml': public went. groups.csv, which --out FOLDER writes, has"),
     ("max_retraining = 2", "Did you mean 'max-retrainings'?"),
     ("config = 'other.toml'", "there is no option 'config'"),
     ("random-state = 'one'", "'--random-state': 'one' is not a valid integer"),

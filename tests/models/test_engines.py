@@ -16,10 +16,13 @@ from sklearn.pipeline import make_pipeline
 from sklearn.preprocessing import StandardScaler
 
 import butfor
+from butfor.errors import EngineError
+from butfor.models import engines
 from butfor.models.by_name import inputs_of, model_named
-from butfor.models.engines import Fastest, OwnFit, bind
+from butfor.models.engines import Fastest, OwnFit, bind, choose_engine
 from butfor.models.making import as_learner
 from butfor.models.seam import Training
+from butfor.support import optional
 from butfor.table.decisions import Decision
 from butfor.table.table import Table
 
@@ -55,6 +58,18 @@ def answers(engine, model, table, sizes=(0, 1, 2, 5, 12)):
     sets.append(tuple(np.flatnonzero(table.codes == 0).tolist()))  # one class alone
     bound = bind(engine, as_learner(model), table, people)
     return bound.name, bound([Training(flips) for flips in sets])
+
+
+def test_without_numba_boosting_trains_by_its_own_fit_and_the_extra_is_named(monkeypatch):
+    for module in (engines, optional):
+        monkeypatch.setattr(module, "find_spec", lambda package: None)
+    notes = []
+    for model in (boosting(), make_pipeline(StandardScaler(), boosting()), LogisticRegression()):
+        engine = choose_engine("auto", as_learner(model), note=notes.append)
+        bind(engine, as_learner(model), replace(TABLE, X=NUMBERS), NUMBERS)
+    assert [note.endswith('pip install "butfor[fast]".') for note in notes] == [True, True]
+    with pytest.raises(EngineError, match=r"needs numba.*butfor\[fast\]"):
+        bind(Fastest("boosting"), as_learner(boosting()), TABLE, TABLE.X)
 
 
 @pytest.mark.parametrize(

@@ -1,10 +1,15 @@
 """What reviewers answered, or a sentence on why it cannot be used; and whether the answers show
 anything."""
 
+import csv
 import json
 import os
+import re
+from pathlib import Path
+from xml.etree import ElementTree
 
 import numpy as np
+import pandas as pd
 import pytest
 from scipy.stats import fisher_exact
 
@@ -17,28 +22,26 @@ from recorded import OTHER, answered, changed, fill_in, key_of, key_with, of_kin
 DEEP = "[" * 100_000
 
 
-def annotation(label: object, cancelled: bool = False) -> dict:
-    choices = [label] if isinstance(label, str) else label
-    result = [
-        {"from_name": "label", "to_name": "row", "type": "choices", "value": {"choices": choices}}
-    ]
-    return {"id": 7, "was_cancelled": cancelled, "result": result}
+def export_of(tasks: Path, annotations: dict[str, list[str]]) -> str:
+    """Label Studio's CSV export of tasks.csv: a row per annotation, columns in the alphabet's
+    order. An empty annotation is that of a skipped task."""
+    rows = []
+    for task in pd.read_csv(tasks / "tasks.csv", keep_default_na=False).to_dict("records"):
+        for number, answer in enumerate(annotations[task["id"]]):
+            about = {"annotator": number, "annotation_id": len(rows), "answer": answer}
+            rows.append(task | about | {"lead_time": 2.5, "was_cancelled": answer == ""})
+    frame = pd.DataFrame(rows)
+    return frame[sorted(frame.columns)].to_csv(index=False, quoting=csv.QUOTE_NONNUMERIC)
 
 
 def test_a_table_of_any_separator_and_label_studio_give_the_same(
     german_file, tasks, tmp_path, capsys
 ):
-    answers, path = answered(tasks, 12, 1), tmp_path / "export.json"  # beside tasks.key.json
+    answers = answered(tasks, 12, 1)
+    path = tmp_path / "export.csv"  # beside tasks.key.json
     filled = [fill_in(tasks, answers, separator, f"{k}.csv") for k, separator in enumerate(",;\t")]
-    export = json.loads((tasks / "tasks.json").read_text())
-    for task in export:
-        label = answers[task["data"]["id"]]
-        task["annotations"] = [
-            annotation(label),
-            annotation(label),
-            annotation("?", cancelled=True),
-        ]
-    path.write_text(json.dumps(export))
+    annotations = {task: [label, label, ""] for task, label in answers.items()}
+    path.write_text(export_of(tasks, annotations))
     outputs = [run(capsys, "review", german_file, "--answers", file) for file in (*filled, path)]
     assert outputs == [outputs[0]] * 4
     assert outputs[0][0] == 0
@@ -46,22 +49,27 @@ def test_a_table_of_any_separator_and_label_studio_give_the_same(
         f"The reviewer changed 12 of {len(of_kind(tasks, 'control'))} labels of sex = female"
         in outputs[0][1]
     )
-    first, second = (task["data"]["id"] for task in export[:2])
-    export[0]["annotations"] = [
-        annotation(answers[first]),
-        annotation(OTHER[answers[first]]),
-    ]  # reviewers differ
-    export[1]["annotations"] = [annotation(answers[second], cancelled=True)]  # skipped
-    path.write_text(json.dumps(export))
-    assert {read_answers([path], sealed(tasks)).reviewers[0][task] for task in (first, second)} == {
-        "cannot tell"
-    }
-    export[3]["annotations"] = []
-    path.write_text(json.dumps(export))
-    assert (
-        f"1 of {len(export)} tasks has no answer"
-        in run(capsys, "review", german_file, "--answers", path)[2]
-    )
+    differ, skipped, unseen = list(answers)[:3]
+    annotations[differ] = [answers[differ], OTHER[answers[differ]]]
+    annotations[skipped] = [""]
+    path.write_text(export_of(tasks, annotations))
+    read = read_answers([path], sealed(tasks)).reviewers[0]
+    assert [task for task, label in read.items() if label == "cannot tell"] == [differ, skipped]
+    annotations[unseen] = []
+    path.write_text(export_of(tasks, annotations))
+    missing = run(capsys, "review", german_file, "--answers", path)[2]
+    assert f"1 of {len(answers)} tasks has no answer; the first is task {unseen}" in missing
+
+
+def test_the_labelling_interface_of_the_documents_fits_the_tasks(tasks):
+    text = (Path(__file__).parents[2] / "docs" / "review.md").read_text()
+    interface = ElementTree.fromstring(re.search("```xml\n(.*?)```", text, re.DOTALL)[1])
+    columns = pd.read_csv(tasks / "tasks.csv").columns
+    shown = " ".join(field.get("value") for field in interface.iter("Text"))
+    assert set(re.findall(r"\$(\w+)", shown)) <= set(columns)
+    choices = [choice.get("value") for choice in interface.iter("Choice")]
+    assert choices == ["bad credit", "good credit", "cannot tell"]
+    assert [field.get("name") for field in interface.iter("Choices")] == ["answer"]
 
 
 @pytest.mark.parametrize(
@@ -96,7 +104,9 @@ def test_answers_and_keys_that_cannot_be_used_change_nothing(
 ):
     filled, key = fill_in(tasks, answered(tasks, 9, 2)), tasks.with_name("tasks.key.json")
     good = ["id,label", *(f"{task},{label}" for task, label in answered(tasks, 9, 2).items())]
-    task, studio = good[3].partition(",")[0], "not an export of Label Studio"
+    task = good[3].partition(",")[0]
+    json_goes = "are JSON, which is no longer read: export them from Label Studio as CSV"
+    studio = "annotation_id,id,answer"
     contents = [
         (
             [*good[:3], f"{task},maybe"],
@@ -112,20 +122,14 @@ def test_answers_and_keys_that_cannot_be_used_change_nothing(
         (["id,label,label", "1,yes,no"], "have 2 columns 'label'"),
         ([""], "no column 'id'"),
         (["id,label", f"{'x' * 200_000},yes"], "are not a CSV file (field larger than"),
-        ([DEEP], studio),
-        (["[null]"], studio),
-        (['[{"data": {}}]'], studio),
+        ([DEEP], json_goes),
+        (["", json.dumps([{"data": {"id": task}, "annotations": []}])], json_goes),
+        ([studio, f"7,{task},maybe"], f"line 2 (task {task}): 'maybe' is not a label"),
+        ([studio, "7,17,bad credit"], "line 2: this review has no task '17'"),
+        (["annotation_id,id", f"7,{task}"], "have no column 'label'"),
+        (["annotation_id,answer,id,answer", f"7,a,{task},b"], "have 2 columns 'answer'"),
         (["\udcff"], "it is not UTF-8 text"),
     ]
-    for choices, sentence in (
-        (["a", "b"], studio),
-        ({"yes": 1}, "not a label"),
-        ([3], "not a label"),
-        (7, studio),
-    ):
-        contents.append(
-            ([json.dumps([{"data": {"id": task}, "annotations": [annotation(choices)]}])], sentence)
-        )
     refused = [((tmp_path / f"answers{k}",), sentence) for k, (_, sentence) in enumerate(contents)]
     for (lines, _), ((path,), _) in zip(contents, refused, strict=True):
         path.write_bytes("\n".join(lines).encode(errors="surrogateescape"))

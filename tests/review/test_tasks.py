@@ -5,7 +5,6 @@ import json
 import re
 from collections import Counter
 from dataclasses import replace
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -27,7 +26,7 @@ from butfor.review.tasks import (
 from recorded import LABELS, TABLE, audited, changed, fill_in, key_of, run, wronged
 
 EVIL = "</script><img src=x onerror=document.title='run'><!--<script>"
-FILES = ("instructions.txt", "label_config.xml", "review.html", "tasks.csv", "tasks.json")
+FILES = ("instructions.txt", "review.html", "tasks.csv")
 KINDS = ("label", "control", "clear case")
 
 
@@ -54,13 +53,8 @@ def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_o
         shown.drop(columns=["id", "label"]).to_numpy().tolist()
         == rows.astype(str).to_numpy().tolist()
     )
-    studio, page = json.loads(texts["tasks.json"]), data_of(texts["review.html"])
-    assert (
-        [task["data"]["id"] for task in studio]
-        == shown["id"].tolist()
-        == [task["id"] for task in key]
-    )
-    assert [list(task["data"]["row"]) for task in studio] == [list(rows.columns)] * len(key)
+    page = data_of(texts["review.html"])
+    assert shown["id"].tolist() == [task["id"] for task in key]
     assert page["columns"] == list(rows.columns)
     assert page["tasks"] == shown.drop(columns="label").to_numpy().tolist()
     secret = (
@@ -77,13 +71,9 @@ def test_every_file_shows_the_rows_and_nothing_that_tells_group_label_decision_o
     for name, text in texts.items():
         for word in secret if name != "review.html" else secret[:2]:
             assert word not in text, f"{name} holds {word!r}"
-    choices = [
-        choice.get("value")
-        for choice in ElementTree.fromstring(texts["label_config.xml"]).iter("Choice")
-    ]
-    assert choices == ["bad credit", "good credit", "cannot tell"]
-    for name in ("instructions.txt", "label_config.xml"):
-        assert f"Which label is right for this person? {page['question']}" in texts[name]
+    asked = f"Which label is right for this person? {page['question']}"
+    assert asked in texts["instructions.txt"]
+    assert [*page["labels"], page["unsure"]] == ["bad credit", "good credit", "cannot tell"]
     assert "default-src 'none'; style-src 'sha256-" in html.unescape(texts["review.html"])
     assert not re.search(
         r"https?:|url\(|@import|fetch|XMLHttp|WebSocket|innerHTML|eval", texts["review.html"]

@@ -217,7 +217,7 @@ def test_solid_finds_the_shortest_prefix_that_keeps_the_margin_in_no_more_steps_
     halving = (
         2 + (len(gains) - 1).bit_length()
     )  # the data as they are, the whole budget, then sizes
-    assert len(asked) <= (halving - 2 if np.ptp(gains) == 0 and len(gains) == 400 else halving)
+    assert len(asked) <= halving
 
 
 def test_solid_keeps_the_clearest_set_that_is_confirmed_ranks_again_and_asks_few_members_about_who_is_far_away():

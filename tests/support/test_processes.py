@@ -97,6 +97,7 @@ def test_without_torch_all_but_the_network_works():
     assert done.returncode == 0, done.stderr
     lines = [line for line in done.stderr.splitlines() if 'pip install "butfor[net]"' in line]
     assert [line[:20] for line in lines] == ["Error: The network n", "The model is boostin"]
+    assert done.stderr.count('pip install "butfor[fast]"') == 1
 
 
 IN_A_BROWSER = """

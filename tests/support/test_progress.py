@@ -30,21 +30,33 @@ def test_a_log_gets_a_line_now_and_then_and_no_more(capsys):
     )
 
 
-def test_estimates_run_down_through_all_phases():
+def test_phases_of_known_length_say_when_they_end_and_searches_what_is_done():
     now = [0.0]
     progress = ConsoleProgress(patience=1e9, clock=lambda: now[0])
-    progress.phase("search", 100)
+    progress.phase("fresh seeds", 100)
     now[0] = 60.0
     progress.advance(4)
-    assert progress.line() == "search: 4 of 100 trainings", "the first few promise no end"
-    progress.expect(600)
+    assert progress.line() == "fresh seeds: 4 of 100 trainings", "the first few promise no end"
+    progress.advance(6)
     for moment, said in (
-        (60, "about 10 minutes left"),
-        (640, "about 20 seconds left"),
+        (60, "about 9 minutes left"),
+        (580, "about 20 seconds left"),
         (700, "longer than expected"),
     ):
         now[0] = float(moment)
-        assert progress.line() == f"search: 4 of 100 trainings; {said}"
+        assert progress.line() == f"fresh seeds: 10 of 100 trainings; {said}"
+    progress.phase("search")
+    progress.advance(214)
+    progress.found(3)
+    progress.done(12, 40)
+    assert progress.line() == "search: 214 trainings, 12 of 40 people, 3 found"
+
+
+def test_a_search_that_may_take_long_says_on_the_command_line_what_ctrl_c_does(capsys):
+    ConsoleProgress(patience=2.0).search_begins(40)
+    assert capsys.readouterr().err == ""
+    ConsoleProgress().search_begins(1)
+    assert capsys.readouterr().err == "Searching for 1 person; Ctrl-C keeps what is done.\n"
 
 
 def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkeypatch):
@@ -53,7 +65,7 @@ def test_python_shows_progress_in_a_terminal_and_nothing_in_a_log(capsys, monkey
     with terminal(60) as text:
         compared(progress=False)
         compared()  # too short to be shown
-        with ConsoleProgress(listens=False) as progress:
+        with ConsoleProgress() as progress:
             compared(progress=progress)
             progress.phase("search " * 30)
             progress.note("A note.")

@@ -1,6 +1,7 @@
 """Tables, rows, labels, groups and their bands as users hand them over in Python."""
 
 import json
+import shlex
 
 import numpy as np
 import pandas as pd
@@ -15,7 +16,7 @@ from butfor.errors import SettingError, TableError
 from butfor.explain import eligible_cases, flippable_labels
 from butfor.result.population import Population
 from butfor.search import rules
-from butfor.table.groups import Bands, bands_of
+from butfor.table.groups import Bands, Sensitive
 from recorded import run
 
 RNG = np.random.default_rng(0)
@@ -278,18 +279,22 @@ def test_bands_reach_up_to_the_next_cut_point_few_numbers_stay_and_several_attri
         assert set(fitted(X, sensitive=sensitive, bands=bands).fitted_.sensitive.values) == groups
 
 
-def test_thirds_leave_no_band_empty():
-    for values, different in (
-        (-np.arange(50.0), True),
-        (np.linspace(1.001, 1.002, 40), True),
-        (np.r_[np.zeros(900), np.arange(1, 101)], False),
-        (np.r_[np.arange(12), np.full(500, 11)], False),
+def test_many_numbers_need_bands_and_the_refusal_has_some_that_leave_none_empty():
+    for values, bands in (
+        (-np.arange(50.0), "[-32, -16]"),
+        (np.linspace(1.001, 1.002, 40), "[1.0013333333333332, 1.0016666666666667]"),
+        (np.r_[np.zeros(900), np.arange(1, 101)], "[1]"),
+        (np.r_[np.arange(12), np.full(500, 11)], "[11]"),
+        (np.linspace(0, 1, 31), "[0.33, 0.67]"),
     ):
-        frame = pd.DataFrame({"n": values})
-        bands = bands_of(frame, None)["n"]
-        sizes = bands.of(frame["n"]).value_counts()
-        assert set(sizes.index) == set(bands.names)
-        assert not different or (len(sizes) == 3 and sizes.min() > 0.15 * len(frame))
+        X = pd.DataFrame({"n": values, "x": range(len(values))})
+        y = np.where(np.arange(len(X)) % 2, "yes", "no")
+        with pytest.raises(SettingError, match="protected attribute needs groups") as error:
+            butfor.compare_standards(X, y, sensitive_features="n", adverse="no")
+        assert str(error.value).endswith(f"near their thirds: sensitive_bands={{'n': {bands}}}")
+        given = json.loads(bands)
+        groups = Sensitive.of("n", X, given).values
+        assert set(groups) == set(Bands(tuple(given)).names)
 
 
 def test_a_switch_goes_to_the_median_of_the_other_bands_and_a_rule_names_one(monkeypatch):
@@ -314,24 +319,30 @@ def test_a_switch_goes_to_the_median_of_the_other_bands_and_a_rule_names_one(mon
     assert eligible_cases(audit.with_search().fitted_, PLAIN) == list(np.flatnonzero(AGES < 25))
 
 
-def test_bands_that_nobody_named_are_said_on_the_terminal_the_page_and_the_record(capsys, tmp_path):
+def test_the_command_that_a_refusal_prints_runs_and_its_bands_are_said(capsys, tmp_path):
     holed = PLAIN.assign(granted=LABELS, age=PLAIN["age"].where(PLAIN.index % 30 != 1))
-    holed.to_csv(tmp_path / "t.csv", index=False)
+    holed["born on"] = BORN.dt.strftime("%Y-%m-%d")
+    holed.to_csv(tmp_path / "the table.csv", index=False)
     out, asked = tmp_path / "out", ("--model", "logistic", "--budget", 1, "--cases", "0:12")
-    columns = ("--label", "granted", "--sensitive", "age")
-    code, _, said = run(capsys, "audit", tmp_path / "t.csv", *columns, *asked, "--out", out)
+    columns = ("--label", "granted", "--sensitive", "age,born on")
+    refused = run(capsys, "audit", tmp_path / "the table.csv", *columns, *asked, "--out", out)
+    assert refused[:2] == (2, "")
+    assert "'age' holds numbers with " in refused[2]
+    command = shlex.split(refused[2].partition("near their thirds: butfor ")[2])
+    assert (command[0], command[-4], command[-2]) == ("audit", "--bands", "--bands")
+    code, _, said = run(capsys, *command)
     assert (code, "'age' is a number, cut into bands: 'under " in " ".join(said.split())) == (
         0,
         True,
     )
     assert "is a number, cut into bands" in (out / "report.html").read_text()
     record = json.loads((out / "audit.json").read_text())
-    population, cuts = Population.from_dict(record), record["run"]["sensitive_bands"]["age"]
-    assert len(cuts) == 2
-    names = [*Bands(tuple(cuts)).names, "missing"]
-    assert list(population.by_group.index) == [
-        name for name in names if name in population.by_group.index
-    ]
+    cuts = record["run"]["sensitive_bands"]
+    assert command[-3] == f"age={','.join(f'{cut:g}' for cut in cuts['age'])}"
+    assert command[-1] == f"born on={','.join(cuts['born on'])}"
+    names = [*Bands(tuple(cuts["age"])).names, "missing"]
+    of_age = [group.split(" · ")[0] for group in Population.from_dict(record).by_group.index]
+    assert set(of_age) <= set(names)
 
 
 # --- dates ----------------------------------------------------------------------------------------
@@ -383,8 +394,10 @@ def test_a_comparison_says_dates_in_groups_and_slices():
     assert [c.name for c in found.comparisons[:2]] == ["born = 1980-01-01", "born = 1990-06-01"]
     found = compared(two, sensitive_features="sex", draws=2)
     assert {s.value for s in found.parts if s.column == "born"} == {"1980-01-01", "1990-06-01"}
-    thirds = bands_of(pd.DataFrame({"born": BORN}), None, ["born"])["born"]
-    assert all(BORN.min() < pd.Timestamp(cut) < BORN.max() for cut in thirds.recorded)
+    with pytest.raises(
+        SettingError, match=r"'born' holds dates .*\{'born': \['1988-09-30', '2002-06-09'\]\}"
+    ):
+        compared(BORN, sensitive_features="born")
     with pytest.raises(
         SettingError,
         match="Bands of 'born': give cut points from early to late, such as 1980-01-01",

@@ -6,6 +6,7 @@ Results go to stdout, everything else to stderr. Bad input is one sentence and e
 from __future__ import annotations
 
 import re
+import shlex
 import sys
 import warnings
 from collections.abc import Sequence
@@ -17,11 +18,12 @@ import cloup
 
 from butfor import __version__
 from butfor.cli.audit import audit
-from butfor.cli.options import SETTINGS, dashed
+from butfor.cli.options import GONE, SETTINGS, dashed
 from butfor.cli.review import gate, replay, review
 from butfor.cli.tables import check_table, datasets, standard
 from butfor.support.errors import (
     FULL,
+    BandsNeeded,
     ButforError,
     OutputError,
     Stopped,
@@ -92,8 +94,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif isinstance(error, OSError):
             message = f"{error.filename or 'The output'}: {error.strerror or error}."
             code = NO_ROOM if error.errno in FULL else BAD_INPUT
+        elif isinstance(error, BandsNeeded):
+            message = f"{error.sentence} {shlex.join(['butfor', *given, *error.options])}"
         elif isinstance(error, ButforError):
             message = spelled(str(error))
+        elif isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-") in GONE:
+            message = f"{error.option_name} went. {GONE[error.option_name.lstrip('-')]}"
         elif (
             isinstance(error, click.NoSuchOption)
             and error.option_name.lstrip("-").replace("-", "_") in SETTINGS

@@ -34,7 +34,7 @@ if TYPE_CHECKING:
     from butfor.table.embedded import Dataset
 
 NOT_REPEATED = (
-    *("table", "settings", "out", "overwrite", "json", "quiet", "public", "private"),
+    *("table", "settings", "out", "overwrite", "json", "quiet", "private"),
     *("ledger", "engine", "n_jobs"),
 )
 """What does not change what an audit finds."""
@@ -78,10 +78,6 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         stop |= max_seconds(opt.seconds_in(question.max_seconds))
     if question.max_retrainings is not None:
         stop |= max_retrainings(question.max_retrainings)
-    if output.public:
-        from butfor.report import public
-
-        public.refuse_other_files(folder)
     if folder is not None:
         click.get_current_context().with_resource(claimed(folder))
         check_folder(folder, output.overwrite)
@@ -101,10 +97,8 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         progress.note(line)
     names = names_of(data, columns, output.names)
     cases = opt.cases_in(question.cases, len(data.X_test))
-    if output.private and (len(cases) != 1 or folder is None or output.public):
-        raise SettingError(
-            "--private is for one person's page: give --cases 12 and --out, and leave out --public."
-        )
+    if output.private and (len(cases) != 1 or folder is None):
+        raise SettingError("--private is for one person's page: give --cases 12 and --out.")
     groups: dict[str, Any] = data.groups or {"train": data.sensitive, "test": None}
     if question.towards is not None:  # an unknown one is said before anything is trained
         number = label_number(question.towards, data.label_names, option="towards")
@@ -150,10 +144,7 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         written = list[str]()
         if folder is not None:
             try:
-                if output.public:
-                    written = public.write(population, folder)
-                else:
-                    written = write(population, labels, folder, again, output.private)
+                written = write(population, labels, folder, again, output.private)
             except OutputError as error:  # the answer is there: print it before saying so
                 unwritten = error
 
@@ -161,16 +152,11 @@ def audit(table: str, settings: dict[str, Any], **options: Any) -> int:
         alone = len(population) == 1
         if output.json:
             result = population[0] if alone else population
-            say(shown_json(public.record(population) if output.public else result.to_json()))
-        elif output.public:
-            say(public.sentence(population))
-            shown = public.table(population)
-            printing.print_table(shown) if len(shown) else say(f"No group has {public.FEW} people.")
+            say(shown_json(result.to_json()))
+        elif alone:
+            printing.print_verdict(population[0])
         else:
-            if alone:
-                printing.print_verdict(population[0])
-            else:
-                printing.print_population(population, folder)
+            printing.print_population(population, folder)
         if unwritten is not None:
             raise unwritten
         if folder is not None and not output.quiet:
@@ -264,7 +250,9 @@ def write(
     population: Population, labels: LabelAudit, folder: Path, again: dict[str, Any], private: bool
 ) -> list[str]:
     """The record, a row per person, the keystones, every label with its place in the order of
-    review, the page (about one person, `private` or with the flipped rows) and the settings."""
+    review, the groups' figures for those who publish, the page (about one person, `private` or
+    with the flipped rows) and the settings."""
+    from butfor.report.published import published_groups
     from butfor.support.files import as_csv, save, seen_from
 
     result = population[0] if len(population) == 1 else population
@@ -274,6 +262,7 @@ def write(
     ranked = ["labels.csv"] if population.labels else []
     if ranked:
         save(as_csv(labels.labels(population).rename_axis("row")), folder / "labels.csv")
+    save(as_csv(published_groups(population), index=False), folder / "groups.csv")
     if private:
         population[0].to_html(folder / "report.html", others=False)
     else:
@@ -284,7 +273,8 @@ def write(
             value = seen_from(folder, value)
         lines.append(f"{name} = {json.dumps(value, ensure_ascii=False, default=str)}")
     save("\n".join([*lines, ""]), folder / "audit.toml")
-    return ["audit.json", "people.csv", "keystones.csv", *ranked, "report.html", "audit.toml"]
+    tables = ["people.csv", "keystones.csv", *ranked, "groups.csv"]
+    return ["audit.json", *tables, "report.html", "audit.toml"]
 
 
 def settings_again(table: str, told: dict[str, Any], labels: LabelAudit) -> dict[str, Any]:

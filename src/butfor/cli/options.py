@@ -106,8 +106,8 @@ class TableOptions:
     bands: Sequence[str] = field(
         default=(),
         metadata=declared(
-            "Cut points for a protected number or date: 25,60, age=25,60 or born=1980-01-01. "
-            "Default: thirds, above 10 different values.",
+            "Cut points for a protected number or date with more than 10 different values: 25,60, "
+            "age=25,60 or born=1980-01-01.",
             repeated=True,
             group="Table",
         ),
@@ -230,14 +230,6 @@ class OutputOptions:
     quiet: bool = field(
         default=False, metadata=declared("No notes, no progress.", kind=bool, group="Output")
     )
-    public: bool = field(
-        default=False,
-        metadata=declared(
-            "Only rounded figures per group, nothing about individuals.",
-            kind=bool,
-            group="Output",
-        ),
-    )
     private: bool = field(
         default=False,
         metadata=declared(
@@ -341,6 +333,16 @@ class NewcomersFirst(cloup.Command):
 # --- settings -------------------------------------------------------------------------------------
 
 
+GONE = {
+    "public": "groups.csv, which --out FOLDER writes, has the rounded figures of every group.",
+    "max-close-calls": "audit.json has the counts, people[].without_flips and, of finds, "
+    "people[].fresh.without_flips; docs/review.md shows a line of jq that holds them to a limit.",
+    "max-switch": "audit.json has people[].switch_changes; docs/review.md shows a line of jq that "
+    "holds it to a limit.",
+}
+"""Options of 0.5 that went, and what to do instead."""
+
+
 def dashed(name: str) -> str:
     return name.replace("_", "-")
 
@@ -388,6 +390,8 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     given: dict[str, Any] = {}
     for written, value in lines.items():
         name = written.replace("-", "_")
+        if dashed(name) in GONE:
+            raise SettingError(f"'{file}': {written} went. {GONE[dashed(name)]}")
         if name not in types:
             meant = nearest(dashed(written), sorted(map(dashed, types)))
             raise SettingError(f"'{file}': there is no option '{shortened(written)}'. {meant}")

@@ -105,7 +105,7 @@ def with_table(audit: Population, table: str | None) -> Population:
     type=FILE,
     multiple=True,
     help="A reviewer's answers: the page's answers.csv, tasks.csv filled in, or Label Studio's "
-    "JSON. Repeat for each.",
+    "CSV export. Repeat for each.",
 )
 @option(
     "--key", type=FILE, help="The key of the tasks. Default: FOLDER.key.json beside their folder."
@@ -230,17 +230,14 @@ def review(
     "--except", "without", multiple=True, help="A group that --max-gap leaves out. Repeat for each."
 )
 @option("--max-solid", help="The share of audited decisions that may have a solid find: 5%.")
-@option("--max-close-calls", help="The share of audited decisions that may be close calls: 30%.")
-@option(
-    "--max-switch",
-    help="The share of decisions that a switch of the protected attribute may change: 1%.",
-)
 @opt.JSON
-def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None) -> int:
+def gate(
+    file: Path, max_gap: str | None, without: tuple[str, ...], max_solid: str | None, json: bool
+) -> int:
     """Hold an audit or a comparison of groups to limits.
 
     \b
-    butfor gate report/audit.json --max-gap 2 --max-switch 1%
+    butfor gate report/audit.json --max-gap 2 --max-solid 5%
     butfor gate standards/standard.json --max-gap 2 --except "race = other"
 
     FILE is the audit.json of 'butfor audit' or the standard.json of 'butfor standard'. Exit code 0:
@@ -253,36 +250,30 @@ def gate(file: Path, without: tuple[str, ...], json: bool, **limits: str | None)
         KEPT,
         UNKNOWN,
         check_gaps,
-        check_shares,
+        check_solid,
         share_in,
         standards_in,
     )
 
-    shares = {
-        name: share_in(text, f"--{opt.dashed(name)}")
-        for name, text in limits.items()
-        if text is not None
-    }
-    if not shares:
-        raise SettingError(
-            "Give a limit: --max-gap 2, --max-solid 5%, --max-close-calls 30%, --max-switch 1%."
-        )
-    max_gap = shares.pop("max_gap", None)
-    if without and max_gap is None:
+    gap_limit = None if max_gap is None else share_in(max_gap, "--max-gap")
+    solid_limit = None if max_solid is None else share_in(max_solid, "--max-solid")
+    if gap_limit is None and solid_limit is None:
+        raise SettingError("Give a limit: --max-gap 2, --max-solid 5%.")
+    if without and gap_limit is None:
         raise SettingError("--except goes with --max-gap.")
     record = opened(file)
     audit = None if "groups" in record.content else Population.from_json(record)
-    if shares and audit is None:
-        name = opt.dashed(next(iter(shares)))
+    if solid_limit is not None and audit is None:
         raise SettingError(
-            f"--{name}: {file} compares groups only; give the audit.json of 'butfor audit'."
+            f"--max-solid: {file} compares groups only; give the audit.json of 'butfor audit'."
         )
     with as_recorded(f"{file} cannot be held to a limit"):
         standards = audit.run.standard if audit is not None else None
         if audit is None:
             standards = standards_in(record)
-        checks = [] if max_gap is None else check_gaps(standards, max_gap, without)
-        checks += [] if audit is None else check_shares(audit, **shares)
+        checks = [] if gap_limit is None else check_gaps(standards, gap_limit, without)
+        if audit is not None and solid_limit is not None:
+            checks.append(check_solid(audit, solid_limit))
         cut = audit.run.cut if audit is not None and audit.run.threshold else ""
     if json:
         say(shown_json(dumps([check.to_dict() for check in checks], indent=1, ensure_ascii=False)))

@@ -24,6 +24,7 @@ from butfor.models.seam import (
     Model,
     Training,
 )
+from butfor.models.steps import steps_of
 from butfor.models.workers import DaskWorkers, OnWorkers, Workers, own_fit
 from butfor.support.cores import available_cores, check_n_jobs
 from butfor.support.errors import EngineError, SettingError, nearest
@@ -47,7 +48,8 @@ def choose_engine(
 ) -> Engine:
     """The engine by its name, or an `Engine` unchanged. "auto" is the fastest for the learner, for
     our network on the GPU if torch sees one. A device means the fastest engine there; a cluster is
-    started once. If "auto" falls back to the network's own `fit`, `note` says so."""
+    started once. If "auto" falls back to the model's own `fit` because a package is missing, `note`
+    says so."""
     check_engine(engine, n_jobs)
     if not isinstance(engine, str):
         return engine
@@ -65,6 +67,11 @@ def choose_engine(
             raise SettingError(
                 f"{learner.name} trains on the CPU only; leave out engine '{engine}'."
             )
+        if engine in ("auto", "cpu") and lacks_numba(learner):
+            note(
+                "Using engine 'joblib' for boosting. Engine 'boosting' is several times as fast: "
+                'pip install "butfor[fast]".'
+            )
         return Fastest("auto" if engine == "cpu" else engine, n_jobs)
     device = engine.replace("fused", "cpu")
     if engine in ("auto", "stacked"):
@@ -79,6 +86,17 @@ def choose_engine(
             raise
         note(f"{error} Using engine 'joblib' instead, which is slower.")
         return OwnFit(n_jobs)
+
+
+def lacks_numba(learner: Learner) -> bool:
+    """Whether it is scikit-learn's histogram boosting, and numba, which its engine needs, is not
+    installed."""
+    if learner.kind != "sklearn" or find_spec("numba") is not None:
+        return False
+    from sklearn.ensemble import HistGradientBoostingClassifier
+
+    final = steps_of(getattr(learner, "estimator", None))[-1]
+    return isinstance(final, HistGradientBoostingClassifier)
 
 
 def check_engine(engine: str | Engine, n_jobs: int | None = None) -> None:

@@ -183,8 +183,8 @@ def opened(source: str | Path | Mapping[str, Any], *, allow_changes: bool = Fals
     unchanged = content.get(CHECKSUM) == checksum(content)
     if content.get("redacted"):
         raise ReplayError(
-            f"{where} was written with --public: it has nothing to train, review or gate with. "
-            "Name the full record of the same audit."
+            f"{where} was written with --public by an earlier version: it has nothing to train, "
+            "review or gate with. Name the full record of the same audit."
         )
     if version != SCHEMA_VERSION or isinstance(version, (bool, float)):
         raise ReplayError(

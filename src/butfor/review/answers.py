@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import csv
 import io
-import json
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import combinations
 from pathlib import Path
@@ -18,6 +17,7 @@ from sklearn.metrics import cohen_kappa_score
 
 from butfor.result.reviewed import Evidence
 from butfor.review.tasks import (
+    ANSWER,
     CANNOT_TELL,
     CLEAR,
     ERRS,
@@ -42,6 +42,10 @@ LONGEST = 40
 """The most characters of an id or an answer in a message."""
 FAR = 3
 """Standard deviations beyond which changes are many more than expected."""
+ANNOTATION = "annotation_id"
+"""A column that every CSV export of Label Studio has."""
+SKIPPED = "was_cancelled"
+"""The column of such an export that is true where the annotator skipped the task."""
 Answers = Mapping[str, str]
 """By task id."""
 Given = Iterable[tuple[str, str, str]]
@@ -170,7 +174,7 @@ def check_answers(
 
 
 def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
-    """The answers from filled-in copies of tasks.csv or Label Studio's JSON exports, one file per
+    """The answers from filled-in copies of tasks.csv or Label Studio's CSV exports, one file per
     reviewer."""
     if len({real(path) for path in paths}) < len(paths):
         raise SettingError("answers names the same file twice; give one file per reviewer.")
@@ -179,14 +183,14 @@ def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
         text = text_of(
             path,
             "The answers",
-            "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's export.",
+            "Give tasks.csv filled in (saved as CSV UTF-8), or Label Studio's CSV export.",
         )
-        given = (
-            _of_label_studio(text, path)
-            if text.lstrip().startswith(("[", "{"))
-            else _of_csv(text, path)
-        )
-        read.append(_checked(given, key, str(path)))
+        if text.lstrip().startswith(("[", "{")):
+            raise TableError(
+                f"The answers '{path}' are JSON, which is no longer read: export them from Label "
+                "Studio as CSV."
+            )
+        read.append(_checked(_of_csv(text, path), key, str(path)))
     return Outcome(key, tuple(read))
 
 
@@ -250,46 +254,48 @@ def _of_csv(text: str, path: Path) -> Given:
     def header(separator: str) -> list[str]:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=separator), [])
 
+    def has_answers(columns: Collection[str]) -> bool:
+        return ID in columns and (LABEL in columns or ANNOTATION in columns)
+
     try:
-        separator = next((each for each in ",;\t" if {ID, LABEL} <= set(header(each))), ",")
-        for name in (ID, LABEL):
-            if (count := header(separator).count(name)) != 1:
+        separator = next((mark for mark in ",;\t" if has_answers(header(mark))), ",")
+        columns = header(separator)
+        label_studio = ANNOTATION in columns
+        label_column = ANSWER if label_studio and ANSWER in columns else LABEL
+        for name in (ID, label_column):
+            if (count := columns.count(name)) != 1:
                 has = f"{count} columns" if count else "no column"
                 raise TableError(
                     f"The answers '{path}' have {has} '{name}'; fill in tasks.csv and keep its "
                     "header."
                 )
         reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator)
+        if label_studio:
+            yield from _of_annotations(reader, label_column)
+            return
         for row in reader:
-            number, label = (row[ID] or "").strip(), row[LABEL] or ""
+            number = (row[ID] or "").strip()
+            label = row[LABEL] or ""
             if number or label.strip():
                 yield f"line {reader.line_num}", number, label
     except csv.Error as error:
         raise TableError(f"The answers '{path}' are not a CSV file ({error}).") from error
 
 
-def _of_label_studio(text: str, path: Path) -> Given:
-    """Entry, id and label of every exported task. Several annotations count if they agree; if not,
-    and for a skipped task, the answer is "cannot tell". A task that nobody opened has no answer."""
-    try:
-        for k, entry in enumerate(json.loads(text)):
-            chosen = set[str]()
-            for annotation in entry["annotations"]:
-                results = [] if annotation.get("was_cancelled") else annotation["result"]
-                choices = [
-                    each for result in results for each in result["value"].get("choices", [])
-                ]
-                if len(choices) > 1:
-                    raise ValueError(f"one answer has {len(choices)} choices")
-                chosen |= set(map(str, choices))
-            unsure = CANNOT_TELL if entry["annotations"] else ""
-            yield (
-                f"entry {k + 1}",
-                str(entry["data"][ID]),
-                chosen.pop() if len(chosen) == 1 else unsure,
-            )
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
-        raise TableError(
-            f"The answers '{path}' are not an export of Label Studio ({str(error)[:100]}); export "
-            "them as JSON."
-        ) from error
+def _of_annotations(reader: csv.DictReader[str], label_column: str) -> Given:
+    """Line, id and label of every task of Label Studio's CSV export, which has a row per
+    annotation. Several annotations of a task count if they agree; if not, and for a skipped task,
+    the answer is "cannot tell"."""
+    first_lines = dict[str, int]()
+    labels = dict[str, set[str]]()
+    for row in reader:
+        task = (row[ID] or "").strip()
+        first_lines.setdefault(task, reader.line_num)
+        chosen = labels.setdefault(task, set())
+        label = row[label_column] or ""
+        skipped = (row.get(SKIPPED) or "").strip().casefold() == "true"
+        if label.strip() and not skipped:
+            chosen.add(label)
+    for task, chosen in labels.items():
+        label = next(iter(chosen)) if len(chosen) == 1 else CANNOT_TELL
+        yield f"line {first_lines[task]}", task, label

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from butfor.result.fresh import MIN_SOLID_SEEDS
 from butfor.result.population import Population
 from butfor.result.ranges import check_ranges
 from butfor.result.record import CHECKSUM, Opened
@@ -154,95 +153,39 @@ def check_gaps(
     return [check for name, check in checks.items() if name not in excepted]
 
 
-def check_shares(population: Population, **limits: float) -> list[Check]:
-    """One check per limit: of the people audited, the share with a solid find (`max_solid`) and the
-    share of close calls (`max_close_calls`); of all people, the share whose decision changes when
-    the protected attribute alone is switched (`max_switch`)."""
-    run, asked, found = population.run, len(population.eligible), len(population.found)
-
-    def few(people: int) -> str:
-        """That a share of so few people is held to no limit; empty if they are enough."""
-        told = people >= LEAST_PEOPLE
-        return (
-            ""
-            if told
-            else f" Of {plural(people, 'person')} a share says little: audit {LEAST_PEOPLE} at "
-            "least."
-        )
-
-    switched = [verdict.switch_changes for verdict in population]
-    close = [verdict.close_call for verdict in population.eligible]
-    checks = []
-    for name, limit in limits.items():
-        low = high = None
-        too_few = ""
-        if name == "max_switch":
-            if run.blind:
-                low, high, said = 0.0, 0.0, "the model does not see the protected attribute."
-            elif not switched or None in switched:
-                said = (
-                    "the record does not say whose decisions a switch of the attribute "
-                    "changes; run the audit again."
-                )
-            else:
-                low = high = sum(switched) / len(switched)
-                changed = f"{sum(switched)} of {len(switched)} decisions ({shown(low)})"
-                too_few = few(len(switched))
-                said = f"switching the protected attribute alone changes {changed}.{too_few}"
-        elif population.interrupted:
-            said = "the audit was interrupted; run it again."
-        elif not asked:
-            said = f"there is nothing to measure: {population.advice or population.audited}"
-        elif name == "max_solid" and found and not population.checked:
-            why = population.unchecked_reason
-            said = f"it is not known which of {found} finds are solid: {why} (--fresh-seeds 59)."
-        elif name == "max_solid":
-            solid, left = len(population.solid), population.unfinished
-            low, high, seeds = (
-                solid / asked,
-                (solid + left) / asked,
-                ", under any seed tried" if run.seeded else "",
-            )
-            said = (
-                f"{solid} of {asked} audited decisions ({shown(low)}) hinge on few labels{seeds}."
-            )
-            if left:
-                said += (
-                    f" The search for {left} more was stopped early, so it may be up to "
-                    f"{solid + left}."
-                )
-            too_few = few(asked)
-            said += too_few
-        elif not run.seeded:
-            low, high, said = 0.0, 0.0, "this model has no seed, so no decision is a close call."
-        elif untested := close.count(None):
-            said = (
-                f"{untested} of {asked} audited decisions were not tested under fresh seeds "
-                "(--fresh-seeds 59)."
-            )
-        elif run.fresh_seeds < MIN_SOLID_SEEDS:
-            many = plural(run.fresh_seeds, "fresh seed is", "fresh seeds are")
-            said = (
-                f"{many} too few to tell close calls, {MIN_SOLID_SEEDS} at least "
-                "(--fresh-seeds 59)."
-            )
+def check_solid(population: Population, limit: float) -> Check:
+    """Of the people audited, the share with a solid find."""
+    asked = len(population.eligible)
+    found = len(population.found)
+    low = high = None
+    if population.interrupted:
+        said = "the audit was interrupted; run it again."
+    elif not asked:
+        said = f"there is nothing to measure: {population.advice or population.audited}"
+    elif found and not population.checked:
+        why = population.unchecked_reason
+        said = f"it is not known which of {found} finds are solid: {why} (--fresh-seeds 59)."
+    else:
+        solid = len(population.solid)
+        stopped = population.unfinished
+        seeds = ", under any seed tried" if population.run.seeded else ""
+        share = shown(solid / asked)
+        said = f"{solid} of {asked} audited decisions ({share}) hinge on few labels{seeds}."
+        if stopped:
+            most = solid + stopped
+            said += f" The search for {stopped} more was stopped early, so it may be up to {most}."
+        if asked >= LEAST_PEOPLE:
+            low = solid / asked
+            high = (solid + stopped) / asked
         else:
-            low = high = close.count(True) / asked
-            said = (
-                f"{close.count(True)} of {asked} audited decisions ({shown(low)}) are close "
-                "calls: more than one "
-            )
-            too_few = few(asked)
-            said += f"fresh seed in ten decides differently without any flip.{too_few}"
-        if too_few:
-            low = high = None
-        checks.append(Check(name.replace("_", "-"), limit, said, low, high))
-    return checks
+            people = plural(asked, "person")
+            said += f" Of {people} a share says little: audit {LEAST_PEOPLE} at least."
+    return Check("max-solid", limit, said, low, high)
 
 
 def share_in(text: str, option: str) -> float:
-    """A limit as a share: of --max-gap from percentage points such as '2', of others from '5%' or
-    '0.05'."""
+    """A limit as a share: of --max-gap from percentage points such as '2', of --max-solid from '5%'
+    or '0.05'."""
     in_points = option == "--max-gap"
     percent = in_points or text.strip().endswith("%")
     with suppress(ValueError):

@@ -8,8 +8,6 @@ tells one kind from another. The key does, and the reviewer must not see it.
 
 tasks/review.html          a page that asks one task at a time and saves the answers, offline
 tasks/tasks.csv            one row per label, and an empty column to fill in
-tasks/tasks.json           the same for Label Studio, with
-tasks/label_config.xml     the project's labelling interface
 tasks/instructions.txt     what to do, in a few lines
 tasks.key.json             beside the folder: each task's row, recorded label and kind
 """
@@ -24,7 +22,6 @@ from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from pathlib import Path
 from typing import Any
-from xml.etree import ElementTree
 
 import numpy as np
 import pandas as pd
@@ -78,8 +75,12 @@ from butfor.table.labels import EQUALS
 from butfor.table.table import Table
 from butfor.words.names import Names
 
-ID, LABEL = "id", "label"
+ID = "id"
+LABEL = "label"
 """The columns that tasks add to the table."""
+ANSWER = "answer"
+"""The column of Label Studio's CSV export that holds the answer: its own `label` is the empty one
+of tasks.csv."""
 CANNOT_TELL = "cannot tell"
 """The answer of a reviewer who cannot decide."""
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
@@ -504,9 +505,6 @@ Or fill in tasks.csv, one row per person. Write into its column 'label' the labe
 If you cannot tell, write 'cannot tell'. Do not change the column 'id': it names the review and the task.
 
 {} Take the tasks in any order.
-
-Or use Label Studio: create a project, paste label_config.xml as its labelling interface, import tasks.json, and export
-the answers as JSON.
 """  # noqa: E501 (the reader's editor wraps it)
 
 
@@ -532,23 +530,11 @@ def write_review(
 
     # Columns of the table that have a name of ours are renamed, and an empty column is to be filled
     # in.
-    taken = {c: f"{c} (of the table)" for c in shown.columns if str(c) in (ID, LABEL)}
-    rows = shown.astype(object).iterrows()
-    studio = [{"data": {ID: number, "row": plain(row.to_dict())}} for number, row in rows]
-    view = ElementTree.Element("View")
-    ElementTree.SubElement(
-        view, "Header", value=f"Which label is right for this person? {review.question}"
-    )
-    ElementTree.SubElement(view, "Table", name="row", value="$row")
-    choices = ElementTree.SubElement(view, "Choices", name=LABEL, toName="row", choice="single")
-    for name in (*names, CANNOT_TELL):
-        ElementTree.SubElement(choices, "Choice", value=name)
-    ElementTree.indent(view)
+    ours = (ID, LABEL, ANSWER)
+    taken = {column: f"{column} (of the table)" for column in shown.columns if str(column) in ours}
     look = what_to_look_at(review.key.file_column)
     texts = {
         folder / "tasks.csv": as_csv(shown.rename(columns=taken).assign(**{LABEL: ""})),
-        folder / "tasks.json": json.dumps(studio, indent=1, ensure_ascii=False),
-        folder / "label_config.xml": ElementTree.tostring(view, encoding="unicode") + "\n",
         folder / "instructions.txt": INSTRUCTIONS.format(
             review.question, "\n    ".join(names), look
         ),

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from itertools import chain
 from typing import Any
 
@@ -128,19 +128,33 @@ def _random_set(person: Person, rows: list[int], size: int) -> FlipSet | None:
 
 
 def _halve(person: Person, order: list[int], fails: int = 0) -> Generator[Any, Any, list[int]]:
+    """The shortest prefix of `order` that works."""
+
+    def tried(flips: FlipSet) -> Generator[Any, Any, None]:
+        if flips not in person.gains:
+            yield flips
+
+    return (yield from shortest_prefix(order, tried, person.works, fails))
+
+
+def shortest_prefix(
+    order: list[int],
+    tried: Callable[[FlipSet], Generator[Any, Any, None]],
+    works: Callable[[FlipSet], bool],
+    fails: int = 0,
+) -> Generator[Any, Any, list[int]]:
     """The shortest prefix of `order` that works, by bisection; all of it works, and its first
-    `fails` rows do not."""
-    works = len(order)
-    while works - fails > 1:
-        middle = (fails + works) // 2
-        half = flip_set(order[:middle])
-        if half not in person.gains:
-            yield half
-        if person.works(half):
-            works = middle
+    `fails` rows do not. `tried` has a set trained unless it was."""
+    length = len(order)
+    while length - fails > 1:
+        middle = (fails + length) // 2
+        flips = flip_set(order[:middle])
+        yield from tried(flips)
+        if works(flips):
+            length = middle
         else:
             fails = middle
-    return order[:works]
+    return order[:length]
 
 
 def _shrink(person: Person, effects: Effects) -> Generator[Any, Any, FlipSet]:

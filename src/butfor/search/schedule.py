@@ -279,6 +279,8 @@ class Scheduler:
                 self.ask(running, flips not in running.person.gains.refuted)
         if self.strategy.shares and not self.under_way():
             self.revive()
+        done = len(self.all) - len(self.under_way())
+        self.lab.trainer.progress.done(done, len(self.all))
 
     # --- ask the searches ---
 

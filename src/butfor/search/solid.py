@@ -7,10 +7,9 @@ from collections.abc import Generator
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from butfor.models.seam import FlipSet
-from butfor.search.guided import CANDIDATES_PER_LABEL
+from butfor.search.guided import CANDIDATES_PER_LABEL, shortest_prefix
 from butfor.search.person import Confirm, Person, Rank, Search, Try, Vector, flip_set
 from butfor.support.errors import SettingError
 
@@ -25,10 +24,6 @@ MIN_BUDGET_FOR_SECOND = 8
 MAX_SOLID_CLAIMS = 3
 """The most sets of one person that a solid search confirms, which rarely fails with many members.
 """
-LEAST_TO_GUESS = 16
-"""The fewest remaining sizes for which interpolation beats bisection."""
-TOWARDS_MIDDLE = 0.05
-"""How far an interpolated size moves towards the middle, as a share of the remaining sizes."""
 
 
 def solid(person: Person, margin: float = MARGIN_DEVIATIONS, second: bool | None = None) -> Search:
@@ -71,39 +66,12 @@ def solid(person: Person, margin: float = MARGIN_DEVIATIONS, second: bool | None
             return gain / person.spread
         return math.inf if gain > 0 else -math.inf
 
-    def shortest(order: NDArray[np.integer[Any]], best: FlipSet) -> Search:
-        """The shortest prefix that keeps the margin, or `best` if none is shorter, in no more steps
-        than bisection."""
-        misses = 0
-        steps = (len(best) - 1).bit_length()
-        while (between := len(best) - misses - 1) > 0:
-            size = misses + max(1, round((between + 1) / 2))
-            longest_miss = flip_set(order[:misses])
-            if between >= LEAST_TO_GUESS:
-                # The size at which the clearance reaches the margin by linear interpolation, moved
-                # a little towards the middle so that both ends come nearer, and near enough to it
-                # for bisection to finish in time.
-                place = middle = misses + (between + 1) / 2
-                low = clearance(longest_miss) if longest_miss in answers else np.nan
-                high = clearance(best)
-                if np.isfinite([low, high]).all() and low < margin < high:
-                    place = misses + (len(best) - misses) * (margin - low) / (high - low)
-                place += np.sign(middle - place) * min(
-                    abs(middle - place), TOWARDS_MIDDLE * between
-                )
-                reach = 2 ** (steps - 1) - 1
-                least = max(misses + 1, len(best) - 1 - reach)
-                most = min(len(best) - 1, misses + 1 + reach)
-                size = min(max(round(place), least), most)
-            flips = flip_set(order[:size])
-            if len(answers.get(flips, ())) < person.members:
-                yield from train(flips)
-            if clearance(flips) >= margin:
-                best = flips
-            else:
-                misses = size
-            steps -= 1
-        return best
+    def tried(flips: FlipSet) -> Generator[Any, Any, None]:
+        if len(answers.get(flips, ())) < person.members:
+            yield from train(flips)
+
+    def keeps_margin(flips: FlipSet) -> bool:
+        return clearance(flips) >= margin
 
     yield from train(())
     full = person.best(cap)
@@ -116,7 +84,8 @@ def solid(person: Person, margin: float = MARGIN_DEVIATIONS, second: bool | None
     if clearance(full) <= -HOPELESS_DEVIATIONS:
         return None
     if clearance(full) >= margin:
-        best = yield from shortest(person.order, full)
+        prefix = person.order[:cap].tolist()
+        best = flip_set((yield from shortest_prefix(prefix, tried, keeps_margin)))
     again = person.budget >= MIN_BUDGET_FOR_SECOND if second is None else second
     if again and person.ranks_again and cap > 1 and (best is None or len(best) > 1):
         half = person.order[: max(1, len(best or full) // 2)]
@@ -127,7 +96,8 @@ def solid(person: Person, margin: float = MARGIN_DEVIATIONS, second: bool | None
             yield from train(full)
             best = full if clearance(full) >= margin else None
         if best is not None:
-            yield from shortest(order, best)
+            prefix = order[: len(best)].tolist()
+            yield from shortest_prefix(prefix, tried, keeps_margin)
     for _ in range(MAX_SOLID_CLAIMS):
         flips = person.smallest()
         if flips is None:

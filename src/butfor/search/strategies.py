@@ -12,17 +12,16 @@ from typing import Any
 import numpy as np
 
 from butfor.models.seam import FlipSet
-from butfor.search.guided import MAX_PRUNED_SIZE, MIN_TRIES, guided, tried_alone
+from butfor.search.guided import guided
 from butfor.search.person import Person, Search
 from butfor.search.published import (
-    SETS_PER_SIZE,
     algorithm1,
     attempts,
     exhaustive,
     in_turn,
     singles,
 )
-from butfor.search.solid import SCREENING_MEMBERS, solid
+from butfor.search.solid import solid
 from butfor.support.errors import SettingError, nearest
 
 
@@ -85,25 +84,6 @@ def as_strategy(given: Any) -> Strategy:
 
 RECORDED = "recorded"
 """The name of a search that retrains recorded sets."""
-FOUND = 0.4
-NEAR = 0.4
-"""The usual shares of people with a find, and of people who come near the other decision."""
-
-
-def usual_sets(strategy: str, person: Person) -> float:
-    """How many sets a search usually has trained for a person, for a forecast."""
-    size = max(1, min(person.budget, person.flippable))
-    # most are screened by a few members alone; or found, or given up, after the fewest attempts
-    usual = {
-        "solid": min(1, SCREENING_MEMBERS / person.members) + NEAR * (1 + 2 * math.log2(size)),
-        "guided": MIN_TRIES + FOUND * min(size, MAX_PRUNED_SIZE)
-        if person.budget > 1
-        else tried_alone(person),
-        "singles": person.flippable / 10,
-        "attempts": SETS_PER_SIZE * size,
-        "exhaustive": person.flippable,
-    }
-    return usual.get(strategy, size)
 
 
 def recorded(sets: Mapping[int, Sequence[FlipSet]]) -> Strategy:

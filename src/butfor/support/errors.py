@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import errno
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from difflib import get_close_matches
 from pathlib import Path
@@ -43,6 +43,33 @@ class TableError(ButforError, ValueError):
 
 class SettingError(ButforError, ValueError):
     """An argument or command-line option cannot be used."""
+
+
+class BandsNeeded(SettingError):
+    """A protected number or date has too many values for groups. `sentence` says so without the
+    argument of Python that would help; `bands` has cut points by column."""
+
+    def __init__(self, sentence: str, bands: Mapping[str, Sequence[float | str]]) -> None:
+        self.sentence = sentence
+        self.bands = bands
+        shown = ", ".join(f"{name!r}: [{', '.join(points)}]" for name, points in self._texts(repr))
+        super().__init__(f"{sentence} sensitive_bands={{{shown}}}")
+
+    def _texts(self, written: Callable[[Any], str]) -> list[tuple[str, list[str]]]:
+        """Whole numbers without a fraction, dates as `written`."""
+        texts = []
+        for name, points in self.bands.items():
+            numbers = [int(p) if isinstance(p, float) and p.is_integer() else p for p in points]
+            texts.append((name, list(map(written, numbers))))
+        return texts
+
+    @property
+    def options(self) -> list[str]:
+        """The same as words of a command: --bands age=25,60."""
+        words = []
+        for name, points in self._texts(str):
+            words += ["--bands", f"{name}={','.join(points)}"]
+        return words
 
 
 class DatasetError(ButforError, ValueError):

@@ -8,17 +8,22 @@ from typing import Any
 
 from butfor.support.errors import EngineError
 
+NEEDS = {
+    "butfor.models.network": ("The network", "torch", "net"),
+    "butfor.models.boosting": ("Engine 'boosting'", "numba", "fast"),
+}
+"""By module: what it is, the package that it needs, and the extra that brings it."""
+
 
 def load(path: str) -> Any:
-    """The object at "module:attribute", imported now; an error if it needs a package of the extra
-    `net` that is not installed."""
+    """The object at "module:attribute", imported now; an error if it needs a package of an extra
+    that is not installed."""
     module, _, name = path.partition(":")
-    needed = ["torch"] if module == "butfor.models.network" else []
-    needed += ["numba"] if module == "butfor.models.boosting" else []
-    for package in needed:
+    if module in NEEDS:
+        what, package, extra = NEEDS[module]
         if find_spec(package) is None:
             raise EngineError(
-                f'The network needs {package}, which is not installed: pip install "butfor[net]".'
+                f'{what} needs {package}, which is not installed: pip install "butfor[{extra}]".'
             )
     loaded: Any = import_module(module)
     for part in name.split("."):

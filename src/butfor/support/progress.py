@@ -24,9 +24,6 @@ LOG_SECONDS = 30.0
 class Progress:
     """Hears what an audit does. This one says nothing."""
 
-    listens = False
-    """Whether anybody wants to know how long it will take."""
-
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
         """What follows belongs to this phase; `total` where it is known."""
 
@@ -36,8 +33,11 @@ class Progress:
     def found(self, people: int) -> None:
         """How many people have a flip set that works, so far."""
 
-    def expect(self, seconds: float | None) -> None:
-        """How long everything from here on is likely to take; None: as long as this phase."""
+    def search_begins(self, people: int) -> None:
+        """The searches for so many people begin; they may take long."""
+
+    def done(self, people: int, of: int) -> None:
+        """How many people this phase is through with."""
 
     def note(self, line: str) -> None:
         """Something worth a line."""
@@ -58,21 +58,38 @@ class _Phase:
     done: int = 0
     moved: float = 0.0
     """When it was last advanced."""
+    people: tuple[int, int] | None = None
+    """How many people it is through with, and of how many."""
+
+    @property
+    def text(self) -> str:
+        """ "fresh seeds: 10 of 100 trainings", "search: 214 trainings, 12 of 40 people"."""
+        text = self.name
+        if self.total is not None:
+            text += f": {self.done} of {self.total} {self.unit}"
+        elif self.done:
+            text += f": {self.done} {self.unit}"
+        if self.people is not None:
+            done, of = self.people
+            text += f", {done} of {of} people"
+        return text
+
+    @property
+    def ends(self) -> float | None:
+        """When it ends, by how far it is; None if it has no total, or has hardly begun."""
+        if self.total is None or not self.total / 20 <= self.done < self.total:
+            return None
+        return self.began + (self.moved - self.began) / self.done * self.total
 
 
 class ConsoleProgress(Progress):
-    """What is going on, how far it is and how long it will still take: on a terminal in one line
-    that is drawn over and over, elsewhere in a line every `LOG_SECONDS`. `patience`: seconds before
-    the first."""
+    """What is going on and how far it is: on a terminal in one line that is drawn over and over,
+    elsewhere in a line every `LOG_SECONDS`. A phase with a known total says how long it will
+    still take. A search does not: all searches advance together, so nothing tells their end.
+    `patience`: seconds before the first line."""
 
-    def __init__(
-        self,
-        patience: float = 0.0,
-        listens: bool = True,
-        clock: Callable[[], float] = time.monotonic,
-    ) -> None:
+    def __init__(self, patience: float = 0.0, clock: Callable[[], float] = time.monotonic) -> None:
         self.patience = patience
-        self.listens = listens
         self.clock = clock
         self.terminal = (
             sys.stderr is not None and sys.stderr.isatty() and os.environ.get("TERM") != "dumb"
@@ -88,7 +105,6 @@ class ConsoleProgress(Progress):
         self._phases: dict[str, _Phase] = {}
         self._now: _Phase | None = None
         self._found: int | None = None
-        self._ends: float | None = None
 
     def phase(self, name: str, total: int | None = None, unit: str = TRAININGS) -> None:
         self._now = phase = self._phases.setdefault(name, _Phase(name, unit, self.clock()))
@@ -104,8 +120,14 @@ class ConsoleProgress(Progress):
     def found(self, people: int) -> None:
         self._found = people
 
-    def expect(self, seconds: float | None) -> None:
-        self._ends = None if seconds is None else self.clock() + seconds
+    def search_begins(self, people: int) -> None:
+        if not self.patience:
+            self.note(f"Searching for {plural(people, 'person')}; Ctrl-C keeps what is done.")
+
+    def done(self, people: int, of: int) -> None:
+        if self._now is not None:
+            self._now.people = (people, of)
+            self._show()
 
     def note(self, line: str) -> None:
         self._said = self.clock()
@@ -132,24 +154,15 @@ class ConsoleProgress(Progress):
             self._live.start()
 
     def line(self) -> str:
-        """ "search: 214 of 900 trainings, 3 found; about 2 minutes left", by the estimate of the
-        whole, or by how far the phase is where that takes longer."""
-        phase = self._now
-        if phase is None:
+        """ "fresh seeds: 214 of 900 trainings, 3 found; about 2 minutes left"."""
+        if self._now is None:
             return ""
-        total = f" of {phase.total}" if phase.total is not None else ""
-        text = phase.name
-        if phase.done or total:
-            text += f": {phase.done}{total} {phase.unit}"
+        text = self._now.text
         if self._found is not None:
             text += f", {self._found} found"
-        ends = [] if self._ends is None else [self._ends]
-        # The first ones tell little.
-        if phase.total and phase.total / 20 <= phase.done < phase.total:
-            ends.append(phase.began + (phase.moved - phase.began) / phase.done * phase.total)
-        if not ends:
+        if self._now.ends is None:
             return text
-        left = max(ends) - self.clock()
+        left = self._now.ends - self.clock()
         if left <= -1:
             return f"{text}; longer than expected"
         return f"{text}; about {duration(left)} left"
@@ -160,21 +173,11 @@ def shown(progress: Progress | bool | None) -> Progress:
     else nothing."""
     if isinstance(progress, Progress):
         return progress
-    console = ConsoleProgress(QUIET_SECONDS, listens=False)
+    console = ConsoleProgress(QUIET_SECONDS)
     ipython = sys.modules.get("IPython")
     notebook = ipython is not None and getattr(ipython.get_ipython(), "kernel", None) is not None
     watched = progress is None and (console.terminal or notebook)
     return console if progress or watched else Progress()
-
-
-def announcement(people: int, seconds: float) -> str:
-    """What it will cost, in one line."""
-    who = plural(people, "person")
-    return (
-        f"{who}, about {duration(seconds)}; Ctrl-C keeps what is done."
-        if seconds
-        else f"{who}, nothing to train."
-    )
 
 
 def duration(seconds: float) -> str:

@@ -2,7 +2,7 @@
 
 A numeric attribute, such as age, or a date, such as that of birth, is cut into named bands. A band
 reaches from one cut point up to, but not including, the next: 25 and 60 make "under 25", "25 to
-under 60" and "60 and over". Without cut points, the training rows are cut into rounded thirds.
+under 60" and "60 and over". A number with many values and no cut points is refused.
 
 The same value may be stored in several ways: 0 becomes 0.0 in a column with a missing value, and
 "0" in a column of text. Groups are named by the training rows' values, and other rows' values are
@@ -24,6 +24,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.support.errors import (
+    BandsNeeded,
     SettingError,
     TableError,
     brief,
@@ -151,7 +152,7 @@ class Sensitive:
     @classmethod
     def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
         """From a column's name, a list of names, or values beside X (array, Series or table).
-        Numbers and dates are cut into bands by `cuts` or, if there are many, into thirds."""
+        Numbers and dates are cut into bands by `cuts`, which those with many values need."""
         raw, columns = _read(given, X)
         days = X.attrs.get(DATES, ()) if columns else ()
         dates = frozenset(
@@ -387,8 +388,8 @@ def fill_missing(values: pd.Series) -> NDArray[np.object_]:
 def bands_of(
     frame: pd.DataFrame, given: Cuts | None, dates: Collection[Hashable] = ()
 ) -> dict[Hashable, Bands]:
-    """The protected columns that are cut: as given or, with many different numbers or `dates`, near
-    their thirds."""
+    """The protected columns that are cut, as given. Columns with many different numbers or `dates`
+    need cut points."""
     cut = {str(name): name for name in frame.columns if name in dates or is_numeric(frame[name])}
     if given is not None and not isinstance(given, Mapping):
         if len(cut) > 1:
@@ -405,6 +406,7 @@ def bands_of(
             f"{nearest(unknown[0], cut, 'Those are') if cut else 'Leave them out.'}"
         )
     bands: dict[Hashable, Bands] = {}
+    missing: dict[str, Bands] = {}
     for written, name in cut.items():
         values, of_dates = frame[name], name in dates
         numbers = np.sort(Bands((), of_dates).numbers(values.dropna()))
@@ -427,21 +429,33 @@ def bands_of(
                     f"Bands of '{name}': no training row is in {listed(empty)}; {known}."
                 )
         elif different > AS_THEY_ARE:
-            if not of_dates and numbers[0] >= 0 and numbers[-1] <= 1:
-                raise SettingError(
-                    f"'{name}' holds numbers from 0 to 1, like probabilities, and a protected "
-                    "attribute needs groups: "
-                    f"give cut points: --bands {name}=0.5, sensitive_bands={{'{name}': [0.5]}}."
-                )
-            thirds = set()
-            for exact in map(float, np.quantile(numbers, (1 / 3, 2 / 3), method="higher")):
-                rounded = float(math.floor(exact)) if of_dates else float(f"{exact:.2g}")
-                thirds.add(rounded if numbers[0] < rounded <= numbers[-1] else exact)
-            above = sorted(point for point in thirds if point > numbers[0])
-            bands[name] = Bands(
-                tuple(above) or (float(numbers[numbers > numbers[0]][0]),), of_dates
-            )
+            missing[written] = near_thirds(numbers, of_dates)
+    if missing:
+        name, example = next(iter(missing.items()))
+        numbers = Bands((), example.dates).numbers(frame[cut[name]].dropna())
+        held = "dates" if example.dates else "numbers"
+        if not example.dates and numbers.min() >= 0 and numbers.max() <= 1:
+            held = "numbers from 0 to 1, like probabilities"
+        raise BandsNeeded(
+            f"'{name}' holds {held} with {len(np.unique(numbers))} different values, and a "
+            "protected attribute needs groups: give cut points. These cut the training rows near "
+            "their thirds:",
+            {name: bands.recorded for name, bands in missing.items()},
+        )
     return bands
+
+
+def near_thirds(numbers: NDArray[np.float64], dates: bool) -> Bands:
+    """Cut points near the thirds of sorted numbers, rounded to two digits or to days; every band
+    has one of the numbers."""
+    points = set()
+    for exact in map(float, np.quantile(numbers, (1 / 3, 2 / 3), method="higher")):
+        rounded = float(math.floor(exact)) if dates else float(f"{exact:.2g}")
+        points.add(rounded if numbers[0] < rounded <= numbers[-1] else exact)
+    above = sorted(point for point in points if point > numbers[0])
+    if not above:
+        above = [float(numbers[numbers > numbers[0]][0])]
+    return Bands(tuple(above), dates)
 
 
 def _cut_points(name: str, given: Sequence[Any], dates: bool) -> tuple[float, ...]:
