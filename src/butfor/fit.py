@@ -505,10 +505,12 @@ def labelled_rows(
     ]
     steering = np.empty(0, np.int64)
     if table.whole is not None:
-        X, y, _, aside, _, cluster = table.whole
-        codes = handed_over.numbered(table, y.iloc[aside], "also_labelled")
-        beside = [None if values is None else values[aside] for values in (cluster, weight)]
-        parts.append((X.iloc[aside], codes, sensitive.values[aside], *beside))
+        aside = table.whole.aside
+        codes = handed_over.numbered(table, table.whole.y.iloc[aside], "also_labelled")
+        beside = [
+            None if values is None else values[aside] for values in (table.whole.cluster, weight)
+        ]
+        parts.append((table.whole.X.iloc[aside], codes, sensitive.values[aside], *beside))
         steering = table.n + np.arange(len(aside))
     if len(given):
         beside = [*given[2:], None, None, None][:3]

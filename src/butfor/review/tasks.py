@@ -228,10 +228,10 @@ def review_of(population: Population, *, file_column: str | None = None, **choic
         )
     run = population.run
     table, data = load_rows(run, beside=file_column)
-    X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
-    sensitive = Sensitive.of(protected(run, X, data), X, run.sensitive_bands or None)
-    sensitive = replace(sensitive, values=sensitive.values[kept])
-    files = None if data.beside is None else data.beside.iloc[kept]
+    rows = table.as_handed_over
+    sensitive = Sensitive.of(protected(run, rows.X, data), rows.X, run.sensitive_bands or None)
+    sensitive = replace(sensitive, values=sensitive.values[rows.kept])
+    files = None if data.beside is None else data.beside.iloc[rows.kept]
     answered = run.reviewed.answered if run.reviewed else ()
     return make_review(population, table, sensitive, answered, files=files, **choice)
 

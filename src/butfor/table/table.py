@@ -19,6 +19,21 @@ Floats = NDArray[np.float32]
 
 
 @dataclass(frozen=True, eq=False)
+class SetAside:
+    """A table as it was handed over, and which of its rows were set aside for validation."""
+
+    X: pd.DataFrame
+    y: pd.Series
+    kept: NDArray[np.int64]
+    """Positions of the training rows."""
+    aside: NDArray[np.int64]
+    """Positions of the rows that were set aside."""
+    weight: NDArray[np.float64] | None = None
+    """The weights of all rows, in their order; so are the clusters."""
+    cluster: NDArray[np.object_] | None = None
+
+
+@dataclass(frozen=True, eq=False)
 class Table:
     """Training rows and their labels: copies, so that a table never changes.
 
@@ -32,9 +47,9 @@ class Table:
         Rows for a learner that stops early. Their labels are never flipped.
     weight : array of shape (n,), optional
         Weights, for a learner that takes them and for the comparison of groups.
-    whole : (X, y, positions, positions, weight, cluster), optional
-        If rows were set aside: the given table, the positions of the training rows in it and of
-        those set aside, and the weights and clusters of all.
+    whole : SetAside, optional
+        If rows were set aside: the table with all rows, and the positions of the training rows in
+        it.
     decision : Decision, default=one half
         The threshold between two labels; with more than two, which count as 1 and what a flip
         gives.
@@ -47,9 +62,7 @@ class Table:
     y: pd.Series
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
-    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = (
-        None
-    )
+    whole: SetAside | None = None
     decision: Decision = ONE_HALF
     cluster: NDArray[np.object_] | None = None
 
@@ -68,7 +81,15 @@ class Table:
     @property
     def set_aside(self) -> int:
         """The number of rows that were set aside for validation."""
-        return 0 if self.whole is None else len(self.whole[0]) - self.n
+        return len(self.as_handed_over.aside)
+
+    @property
+    def as_handed_over(self) -> SetAside:
+        """The table with all rows: those of `whole` or, if none were set aside, the training rows."""
+        if self.whole is not None:
+            return self.whole
+        rows = np.arange(self.n)
+        return SetAside(self.X, self.y, rows, rows[:0], self.weight, self.cluster)
 
     @cached_property
     def classes(self) -> NDArray[Any]:
@@ -143,11 +164,12 @@ class Table:
 
     def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole given table with these labels flipped."""
-        X, y, kept, *_ = self.whole or (self.X, self.y, np.arange(self.n))
-        y, at = y.copy(), list(positions)
-        if at:
-            y.iloc[kept[at]] = self.classes[self.new_codes[at]]
-        return X, y
+        given = self.as_handed_over
+        y = given.y.copy()
+        flips = list(positions)
+        if flips:
+            y.iloc[given.kept[flips]] = self.classes[self.new_codes[flips]]
+        return given.X, y
 
     def with_labels(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
         """The same rows with these labels flipped for good, or replaced by `labels` by number; rows
