@@ -34,7 +34,7 @@ from butfor.search.rules import Allowed, Situation
 from butfor.search.schedule import Find, Outcome
 from butfor.standard.groups import Standards
 from butfor.support.versions import versions
-from butfor.table.columns import DATES, date_of
+from butfor.table.columns import date_of
 from butfor.table.groups import in_order
 from butfor.table.hashes import TYPED
 
@@ -94,7 +94,7 @@ def persons_of(
     names = fitted.label_names
     table = people.table
     decision = people.table.decision
-    dates = table.X.attrs.get(DATES, ())
+    dates = fitted.roles.dates
     doubt = None if standards is None else standards.doubt
     if (
         doubt is not None and table.multiclass
@@ -247,7 +247,7 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
     own = fitted.learner.own_seed
     seeds = fitted.seeds
     origin: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()
+        name: tuple(v) if isinstance(v, list) else v for name, v in fitted.roles.origin.items()
     }
     data = Data(
         **origin,

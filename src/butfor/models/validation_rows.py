@@ -14,6 +14,7 @@ from butfor.models.seam import Learner
 from butfor.support.errors import SettingError
 from butfor.table.groups import Sensitive
 from butfor.table.handed_over import labelled, like_training, numbered
+from butfor.table.roles import Roles
 from butfor.table.table import SetAside, Table
 
 
@@ -25,6 +26,7 @@ def training_table(
     weight: NDArray[np.float64] | None,
     cluster: NDArray[np.object_] | None,
     sensitive: Sensitive,
+    roles: Roles,
     note: Callable[[str], None],
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
@@ -42,7 +44,8 @@ def training_table(
         return table, table.as_handed_over.kept
     X_val, y_val, _ = labelled(*validation, note=note, what="validation labels")
     numbered(table, y_val, "the validation rows")
-    return replace(table, validation=(like_training(X_val, X, sensitive), y_val)), np.arange(len(X))
+    X_val = like_training(X_val, X, sensitive, roles)
+    return replace(table, validation=(X_val, y_val)), np.arange(len(X))
 
 
 def set_rows_aside(learner: Learner, table: Table) -> Table:

@@ -379,6 +379,7 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
         run.comparison,
         rows.X,
         rows.y,
+        data.roles,
         sensitive_features=protected(run, rows.X, data),
         sensitive_bands=run.sensitive_bands or None,
         sample_weight=rows.weight,

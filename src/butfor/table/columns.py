@@ -28,9 +28,6 @@ from butfor.support.errors import (
     shortened,
 )
 
-DATES, ASIDE = "dates", "aside"
-"""What `attrs` of training rows name: columns of dates that were turned into days, and columns of
-the user's table that are not learned from."""
 LARGEST = 1e154
 """The square of a larger number is infinite."""
 EXACT = 2**53
@@ -253,10 +250,11 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
 
 def as_numbers(
     frame: pd.DataFrame, columns: Iterable[Any], note: Callable[[str], None]
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
     """The frame with dates as days since 1970-01-01 and decimals as floating-point numbers, so that
-    finds can be replayed from their record; its `attrs` name the columns that held dates."""
-    frame, dates = frame.copy(deep=False), []
+    finds can be replayed from their record; and the columns that held dates."""
+    frame = frame.copy(deep=False)
+    dates = list[Hashable]()
     for column in columns:
         values = frame[column]
         if pd.api.types.infer_dtype(values) == "decimal":
@@ -266,8 +264,7 @@ def as_numbers(
             frame[column] = days
             dates.append(column)
             note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
-    frame.attrs[DATES] = (*frame.attrs.get(DATES, ()), *dates)
-    return frame
+    return frame, tuple(dates)
 
 
 def dates_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64] | None:

@@ -32,7 +32,6 @@ from butfor.support.errors import (
     plural,
 )
 from butfor.table.columns import (
-    DATES,
     beside,
     date_of,
     dates_in,
@@ -149,13 +148,21 @@ class Sensitive:
         return [*parts, self]
 
     @classmethod
-    def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
+    def of(
+        cls,
+        given: Any,
+        X: pd.DataFrame,
+        cuts: Cuts | None = None,
+        days: Collection[Hashable] = (),
+    ) -> Sensitive:
         """From a column's name, a list of names, or values beside X (array, Series or table).
-        Numbers and dates are cut into bands by `cuts` or, if there are many, into thirds."""
-        raw, columns = _read(given, X)
-        days = X.attrs.get(DATES, ()) if columns else ()
+        Numbers and dates are cut into bands by `cuts` or, if there are many, into thirds. `days`:
+        columns of X that hold dates as days."""
+        raw, columns = _read(given, X, days)
         dates = frozenset(
-            name for name in raw.columns if name in days or dates_in(raw[name]) is not None
+            name
+            for name in raw.columns
+            if (columns and name in days) or dates_in(raw[name]) is not None
         )
         bands, remarks = bands_of(raw, cuts, dates), list[str]()
         for name, cut in bands.items():
@@ -287,9 +294,11 @@ def group_values(values: Any, name: str) -> list[Any]:
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 
-def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
+def _read(
+    given: Any, X: pd.DataFrame, days: Collection[Hashable]
+) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
     """The protected attribute as a table, and the columns of X that it is; none if it stands beside
-    X."""
+    X. `days`: columns of X that hold dates as days."""
 
     def is_column(name: Any) -> bool:
         return isinstance(name, Hashable) and name in X.columns
@@ -303,7 +312,7 @@ def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ..
             return frame.set_axis(list(map(str, frame.columns)), axis=1), ()
         for name in frame.columns:
             own, theirs = X[name], frame[name]
-            if name in X.attrs.get(DATES, ()):
+            if name in days:
                 own, theirs = _as_text(own), _as_text(theirs)
             if [*map(spelled, fill_missing(own))] != [*map(spelled, fill_missing(theirs))]:
                 raise TableError(

@@ -20,8 +20,6 @@ from butfor.support.errors import (
     plural,
 )
 from butfor.table.columns import (
-    ASIDE,
-    DATES,
     as_table,
     as_whole_numbers,
     beside,
@@ -34,6 +32,7 @@ from butfor.table.columns import (
 )
 from butfor.table.groups import Sensitive
 from butfor.table.labels import as_values, refuse_infinite
+from butfor.table.roles import Roles
 from butfor.table.table import Table
 
 LARGEST_WEIGHT, WIDEST_WEIGHTS = 1e100, 1e12
@@ -142,12 +141,15 @@ def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.o
     return X.drop(columns=[given]) if column else X, values
 
 
-def like_training(people: pd.DataFrame, X: pd.DataFrame, sensitive: Sensitive) -> pd.DataFrame:
-    """People with the training columns, in their order, dates as days and protected values as the
-    training rows have them; the column of clusters may be there too."""
-    aside = [column for column in X.attrs.get(ASIDE, ()) if column in people.columns]
-    people = same_columns(people.drop(columns=aside) if aside else people, list(X.columns))
-    texts = [column for column in X.attrs.get(DATES, ()) if not is_numeric(people[column])]
+def like_training(
+    people: pd.DataFrame, X: pd.DataFrame, sensitive: Sensitive, roles: Roles
+) -> pd.DataFrame:
+    """People with the columns of the training rows X, in their order, dates as days and protected
+    values as the training rows have them; the column of clusters may be there too."""
+    if roles.cluster is not None and roles.cluster in people.columns:
+        people = people.drop(columns=[roles.cluster])
+    people = same_columns(people, list(X.columns))
+    texts = [column for column in roles.dates if not is_numeric(people[column])]
     changed: dict[Any, Any] = {column: days_in(people[column]) for column in texts}
     for column in sensitive.columns:
         if column not in changed:

@@ -20,7 +20,7 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.support.errors import (
     ButforError,
@@ -40,7 +41,6 @@ from butfor.support.errors import (
 )
 from butfor.table.checking import strange_among_numbers
 from butfor.table.columns import (
-    DATES,
     as_numbers,
     as_table,
     as_whole_numbers,
@@ -64,6 +64,7 @@ from butfor.table.embedded import (
 from butfor.table.encoding import OWN, REFUSE
 from butfor.table.labels import label_names, label_values
 from butfor.table.notation import check_decimal, read_notation
+from butfor.table.roles import Roles
 
 Note = Callable[[str], None]
 
@@ -73,7 +74,7 @@ FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "parquet", ".xlsx"
 MOST_BYTES = 2 * 1024**3
 MOST_COLUMNS = 10_000
 """Models work with products of all pairs of columns, which are 800 MB of so many."""
-LEAST_ROWS = 20
+MIN_ROWS = 20
 LIMIT = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
 """The number of a label such as "score>=70"."""
 SIGNS = {
@@ -148,80 +149,152 @@ def load_table(
         refuse_absent(source)
         raise SettingError(f"For your own table give {' and '.join(absent)} (a column's name).")
 
-    # The rows of all files in one frame, numbered as in their files, and the part that each row
-    # belongs to.
     files = {
         part: file
         for part, file in ((TRAIN, source), (VAL, validation), (TEST, test))
         if file is not None
     }
+    frame, parts = _rows_of(files, note, decimal, day_first)
+    frame, label = _with_label(frame, label)
+    seed = split_seed or 0
+    origin = given | {
+        "table": str(source),
+        "sensitive": sensitive,
+        "drop": list(drop),
+        "split_seed": seed,
+        "missing": missing,
+        "hold_out": hold_out,
+    }
+    if str(source) == STANDARD_INPUT:
+        origin |= {"table": None, "given": title(source)}
+    named = Roles(label=label, identifier=identifier, cluster=cluster, weight=weight, origin=origin)
+    roles = _roles(frame, named, sensitive, drop, beside, note)
+    frame, dates = _checked_cells(frame, roles, note)
+    usable = _usable(frame, roles, missing, note)
+    frame = frame[usable].assign(**{label: as_whole_numbers(frame[label])[usable]})
+    parts = parts[usable]
+    if identifier is not None:
+        frame.index = _identifiers(frame[identifier])
+    if weight is not None:
+        frame[weight] = numbers_in(frame[weight])
+    rows = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
+    if not whole:
+        clusters = None if cluster is None else clusters_in(frame[cluster])
+        rows = _split(parts, list(files), clusters, seed, hold_out)
+    y, label_names = _numbered_labels(frame[label], rows[TRAIN])
+    return Dataset.of(
+        frame,
+        y,
+        rows,
+        replace(roles, dates=dates, label_names=label_names),
+        name=title(source),
+        setup=default_setup(len(rows[TRAIN]), seed),
+        beside=None if beside is None else as_whole_numbers(frame[beside].iloc[rows[TRAIN]]),
+    )
+
+
+def _rows_of(
+    files: Mapping[str, str | Path], note: Note, decimal: str | None, day_first: bool
+) -> tuple[pd.DataFrame, NDArray[np.str_]]:
+    """The rows of all files in one frame, numbered as in their files, and the part that each row
+    belongs to."""
     frames = {
         part: read_file(file, note, decimal=decimal, day_first=day_first)
         for part, file in files.items()
     }
     parts = np.repeat(list(frames), [len(rows) for rows in frames.values()])
-    frame = frames.pop(TRAIN)
-    frame = pd.concat(
-        [frame, *(_alike(rows, frame, title(files[part])) for part, rows in frames.items())]
-    )
-    if label not in frame.columns and (read := _compared(label)) and read[0] in frame.columns:
-        # Of "score>=70", the column score becomes two labels, with that name.
-        column, sign, limit = read
-        compare, otherwise = SIGNS[sign]
-        numbers, label = numbers_in(frame[column]), f"{column}{sign}{limit}"
-        two = np.where(compare(numbers, float(limit)), label, f"{column}{otherwise}{limit}")
-        frame = frame.rename(columns={column: label})
-        frame[label] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
+    training = frames.pop(TRAIN)
+    others = [_alike(rows, training, title(files[part])) for part, rows in frames.items()]
+    return pd.concat([training, *others]), parts
 
-    # Which column is what.
-    named: dict[str, str | None] = {
-        "--label": label,
-        "--id": identifier,
-        "--cluster": cluster,
-        "--weight": weight,
+
+def _with_label(frame: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
+    """The frame with the label as a column, and its name: of "score >= 70", the column score
+    becomes two labels."""
+    compared = None if label in frame.columns else _compared(label)
+    if compared is None or compared[0] not in frame.columns:
+        return frame, label
+    column, sign, limit = compared
+    compare, otherwise = SIGNS[sign]
+    numbers = numbers_in(frame[column])
+    name = f"{column}{sign}{limit}"
+    two = np.where(compare(numbers, float(limit)), name, f"{column}{otherwise}{limit}")
+    frame = frame.rename(columns={column: name})
+    frame[name] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
+    return frame, name
+
+
+def _roles(
+    frame: pd.DataFrame,
+    columns: Roles,
+    sensitive: str,
+    drop: Sequence[str],
+    beside: str | None,
+    note: Note,
+) -> Roles:
+    """The roles of all columns, from those that have a name of their own in an option."""
+    options = {
+        "--label": columns.label,
+        "--id": columns.identifier,
+        "--cluster": columns.cluster,
+        "--weight": columns.weight,
+        "--file-column": beside,
     }
-    for option, name in (named | {"--file-column": beside}).items():
+    for option, name in options.items():
         _refuse_unknown(frame, option, [] if name is None else [name])
     protected = _protected(frame, sensitive, drop, note)
-    if beside == label:
+    if beside == columns.label:
         raise SettingError(
-            f"--file-column '{label}' is the label; name the column with the reviewers' files."
+            f"--file-column '{beside}' is the label; name the column with the reviewers' files."
         )
-    if label in protected:
+    if columns.label in protected:
         raise SettingError(
-            f"--sensitive '{label}' is the label; name the column with the protected attribute."
+            f"--sensitive '{columns.label}' is the label; name the column with the protected "
+            "attribute."
         )
-    inputs = [c for c in frame.columns if c not in {*drop, *named.values()}]
+    unseen = {*drop, columns.label, columns.identifier, columns.cluster, columns.weight}
+    inputs = [column for column in frame.columns if column not in unseen]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    read_from = list(dict.fromkeys([*inputs, *protected]))
+    return replace(columns, inputs=tuple(inputs), protected=tuple(protected))
 
-    # What the cells hold.
-    recorded = [column for option, column in named.items() if column and option != "--id"]
-    as_table(frame[list(dict.fromkeys([*read_from, *recorded]))])
-    frame = as_numbers(frame, inputs, note)
-    for column in inputs:
+
+def _checked_cells(
+    frame: pd.DataFrame, roles: Roles, note: Note
+) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
+    """The frame with inputs to compute with, and the columns that hold dates."""
+    recorded = [roles.label, roles.cluster, roles.weight]
+    cells = [*roles.read_from, *(column for column in recorded if column is not None)]
+    as_table(frame[list(dict.fromkeys(cells))])
+    frame, dates = as_numbers(frame, roles.inputs, note)
+    for column in roles.inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
-    marks = [
-        f"'{value}' in {plural(count, 'cell')} of '{column}'"
-        for column in [label, *read_from]
-        if not is_numeric(frame[column])
-        and not strange_among_numbers(frame[column])  # these are a concern
-        for value, count in frame[column].value_counts().items()
-        if str(value).strip().lower() in MARKS
-    ]
+    marks = list[str]()
+    for column in [roles.label, *roles.read_from]:
+        values = frame[column]
+        if is_numeric(values) or strange_among_numbers(values):  # the latter are a concern
+            continue
+        marks += [
+            f"'{value}' in {plural(count, 'cell')} of '{column}'"
+            for value, count in values.value_counts().items()
+            if str(value).strip().lower() in MARKS
+        ]
     if marks:
         note(
             f"{'; '.join(marks)}: this counts as a value of its own. If it means missing, leave "
             "these cells empty."
         )
+    return frame, dates
 
-    # The rows that can be used: those with a label and, if rows with missing values are dropped,
-    # without any.
+
+def _usable(frame: pd.DataFrame, roles: Roles, missing: str, note: Note) -> NDArray[np.bool_]:
+    """Which rows can be used: those with a label and, if rows with missing values are dropped,
+    without any."""
+    label = roles.label
     if missing == REFUSE:
         refuse_missing(
-            frame[[label, *read_from]], "fill it in, or use --missing own or --missing drop"
+            frame[[label, *roles.read_from]], "fill it in, or use --missing own or --missing drop"
         )
     usable = frame[label].notna().to_numpy()
     if not usable.any():
@@ -232,103 +305,78 @@ def load_table(
         )
     if not usable.all():
         note(f"{plural((~usable).sum(), 'row')} without a label in '{label}' left out.")
-    holes = frame[read_from].isna()
-    if missing == DROP and (lost := usable & holes.any(axis=1).to_numpy()).any():
+    if missing != DROP:
+        return usable
+    gaps = frame[list(roles.read_from)].isna()
+    lost = usable & gaps.any(axis=1).to_numpy()
+    if lost.any():
         columns_with = ", ".join(
-            f"'{column}' in {count}" for column, count in holes.sum().items() if count
+            f"'{column}' in {count}" for column, count in gaps.sum().items() if count
         )
         note(f"{plural(lost.sum(), 'row')} with missing values left out ({columns_with}).")
-        usable = usable & ~lost
-    labels, frame, parts = as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
-    if identifier is not None:
-        refuse_missing(frame[[identifier]], "an identifier (--id) needs one in every row")
-        ids = frame[identifier]
-        if ids.dtype in (
-            object,
-            np.uint64,
-        ):  # no record holds numbers beyond 64 bits, but they may serve as names
-            ids = ids.map(str)
-        if len(twice := ids[ids.duplicated()]):
-            raise TableError(
-                f"--id '{identifier}': '{twice.iloc[0]}' occurs {(ids == twice.iloc[0]).sum()} "
-                "times; an identifier "
-                "must be different in every row."
-            )
-        labels.index = frame.index = pd.Index(ids.tolist())
-    if weight is not None:
-        frame = frame.assign(**{weight: numbers_in(frame[weight])})
+    return usable & ~lost
 
-    # Training, validation and test rows: split like the published sets, unless they have their own
-    # files.
-    seed = split_seed or 0
-    rows = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
-    if not whole:
-        own = {part: np.flatnonzero(parts == part) for part in files}
-        train = own.pop(TRAIN)
-        clusters = None if cluster is None else clusters_in(frame[cluster])
-        count, what = (
-            (len(train), "row")
-            if clusters is None
-            else (len(np.unique(clusters[train])), "cluster")
+
+def _identifiers(values: pd.Series) -> pd.Index:
+    """The names of the rows, all different. No record holds numbers beyond 64 bits, but they may
+    serve as names."""
+    refuse_missing(values.to_frame(), "an identifier (--id) needs one in every row")
+    names = values.map(str) if values.dtype in (object, np.uint64) else values
+    repeated = names[names.duplicated()]
+    if len(repeated):
+        raise TableError(
+            f"--id '{values.name}': '{repeated.iloc[0]}' occurs "
+            f"{(names == repeated.iloc[0]).sum()} times; an identifier must be different in every "
+            "row."
         )
-        if count < LEAST_ROWS:
-            raise TableError(
-                f"The table has {plural(count, what)}; at least {LEAST_ROWS} are needed to split "
-                "it 60/20/20."
-            )
-        for part, of_part in own.items():
-            if not len(of_part):
-                raise TableError(
-                    f"The {'test' if part == TEST else 'validation'} file has no rows that can be "
-                    "used."
-                )
-        no_validation = train[:0] if TEST in own and not hold_out else None
-        rows = split(train, seed, own.get(TEST), own.get(VAL, no_validation), clusters)
-    classes = label_values(labels.to_numpy(), label)
-    y = (
-        labels.astype(object)
-        .map({value: number for number, value in enumerate(classes)})
-        .astype(np.int64)
-    )
-    names = label_names(classes, label)
-    unseen = [
-        name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()
-    ]
+    return pd.Index(names.tolist())
+
+
+def _split(
+    parts: NDArray[np.str_],
+    files: Sequence[str],
+    clusters: NDArray[np.int64] | None,
+    seed: int,
+    hold_out: bool,
+) -> dict[str, Any]:
+    """The positions of training, validation and test rows: split like the published sets, unless
+    they have their own `files`. `parts`: the file of each row."""
+    in_file = {part: np.flatnonzero(parts == part) for part in files}
+    train = in_file.pop(TRAIN)
+    count = len(train) if clusters is None else len(np.unique(clusters[train]))
+    if count < MIN_ROWS:
+        what = "row" if clusters is None else "cluster"
+        raise TableError(
+            f"The table has {plural(count, what)}; at least {MIN_ROWS} are needed to split "
+            "it 60/20/20."
+        )
+    for part, rows in in_file.items():
+        if not len(rows):
+            kind = "test" if part == TEST else "validation"
+            raise TableError(f"The {kind} file has no rows that can be used.")
+    validation = in_file.get(VAL)
+    if validation is None and TEST in in_file and not hold_out:
+        validation = train[:0]
+    return split(train, seed, in_file.get(TEST), validation, clusters)
+
+
+def _numbered_labels(
+    labels: pd.Series, training: NDArray[np.int64]
+) -> tuple[pd.Series, tuple[str, ...]]:
+    """The labels by number, and their names; each occurs in a training row."""
+    classes = label_values(labels.to_numpy(), str(labels.name))
+    numbers = {value: number for number, value in enumerate(classes)}
+    y = labels.astype(object).map(numbers).astype(np.int64)
+    names = label_names(classes, labels.name)
+    present = set(y.iloc[training])
+    unseen = [name for number, name in enumerate(names) if number not in present]
     if unseen:
         raise TableError(
             f"No training row has the label '{unseen[0]}' of other rows; correct it, group it "
             "with another label, or "
             "drop these rows."
         )
-
-    origin = {
-        "table": str(source),
-        "sensitive": sensitive,
-        "drop": list(drop),
-        "split_seed": seed,
-        "missing": missing,
-    }
-    if str(source) == STANDARD_INPUT:
-        origin |= {"table": None, "given": title(source)}
-
-    def by_part(columns: Any) -> Any:
-        return {part: frame[columns].iloc[at] for part, at in rows.items()}
-
-    return Dataset.of(
-        frame[inputs],
-        y,
-        rows,
-        given | origin | {"hold_out": hold_out},
-        name=title(source),
-        sensitive=protected[0] if len(protected) == 1 else protected,
-        groups=None if protected[0] in inputs else by_part(protected),
-        label_names=names,
-        setup=default_setup(len(rows[TRAIN]), seed),
-        dates=frame.attrs[DATES],
-        cluster=None if cluster is None else by_part(cluster),
-        weight=None if weight is None else by_part(weight),
-        beside=None if beside is None else as_whole_numbers(frame[beside].iloc[rows[TRAIN]]),
-    )
+    return y, names
 
 
 def _embedded(
@@ -349,15 +397,8 @@ def _embedded(
         note(SPECS[name].caution)
     if sensitive is None and not drop:
         return data
-    parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
     protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, note)
-    kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
-    for X in kept.values():
-        X.attrs["origin"] = X.attrs["origin"] | {"sensitive": sensitive, "drop": list(drop)}
-    groups = {part: X[protected] for part, X in parts.items()} if protected[0] in drop else None
-    return replace(
-        data, **kept, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups
-    )
+    return data.with_columns(drop, protected, {"sensitive": sensitive, "drop": list(drop)})
 
 
 def _compared(label: str) -> tuple[str, str, str] | None:
@@ -370,7 +411,7 @@ def _compared(label: str) -> tuple[str, str, str] | None:
     return None
 
 
-def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[str]) -> None:
+def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[Hashable]) -> None:
     if absent := [c for c in columns if c not in frame.columns]:
         known = nearest(absent[0], frame.columns, "The table has")
         raise TableError(f"{option}: there is no column {listed(absent)}. {known}")

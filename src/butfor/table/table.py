@@ -85,7 +85,7 @@ class Table:
 
     @property
     def as_handed_over(self) -> SetAside:
-        """The table with all rows: those of `whole` or, if none were set aside, the training rows."""
+        """The table with all its rows, also if none were set aside."""
         if self.whole is not None:
             return self.whole
         rows = np.arange(self.n)
