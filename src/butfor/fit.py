@@ -71,6 +71,7 @@ from butfor.table.hashes import data_hash
 from butfor.table.labels import label_names as usual_names
 from butfor.table.labels import label_numbers
 from butfor.table.roles import Roles
+from butfor.table.sides import Sides
 from butfor.table.table import Table
 
 LOG_ODDS_ROWS = 20
@@ -128,6 +129,8 @@ class Fitted:
     concerns: tuple[Concern, ...]
     roles: Roles
     """What the columns of the table are for, and where it came from."""
+    decision: Decision
+    """The line between two decisions; with more than two labels the table's two sides decide."""
     data_hash: str
     pool: pd.DataFrame | None = None
     answered: frozenset[int] = frozenset()
@@ -170,6 +173,7 @@ class Fitted:
             label_names=self.label_names,
             training_decisions=self.training_decisions,
             doubts=lambda: self.doubt,
+            decision=self.decision,
         )
         return people, truth
 
@@ -217,8 +221,8 @@ class Fitted:
     @cached_property
     def log_odds(self) -> bool:
         """Whether logits are log-odds, so that they can be shown as probabilities."""
-        if self.table.multiclass or self.table.decision.has_cut:
-            return not self.table.multiclass and self.table.decision.by_probability
+        if self.table.multiclass or self.decision.has_cut:
+            return not self.table.multiclass and self.decision.by_probability
         tells = self.model.members[0].gives_log_odds
         return tells is None or tells(self.table.X.iloc[:LOG_ODDS_ROWS])
 
@@ -227,7 +231,7 @@ class Fitted:
         labels."""
         if self.table.multiclass:
             return None
-        decision, pool, cut = self.table.decision, self.pool, dict[str, Any]()
+        decision, pool, cut = self.decision, self.pool, dict[str, Any]()
         own_half = (
             not decision.has_cut and not ensemble.single_learner(self.learner).has_probabilities
         )
@@ -372,11 +376,9 @@ def fit(
             competing = also_labelled[0]
         if competing is not None:
             competing = handed_over.like_training(as_table(competing), table.X, sensitive, roles)
-        table = replace(
-            table,
-            decision=learners.decision_of(settings.threshold, learner, table, side, competing),
-        )
-        trained = train_model(settings, learner, table, ~zeros, progress)
+        decision = learners.decision_of(settings.threshold, learner, table, side, competing)
+        learner = learner.deciding(decision)
+        trained = train_model(settings, learner, table, decision, ~zeros, progress)
         if trained["seeded"]:
             note = learners.seed_note(model, settings.random_state)
             if note:
@@ -395,6 +397,7 @@ def fit(
         psi=as_rule(settings.psi, "psi"),
         concerns=tuple(concerns),
         roles=replace(roles, label_names=names),
+        decision=decision,
         data_hash=data_hash(
             replace(trained["table"], weight=None if given_weights is None else given_weights[kept])
         ),
@@ -417,7 +420,12 @@ def phi_of(settings: AuditSettings, adverse: Sequence[str]) -> Rule:
 
 
 def train_model(
-    settings: AuditSettings, learner: Learner, table: Table, favours: Mask, progress: Progress
+    settings: AuditSettings,
+    learner: Learner,
+    table: Table,
+    decision: Decision,
+    favours: Mask,
+    progress: Progress,
 ) -> dict[str, Any]:
     """The model with its number of members and the seconds of one training, its decisions on the
     training rows, and its search: fields of `Fitted`. With more than two labels, `favours` are
@@ -448,12 +456,13 @@ def train_model(
         seconds = min(seconds, seconds_each)  # the first one may include imports
     if table.multiclass:
         scores = model.scores(table.X)
-        table = replace(table, decision=Decision.between(favours, table.codes, scores))
-        model = ensemble.audited(model, table)
-        logits = table.margins(scores.ravel())
+        sides = Sides.between(favours, table.codes, scores)
+        table = replace(table, two_sides=sides)
+        model = ensemble.audited(model, table, decision)
+        logits = sides.margins(scores.ravel())
         decisions = scores.argmax(axis=1)
     else:
-        model = ensemble.audited(model, table)
+        model = ensemble.audited(model, table, decision)
         logits = model.logits(table.X)
         decisions = decides_one(logits).astype(np.int64)
     if not np.isfinite(logits).all():
@@ -612,7 +621,12 @@ def with_labels(
     again = replace(fitted.settings, members=fitted.members)
     with progress:
         trained = train_model(
-            again, ensemble.single_learner(fitted.learner), table, favours, progress
+            again,
+            ensemble.single_learner(fitted.learner),
+            table,
+            fitted.decision,
+            favours,
+            progress,
         )
     return replace(
         fitted,

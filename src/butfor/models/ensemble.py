@@ -29,6 +29,7 @@ from butfor.models.seam import (
 from butfor.support.errors import TableError
 from butfor.table.decisions import Decision
 from butfor.table.encoding import Asked
+from butfor.table.sides import Sides
 from butfor.table.table import Table
 
 FRESH_FROM = 10_000
@@ -54,6 +55,9 @@ class Ensemble(Learner):
 
     def reseeded(self, seed: int) -> Ensemble:
         return Ensemble(self.learner.reseeded(seed), self.members)
+
+    def deciding(self, decision: Decision) -> Ensemble:
+        return Ensemble(self.learner.deciding(decision), self.members)
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "members": self.members, "learner": self.learner.record()}
@@ -126,22 +130,26 @@ class EnsembleModel(Model):
 
 class Audited(Model):
     """A trained model as an audit looks at it: its logits are margins of the decision, measured
-    from the model's cut or between two sides of more than two classes, and what it tells is about
+    from the model's cut or between two `sides` of more than two labels, and what it tells is about
     that margin. `at_cut`: the model's answer at its cut. With limited places a flip also moves the
     cut. Effects of flips ignore that: with it, a search found no more and no smaller sets."""
 
-    def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
-        self.model, self.decision, self.at_cut = model, decision, at_cut
+    def __init__(
+        self, model: Model, decision: Decision, sides: Sides | None = None, at_cut: float = 0.0
+    ) -> None:
+        self.model = model
+        self.decision = decision
+        self.sides = sides
+        self.at_cut = at_cut
         unchanged = (
             "exact leaves neighbours part_votes encoded as_network gives_log_odds table_encoder"
         )
         for name in unchanged.split():
             setattr(self, name, getattr(model, name))
-        self.sided = decision.towards is not None
-        if self.sided and self.as_network is not None:
+        if sides is not None and self.as_network is not None:
             self.as_network = copy(self.as_network)
             self.as_network.rows = replace(
-                self.as_network.rows, flipped=decision.new, towards=decision.towards
+                self.as_network.rows, flipped=sides.new, towards=sides.ones
             )
         if model.flip_effects is not None:
             self.flip_effects = self._flip_effects
@@ -152,11 +160,14 @@ class Audited(Model):
     def members(self) -> Sequence[Model]:
         if len(self.model.members) == 1:
             return (self,)
-        return tuple(Audited(member, self.decision, self.at_cut) for member in self.model.members)
+        return tuple(
+            Audited(member, self.decision, self.sides, self.at_cut) for member in self.model.members
+        )
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        answers = self.model.scores(people).ravel() if self.sided else self.model.logits(people)
-        return self.decision.margins(answers, self.at_cut)
+        if self.sides is not None:
+            return self.sides.margins(self.model.scores(people).ravel())
+        return self.decision.margins(self.model.logits(people), self.at_cut)
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
@@ -164,8 +175,8 @@ class Audited(Model):
     def _flip_effects(
         self, table: Table, people: pd.DataFrame, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
-        if contrast is None and self.sided:
-            contrast = self.decision.contrast(self.model.scores(people))
+        if contrast is None and self.sides is not None:
+            contrast = self.sides.contrast(self.model.scores(people))
         effects: NDArray[np.float64] = self.model.flip_effects(table, people, contrast)
         return effects
 
@@ -173,12 +184,10 @@ class Audited(Model):
         """Measured from the cut; None if they do not add up to the score, as with calibrated
         probabilities."""
         pulls: list[dict[str, float]] | None
-        if self.sided:
-            pulls = (
-                self.model.pulls(people, self.decision.contrast(self.model.scores(people)))
-                if len(people)
-                else []
-            )
+        if self.sides is not None:
+            if not len(people):
+                return []
+            pulls = self.model.pulls(people, self.sides.contrast(self.model.scores(people)))
             return pulls
         pulls, answers = self.model.pulls(people), self.model.logits(people)
         if pulls is None or not np.allclose(
@@ -188,11 +197,14 @@ class Audited(Model):
         return [each | {BIAS: each[BIAS] - self.at_cut} for each in pulls]
 
 
-def audited(model: Model, table: Table) -> Model:
-    """The model as audited on a table: by the table's decision, if that is not the model's own."""
-    model, decision = unaudited(model), table.decision
+def audited(model: Model, table: Table, decision: Decision) -> Model:
+    """The model as audited on a table: by this decision, if that is not the model's own, or between
+    the table's two sides."""
+    model = unaudited(model)
+    if table.two_sides is not None:
+        return Audited(model, decision, table.two_sides)
     if not decision.has_cut:
-        return model if decision.towards is None else Audited(model, decision)
+        return model
     pool = table.X.iloc[:0] if decision.pool is None else decision.pool
     at_cut = float(decision.answer_at_cut(answers_about(pool, model, table)))
     if not np.isfinite(at_cut):
@@ -200,7 +212,7 @@ def audited(model: Model, table: Table) -> Model:
             "The model's scores for the pool are infinite or not numbers: check the pool for "
             "outlying numbers."
         )
-    return Audited(model, decision, at_cut)
+    return Audited(model, decision, at_cut=at_cut)
 
 
 def unaudited(model: Model) -> Model:

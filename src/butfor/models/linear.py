@@ -239,7 +239,7 @@ class _Newton:
         self.w = self._minimum(given, table.zero_one.astype(np.float64))
         self.at_flip = self.X * (self.weight * (2 * table.zero_one - 1))[:, None]
         self.before = model.logits(people).astype(np.float64)
-        near = np.abs(self.X @ self.w - float(table.decision.answer_at_cut(self.before))) < 1
+        near = np.abs(self.X @ self.w - float(model.decision.answer_at_cut(self.before))) < 1
         if (
             not np.abs(self.X[near] @ (self.w - given)).max(initial=0.0) <= NEAR
             or not np.isfinite(self.w).all()

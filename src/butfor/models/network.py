@@ -303,14 +303,17 @@ class MLPLearner(Learner):
 
     def rows(self, table: Table) -> Rows:
         """The encoded rows with their labels."""
-        data, decision = self.encoded(table), table.decision
+        data = self.encoded(table)
         if data.X_val is None:
             raise SettingError(
                 "An MLP needs validation rows to stop early: give some, or let the audit set rows "
                 "aside."
             )
         arrays = data.X, table.labels(), data.X_val, table.validation_codes.astype(np.float32)
-        return Rows(*arrays, len(table.classes), decision.new, decision.towards)
+        sides = table.two_sides
+        if sides is None:
+            return Rows(*arrays, len(table.classes))
+        return Rows(*arrays, len(table.classes), sides.new, sides.ones)
 
 
 class NetworkModel(Model):

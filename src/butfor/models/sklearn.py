@@ -13,6 +13,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from contextlib import ExitStack, nullcontext, suppress
+from copy import copy
 from itertools import takewhile
 from typing import Any
 
@@ -92,6 +93,8 @@ class SklearnLearner(Learner):
     not numbers. "passthrough": never."""
 
     kind = "sklearn"
+    decision: Decision = ONE_HALF
+    """The cut at which its models are audited: they compare probabilities with it."""
 
     def __init__(
         self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None
@@ -147,6 +150,12 @@ class SklearnLearner(Learner):
             clone(self.given).set_params(**dict.fromkeys(self._seeds, seed)), self.encoder, seed
         )
         other._cache = self._cache
+        other.decision = self.decision
+        return other
+
+    def deciding(self, decision: Decision) -> SklearnLearner:
+        other = copy(self)
+        other.decision = decision
         return other
 
     def fit(self, table: Table, labels: Floats) -> SklearnModel:
@@ -194,7 +203,7 @@ class SklearnLearner(Learner):
                 raise LearnerError(
                     f"{self.name} scores pairs of classes; set decision_function_shape='ovr'."
                 )
-            return SklearnModel(estimator, front, values, table.decision)
+            return SklearnModel(estimator, front, values, self.decision)
         except ButforError:
             raise
         except Exception as error:  # the model's own code may raise anything
@@ -242,7 +251,7 @@ class SklearnLearner(Learner):
         return model.estimator
 
     def unpack(self, packed: Any, table: Table) -> SklearnModel:
-        return SklearnModel(packed, self._split(table)[0], self.values(table), table.decision)
+        return SklearnModel(packed, self._split(table)[0], self.values(table), self.decision)
 
     def record(self) -> dict[str, Any]:
         by_logit = f"the logit of predict_proba, clipped at {CLIP:g}"

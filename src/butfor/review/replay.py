@@ -148,7 +148,7 @@ def replay_all(
         fitted = with_settings(fitted, settings)
 
         about_people = ABOUT_PEOPLE - (
-            set() if fitted.table.decision.pool is None else {"pool", "accepted"}
+            set() if fitted.decision.pool is None else {"pool", "accepted"}
         )
         then, now = (
             builtins_of({name: getattr(each, name) for name in OF_RUN})

@@ -1,9 +1,9 @@
-"""From a model's answers to decisions: one half, a cut, a share of places, one class against the
-others.
+"""From a model's answers to decisions between two labels: one half, a cut, a share of places.
 
-A model answers in log-odds of class 1 (or by its decision function), or in one score per class if
-there are more than two. A `Decision` turns answers into *margins*, logits measured from the line
-between two sides: above 0 a person is on side 1. All other code sees margins, and so two sides.
+A model answers in log-odds of class 1 (or by its decision function). A `Decision` turns answers
+into *margins*, logits measured from the line between two sides: above 0 a person is on side 1. With
+more than two labels a model answers in one score per class, and `Sides` turn these into margins.
+All other code sees margins, and so two sides.
 
     Decision()                                   one half, or whatever the model decides by itself:
                                                  margins are answers
@@ -11,8 +11,6 @@ between two sides: above 0 a person is on side 1. All other code sees margins, a
     Decision("top 20%", share=0.2, pool=people)  places: the best of a pool of people get the label.
                                                  Each model's cut lies halfway between the last
                                                  score with a place and the first without
-    Decision(towards=…, new=…)                   of more than two classes, those `towards` against
-                                                 the others
 
 `DecisionFacts` is what a record stores of it.
 """
@@ -31,6 +29,7 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from butfor.support.errors import SettingError
+from butfor.table.sides import Margins
 
 USUAL = 0.5
 NEAR = 1e-5
@@ -43,11 +42,10 @@ EXAMPLES = (
 )
 
 Answers = NDArray[np.floating[Any]]
-Margins = NDArray[np.float32]
 
 
 def decides_one(margins: Any) -> Any:
-    """Whether margins decide for class 1 or, with more than two, for a class `towards`."""
+    """Whether margins decide for class 1 or, with more than two, for one that counts as 1."""
     return margins > 0
 
 
@@ -87,9 +85,7 @@ class Decision:
     """The line between two sides. `given`: the threshold as the user wrote it.
 
     A cut: `label`, the class by number, is decided from the probability `at` on. Places: the best
-    `share` of the `pool` get the label, by their decision function if not `by_probability`. More
-    than two classes: `towards [classes]` are side 1; a flip gives row i the label `new[i]`;
-    `decided` is the present class of the people asked about, if they share one."""
+    `share` of the `pool` get the label, by their decision function if not `by_probability`."""
 
     given: float | str | None = USUAL
     label: int = 1
@@ -97,34 +93,6 @@ class Decision:
     by_probability: bool = True
     share: float | None = None
     pool: pd.DataFrame | None = None
-    towards: NDArray[np.bool_] | None = None
-    new: NDArray[np.int64] | None = None
-    decided: int | None = None
-
-    # --- more than two classes: which sides, and what a flip gives ---
-
-    @classmethod
-    def away_from(
-        cls, decided: int, new: int, classes: int, rows: int, only: bool = False
-    ) -> Decision:
-        """Any other decision or `only` the decision `new`; flips give the label `new`."""
-        sides = np.arange(classes)
-        return cls(
-            towards=sides == new if only else sides != decided,
-            new=np.full(rows, new),
-            decided=decided,
-        )
-
-    @classmethod
-    def between(
-        cls, towards: NDArray[np.bool_], codes: NDArray[np.int64], scores: NDArray[Any]
-    ) -> Decision:
-        """Two sides of the labels; a flip gives a row labelled `codes [rows]` the label of the
-        other side with the highest of the model's `scores [rows × classes]`."""
-        below, above = (
-            np.where(side, scores, -np.inf).argmax(axis=1) for side in (~towards, towards)
-        )
-        return cls(towards=towards, new=np.where(towards[codes], below, above))
 
     # --- what kind of line ---
 
@@ -147,16 +115,8 @@ class Decision:
 
     def margins(self, answers: Answers, at_cut: Any = None) -> Margins:
         """Margins `[… × people]` from models' answers about people: `[… × people]`, followed by
-        those about the pool if places are limited, or with more than two classes scores `[… ×
-        people · classes]`. `at_cut`: the answers at the cut if known, when the pool's are left out.
-        A person exactly at the cut gets its label."""
-        if self.towards is not None:
-            scores = answers.reshape(*answers.shape[:-1], -1, len(self.towards))
-            best, others = (
-                scores[..., self.towards].max(axis=-1),
-                scores[..., ~self.towards].max(axis=-1),
-            )
-            return np.asarray(best - others, np.float32)
+        those about the pool if places are limited. `at_cut`: the answers at the cut if known, when
+        the pool's are left out. A person exactly at the cut gets its label."""
         if not self.has_cut:
             return np.asarray(answers, np.float32)
         if at_cut is None:
@@ -168,14 +128,9 @@ class Decision:
             margins[margins == 0] = SMALLEST
         return margins.astype(np.float32)
 
-    def contrast(self, scores: NDArray[Any]) -> Margins:
-        """The weight of each score in the margin, `[… × classes]`: 1 for the best of the classes
-        `towards`, −1 for the best of the others."""
-        assert self.towards is not None
-        best = np.where(self.towards, scores, -np.inf).argmax(axis=-1)
-        rival = np.where(self.towards, -np.inf, scores).argmax(axis=-1)
-        one_hot = np.eye(scores.shape[-1], dtype=np.float32)
-        return np.asarray(one_hot[best] - one_hot[rival])
+    def decisions(self, answers: Answers) -> NDArray[np.int64]:
+        """The decisions, 0 or 1, from the same answers."""
+        return np.asarray(decides_one(self.margins(answers)), np.int64)
 
     def answer_at_cut(self, answers: Answers) -> NDArray[np.float64]:
         """Models' answers at their cut, `[…]`, from their answers, the last of which are about the
@@ -184,6 +139,19 @@ class Decision:
             return np.array(self.fixed_answer)
         cuts = [self.last_place(each)[0] for each in answers.reshape(-1, answers.shape[-1])]
         return self.sign * np.reshape(cuts, answers.shape[:-1])
+
+    def with_pool(self, people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+        """These people and, if places are limited, everyone who competes for them, with the
+        categories of the training rows X."""
+        if self.pool is None:
+            return people
+        both = pd.concat([people, self.pool])
+        kinds = {
+            name: dtype
+            for name, dtype in X.dtypes.items()
+            if isinstance(dtype, pd.CategoricalDtype)
+        }
+        return both.astype(kinds)
 
     @property
     def places(self) -> int:

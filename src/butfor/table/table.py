@@ -12,8 +12,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.table.columns import own
-from butfor.table.decisions import ONE_HALF, Decision, decides_one
 from butfor.table.labels import label_values
+from butfor.table.sides import Sides
 
 Floats = NDArray[np.float32]
 
@@ -50,12 +50,12 @@ class Table:
     whole : SetAside, optional
         If rows were set aside: the table with all rows, and the positions of the training rows in
         it.
-    decision : Decision, default=one half
-        The threshold between two labels; with more than two, which count as 1 and what a flip
-        gives.
     cluster : array of shape (n,), optional
         Rows with the same value are about one person or household. Only the comparison of groups
         uses it.
+    two_sides : Sides, optional
+        Of more than two labels, which count as 1, and what a flip gives. Of two labels a flip
+        gives the other.
     """
 
     X: pd.DataFrame
@@ -63,8 +63,8 @@ class Table:
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
     whole: SetAside | None = None
-    decision: Decision = ONE_HALF
     cluster: NDArray[np.object_] | None = None
+    two_sides: Sides | None = None
 
     def __post_init__(self) -> None:
         copies: dict[str, Any] = {
@@ -115,24 +115,12 @@ class Table:
         1."""
         return self.sides(self.codes).astype(np.float32)
 
-    def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
-        """These people and, if places are limited, everyone who competes for them."""
-        if self.decision.pool is None:
-            return people
-        both = pd.concat([people, self.decision.pool])
-        kinds = {
-            name: dtype
-            for name, dtype in self.X.dtypes.items()
-            if isinstance(dtype, pd.CategoricalDtype)
-        }
-        return both.astype(kinds)
-
     def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels or decisions, given by number, count as 1."""
         if not self.multiclass:
             return np.asarray(codes == 1)
-        assert self.decision.towards is not None
-        return self.decision.towards[codes]
+        assert self.two_sides is not None
+        return self.two_sides.ones[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """Labels by number, flipped at the given positions."""
@@ -143,19 +131,7 @@ class Table:
     @cached_property
     def new_codes(self) -> NDArray[np.int64]:
         """Each label after a flip, by number."""
-        return 1 - self.codes if self.decision.new is None else self.decision.new
-
-    def margins(self, answers: Floats) -> Floats:
-        """Logits `[… × people]` from models' answers about people `with_pool`."""
-        return self.decision.margins(answers)
-
-    def decisions(self, answers: Floats) -> NDArray[np.int64]:
-        """The decisions, by number, from the same answers."""
-        if not self.multiclass:
-            return np.asarray(decides_one(self.margins(answers)), np.int64)
-        return np.asarray(
-            answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(-1), np.int64
-        )
+        return 1 - self.codes if self.two_sides is None else self.two_sides.new
 
     @property
     def outputs(self) -> int:
