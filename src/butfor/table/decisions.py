@@ -32,11 +32,11 @@ from butfor.support.errors import SettingError
 from butfor.table.sides import Margins
 
 USUAL = 0.5
-NEAR = 1e-5
+TIE_TOLERANCE = 1e-5
 """Answers this close are a tie, since engines differ in the last digits."""
 CLIP = 1e-9
 """Probabilities are clipped this far from 0 and 1, to keep log-odds finite."""
-SMALLEST = float(np.finfo(np.float32).tiny)
+SMALLEST_MARGIN = float(np.finfo(np.float32).tiny)
 EXAMPLES = (
     "give a probability above 0 and below 1, such as 0.8, or a share of people, such as 'top 20%'"
 )
@@ -57,7 +57,8 @@ def log_odds(probability: Any, least: float = CLIP) -> Any:
 def parse_threshold(given: Any) -> tuple[float | None, float | None]:
     """A user's threshold, a number, its text, or "top 20%": the probability, or the share of people
     who get a place."""
-    number, top = math.nan, None
+    number = math.nan
+    top = None
     if isinstance(given, (str, int, float, np.integer, np.floating)) and not isinstance(
         given, (bool, np.bool_)
     ):
@@ -122,10 +123,11 @@ class Decision:
         if at_cut is None:
             at_cut = self.answer_at_cut(answers)
             if self.pool is not None:
-                answers, at_cut = answers[..., : -len(self.pool)], at_cut[..., None]
+                answers = answers[..., : -len(self.pool)]
+                at_cut = at_cut[..., None]
         margins = answers.astype(np.float64) - at_cut
         if self.label == 1:
-            margins[margins == 0] = SMALLEST
+            margins[margins == 0] = SMALLEST_MARGIN
         return margins.astype(np.float32)
 
     def decisions(self, answers: Answers) -> NDArray[np.int64]:
@@ -157,23 +159,22 @@ class Decision:
     def places(self) -> int:
         """How many people of the pool get a place."""
         people = 0 if self.pool is None else len(self.pool)
-        return math.floor(
-            (self.share or 0.0) * people + 0.5 + 1e-9
-        )  # a share is seldom an exact float
+        rounding = 1e-9  # a share is seldom an exact float
+        return math.floor((self.share or 0.0) * people + 0.5 + rounding)
 
     def last_place(self, answers: Answers) -> tuple[float, int]:
         """The score at the cut of one model, from its answers, the last of which are about the
-        pool, and how many tie for the last place. Scores within `NEAR` of each other tie. If more
-        people tie than there are places, all of them have one; else the number is 0."""
+        pool, and how many tie for the last place. Scores within `TIE_TOLERANCE` of each other tie.
+        If more people tie than there are places, all of them have one; else the number is 0."""
         assert self.pool is not None
         scores = -np.sort(-self.sign * answers[-len(self.pool) :].astype(np.float64))
         if np.isnan(scores).any():
             return math.nan, 0
-        ends = np.flatnonzero(
-            np.append(scores[:-1] - scores[1:] > NEAR, True)
-        )  # the last of each run of ties
+        # The last of each run of ties.
+        ends = np.flatnonzero(np.append(scores[:-1] - scores[1:] > TIE_TOLERANCE, True))
         run = int(np.searchsorted(ends, self.places - 1))
-        first, last = ends[run - 1] + 1 if run else 0, ends[run]
+        first = ends[run - 1] + 1 if run else 0
+        last = ends[run]
         cut = (scores[last] + scores[last + 1]) / 2 if last + 1 < len(scores) else scores[last] - 1
         return float(cut), int(last + 1 - first) if last >= self.places else 0
 
@@ -192,10 +193,13 @@ class Decision:
     def agreeing(self, answers: Answers, decided: NDArray[np.bool_]) -> Margins:
         """Answers moved to the side of a fixed cut, or of 0, where `decided` says whether they get
         the label: scores are compared with more digits than float32 has."""
-        moved, at = answers.astype(np.float32), np.float32(self.fixed_answer)
-        one, step = decided == (self.label == 1), max(abs(np.spacing(at)), np.float32(SMALLEST))
+        moved = answers.astype(np.float32)
+        cut = np.float32(self.fixed_answer)
+        step = max(abs(np.spacing(cut)), np.float32(SMALLEST_MARGIN))
+        one = decided == (self.label == 1)
         is_one = self.margins(moved) > 0
-        moved[one & ~is_one], moved[~one & is_one] = at + step, at - step
+        moved[one & ~is_one] = cut + step
+        moved[~one & is_one] = cut - step
         return np.where(np.isnan(answers), np.float32(np.nan), moved)
 
 
@@ -227,8 +231,8 @@ class DecisionFacts:
     @property
     def alike(self) -> bool:
         """Whether everybody gets the same decision; of fewer than ten people that means little."""
-        return self.people >= FEWEST and self.favoured in (0, self.people)
+        return self.people >= MIN_PEOPLE and self.favoured in (0, self.people)
 
 
-FEWEST = 10
+MIN_PEOPLE = 10
 """Of fewer people, the share with the favourable decision means little."""

@@ -29,9 +29,9 @@ from butfor.table.roles import Roles
 
 HERE = Path(__file__).parent
 TRAIN, VAL, TEST = "train", "val", "test"
-TIMEOUT = 30.0
+TIMEOUT_SECONDS = 30.0
 """A download fails after this many seconds without a byte."""
-MOST_BYTES = 256 * 1024**2
+MAX_BYTES = 256 * 1024**2
 """Far above the size of any archive used here; stops an endless answer."""
 
 Positions = NDArray[np.int64]
@@ -400,9 +400,9 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
 
     try:
         with urlopen(
-            Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT
+            Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT_SECONDS
         ) as answer:
-            content = answer.read(MOST_BYTES)
+            content = answer.read(MAX_BYTES)
         for member in spec.inside:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 content = archive.read(member)

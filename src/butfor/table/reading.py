@@ -71,11 +71,11 @@ Note = Callable[[str], None]
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "parquet", ".xlsx": "excel"}
 """Binary files by the ending of their names, and the extra that reads them."""
-MOST_BYTES = 2 * 1024**3
-MOST_COLUMNS = 10_000
+MAX_BYTES = 2 * 1024**3
+MAX_COLUMNS = 10_000
 """Models work with products of all pairs of columns, which are 800 MB of so many."""
 MIN_ROWS = 20
-LIMIT = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
+LABEL_LIMIT = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
 """The number of a label such as "score>=70"."""
 SIGNS = {
     ">=": (operator.ge, "<"),
@@ -87,8 +87,10 @@ SIGNS = {
 DROP = "drop"
 MARKS = ("?", "-", "--", ".", "n.a.", "unknown")
 """Cells that hold only this, in any case, often stand for a missing value."""
-MOST_AT_ONCE, BATCH = 8192, 1024
-"""Up to this many training rows are one batch; larger tables use batches of this size."""
+FULL_BATCH_ROWS = 8192
+"""Up to this many training rows are one batch."""
+BATCH_ROWS = 1024
+"""Larger tables use batches of this size."""
 
 
 def load_table(
@@ -129,11 +131,9 @@ def load_table(
     given |= {"validation": validation and str(validation), "identifier": identifier}
     given |= {"cluster": cluster, "weight": weight, "decimal": decimal, "day_first": day_first}
     if str(source) in DATASETS:
-        if fixed := [
-            f"--{'id' if name == 'identifier' else name.replace('_', '-')}"
-            for name, value in given.items()
-            if value
-        ]:
+        options = {name: f"--{name.replace('_', '-')}" for name in given} | {"identifier": "--id"}
+        fixed = [options[name] for name, value in given.items() if value]
+        if fixed:
             raise SettingError(
                 f"'{source}' is an embedded data set with its published label, rows and split: "
                 "leave out "
@@ -406,24 +406,23 @@ def _compared(label: str) -> tuple[str, str, str] | None:
     label."""
     for sign in SIGNS:  # those of two characters come before their first one alone
         column, found, limit = label.rpartition(sign)
-        if found and LIMIT.fullmatch(limit.strip()):
+        if found and LABEL_LIMIT.fullmatch(limit.strip()):
             return column.strip(), sign, limit.strip()
     return None
 
 
 def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[Hashable]) -> None:
-    if absent := [c for c in columns if c not in frame.columns]:
-        known = nearest(absent[0], frame.columns, "The table has")
-        raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
+    absent = [column for column in columns if column not in frame.columns]
+    if absent:
+        present = nearest(absent[0], frame.columns, "The table has")
+        raise TableError(f"{option}: there is no column {listed(absent)}. {present}")
 
 
 def _protected(frame: pd.DataFrame, sensitive: str, drop: Sequence[str], note: Note) -> list[str]:
     """The protected columns. The model learns from all of them or from none, which a note says."""
-    protected = (
-        [sensitive]
-        if sensitive in frame.columns
-        else [c for c in map(str.strip, sensitive.split(",")) if c]
-    )
+    protected = [sensitive]
+    if sensitive not in frame.columns:
+        protected = [column for column in map(str.strip, sensitive.split(",")) if column]
     _refuse_unknown(frame, "--sensitive", protected or [sensitive])
     _refuse_unknown(frame, "--drop", drop)
     unseen = [c for c in protected if c in drop]
@@ -438,22 +437,24 @@ def _alike(frame: pd.DataFrame, training: pd.DataFrame, name: str) -> pd.DataFra
     """The rows of another file with the columns of the training file, in their order and of their
     kind, numbers or text."""
     for what, ours, theirs in (("lacks", training, frame), ("has besides", frame, training)):
-        if lone := [c for c in ours.columns if c not in theirs.columns]:
+        lone = [column for column in ours.columns if column not in theirs.columns]
+        if lone:
             raise TableError(
                 f"'{name}' {what} column {listed(lone)}; it must have the columns of the training "
                 "file."
             )
     frame = frame[training.columns].copy(deep=False)
-    for column, known in training.items():
-        values, numeric = frame[column], is_numeric(known)
-        if numeric == is_numeric(values) or values.isna().all() or known.isna().all():
+    for column, of_training in training.items():
+        values = frame[column]
+        numeric = is_numeric(of_training)
+        if numeric == is_numeric(values) or values.isna().all() or of_training.isna().all():
             continue
         if numeric:
             try:
                 frame[column] = numbers_in(values)
             except TableError as error:
                 raise TableError(f"'{name}' differs from the training file: {error}") from None
-        elif isinstance(known.dropna().iloc[0], str):
+        elif isinstance(of_training.dropna().iloc[0], str):
             frame[column] = values.map(spelled, na_action="ignore")
     return frame
 
@@ -462,12 +463,13 @@ def default_setup(n: int, seed: int = 0) -> Setup:
     """Training settings for n training rows: the published ones for that size, but with batches if
     there are many rows, since one full batch takes many more passes for models that are no
     better."""
-    tiny, large = n < 100, n > MOST_AT_ONCE
+    tiny = n < 100
+    batch_size = BATCH_ROWS if n > FULL_BATCH_ROWS else None
     return Setup(
         hidden=(4, 4) if tiny else (32, 32),
         max_epochs=100 if n < 2000 else 200,
         budget=max(1, -(-n // 1000)),
-        batch_size=8 if tiny else BATCH if large else None,
+        batch_size=8 if tiny else batch_size,
         random_state=seed,
     )
 
@@ -487,7 +489,8 @@ def read_file(
     see `read_notation`."""
     check_decimal(decimal)
     refuse_absent(path)
-    name, ending = title(path), Path(path).suffix.lower()
+    name = title(path)
+    ending = Path(path).suffix.lower()
     try:
         if ending in FILES:
             frame = _read_binary(Path(path), ending, note)
@@ -531,9 +534,9 @@ def refuse_absent(path: str | Path) -> None:
 
 
 def _refuse_large(size: int, name: str) -> None:
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise TableError(
-            f"'{name}' is larger than the limit of {MOST_BYTES / 1024**3:.1f} GB; give fewer rows "
+            f"'{name}' is larger than the limit of {MAX_BYTES / 1024**3:.1f} GB; give fewer rows "
             "or columns."
         )
 
@@ -541,9 +544,9 @@ def _refuse_large(size: int, name: str) -> None:
 def _check_header(header: list[str], name: str, note: Note) -> None:
     """Refuse a first line that is no line of names, or names too many columns, before the others
     are read; note columns without a name, which pandas gives one."""
-    if len(header) > MOST_COLUMNS:
+    if len(header) > MAX_COLUMNS:
         raise TableError(
-            f"'{name}' has {len(header)} columns, and at most {MOST_COLUMNS} can be worked with: "
+            f"'{name}' has {len(header)} columns, and at most {MAX_COLUMNS} can be worked with: "
             "leave out those that "
             "had no part in the decisions, or combine them."
         )
@@ -562,7 +565,8 @@ def _check_header(header: list[str], name: str, note: Note) -> None:
             "one. If the first "
             "line is data, write a line of names above it."
         )
-    if blank := [f"Unnamed: {place}" for place, column in enumerate(header) if not column.strip()]:
+    blank = [f"Unnamed: {place}" for place, column in enumerate(header) if not column.strip()]
+    if blank:
         called = f"called {listed(blank)}; --drop leaves a column out"
         note(f"'{name}' has {plural(len(blank), 'column')} without a name, {called}.")
 
@@ -592,13 +596,10 @@ def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
         header = frame.columns.to_numpy()
     _check_header(list(map(str, header)), str(path), note)
     frame = frame.rename(columns=str)
-    for (
-        column,
-        values,
-    ) in frame.items():  # pandas' nullable numbers: a record cannot hold their missing values
-        if pd.api.types.is_extension_array_dtype(values.dtype) and pd.api.types.is_numeric_dtype(
-            values.dtype
-        ):
+    for column, values in frame.items():
+        kind = values.dtype
+        # pandas' nullable numbers: a record cannot hold their missing values
+        if pd.api.types.is_extension_array_dtype(kind) and pd.api.types.is_numeric_dtype(kind):
             frame[column] = values.astype(object).where(values.notna(), np.nan).infer_objects()
     return frame
 
@@ -624,14 +625,13 @@ def _read_arrow(path: Path, ending: str) -> pd.DataFrame:
 def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.DataFrame:
     """A CSV; `as_text`: all of its cells as text, missing ones apart."""
     name = title(path)
-    content = (
-        sys.stdin.buffer.read(MOST_BYTES + 1)
-        if str(path) == STANDARD_INPUT
-        else Path(path).read_bytes()
-    )
+    if str(path) == STANDARD_INPUT:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        content = Path(path).read_bytes()
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as packed:
-            content = packed.read(MOST_BYTES + 1)
+            content = packed.read(MAX_BYTES + 1)
     _refuse_large(len(content), name)
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
@@ -659,7 +659,8 @@ def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.Dat
         _check_header(header, name, note)
         line = lines.line_num
         for values in lines:
-            first, line = line + 1, lines.line_num
+            first = line + 1
+            line = lines.line_num
             broken = (
                 value for value in values if line > first and ("\n" in value or "\r" in value)
             )
@@ -676,11 +677,9 @@ def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.Dat
                     f"{len(header)} columns: correct the line, or the header if a name is missing."
                 )
     except csv.Error as error:
-        unclosed = (
-            f": the quotation mark in line {line + 1} is never closed"
-            if "end of data" in str(error)
-            else ""
-        )
+        unclosed = ""
+        if "end of data" in str(error):
+            unclosed = f": the quotation mark in line {line + 1} is never closed"
         raise TableError(
             f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the "
             "line."

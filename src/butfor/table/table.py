@@ -124,9 +124,10 @@ class Table:
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """Labels by number, flipped at the given positions."""
-        y, at = self.codes.astype(np.float32), list(flips)
-        y[at] = self.new_codes[at]
-        return y
+        labels = self.codes.astype(np.float32)
+        rows = list(flips)
+        labels[rows] = self.new_codes[rows]
+        return labels
 
     @cached_property
     def new_codes(self) -> NDArray[np.int64]:
@@ -150,9 +151,11 @@ class Table:
     def with_labels(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
         """The same rows with these labels flipped for good, or replaced by `labels` by number; rows
         that were set aside stay aside."""
-        y, at = self.y.copy(), list(positions)
-        if at:
-            y.iloc[at] = self.classes[self.new_codes[at] if labels is None else list(labels)]
+        y = self.y.copy()
+        rows = list(positions)
+        if rows:
+            codes = self.new_codes[rows] if labels is None else list(labels)
+            y.iloc[rows] = self.classes[codes]
         return replace(self, y=y, whole=None)
 
     def numbers_of(self, y: pd.Series) -> NDArray[np.int64]:
