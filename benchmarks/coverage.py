@@ -160,7 +160,7 @@ def real_table(name: str, folder: str | None) -> tuple[pd.DataFrame, NDArray[np.
     data = load_dataset(dataset)
     table = pd.concat([data.X_train, data.X_test], ignore_index=True)
     labels = np.concatenate([data.y_train, data.y_test])
-    names = list(data.y_train.attrs.get("label_names", ()))
+    names = data.label_names
     adverse = names.index(data.adverse) if data.adverse in names else 0
     return (
         table.drop(columns=attribute),

@@ -74,7 +74,6 @@ def measure(planted: Planted, times: int) -> list[Row]:
     """One row per size and reviewer: the share of the reviews of this table that was relied on."""
     begun, adverse = time.process_time(), planted.data.label_names[1 - planted.favourable]
     X, y = planted.X, planted.numbers(planted.labels, slice(None))
-    y.attrs["label_names"] = planted.data.label_names
     n, favours = planted.parts[0].stop, planted.data.label_names[planted.favourable]
     about: Row = {
         "set": planted.name,
@@ -87,7 +86,12 @@ def measure(planted: Planted, times: int) -> list[Row]:
         more, by = (X.iloc[n:], y.iloc[n:]), planted.attribute
         try:
             audit.fit(
-                X.iloc[:n], y.iloc[:n], sensitive_features=by, adverse=adverse, also_labelled=more
+                X.iloc[:n],
+                y.iloc[:n],
+                sensitive_features=by,
+                adverse=adverse,
+                also_labelled=more,
+                label_names=planted.data.label_names,
             )
             audit.standards()
         except TableError as error:

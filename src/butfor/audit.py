@@ -40,11 +40,12 @@ from butfor.support.progress import Progress, shown
 from butfor.support.settings import signature_with
 from butfor.support.stopping import Stop, listen
 from butfor.support.threads import single_threaded
-from butfor.table.columns import as_table, in_pandas, own
+from butfor.table.columns import in_pandas, own
 from butfor.table.decisions import USUAL
 from butfor.table.groups import Cuts
-from butfor.table.handed_over import as_person, like_training
+from butfor.table.handed_over import as_person
 from butfor.table.hashes import data_hash
+from butfor.table.roles import Roles
 
 if TYPE_CHECKING:
     from butfor.review.tasks import Review
@@ -262,6 +263,7 @@ class LabelAudit(BaseEstimator):
             ComparisonSettings(**comparison, n_jobs=self.n_jobs, random_state=self.random_state),
             X,
             y,
+            Roles.of_user(X, y),
             sensitive_features=sensitive_features,
             sensitive_bands=sensitive_bands,
             sample_weight=sample_weight,
@@ -323,7 +325,7 @@ class LabelAudit(BaseEstimator):
         [0, 1, 1, 1, 1]
         """
         fitted = self._require_fit()
-        people = like_training(as_table(X), fitted.table.X, fitted.sensitive)
+        people = fitted.like_training(X)
         return fitted.table.classes[decisions_about(people, fitted.model, fitted.table)]
 
     def explain(
@@ -589,7 +591,14 @@ class LabelAudit(BaseEstimator):
             "files": files,
             "random_state": random_state,
         }
-        self._review = make_review(asked, fitted.table, fitted.sensitive, fitted.answered, **choice)
+        self._review = make_review(
+            asked,
+            fitted.table,
+            fitted.sensitive,
+            fitted.answered,
+            dates=fitted.roles.dates,
+            **choice,
+        )
         return self._review
 
     def after_review(

@@ -20,8 +20,8 @@ from scipy import stats
 from butfor.models.seam import Training
 from butfor.models.trainer import Trainer
 from butfor.result.fresh import MIN_SOLID_SEEDS
-from butfor.table.decisions import Margins, decides_one
-from butfor.table.table import Table
+from butfor.table.decisions import decides_one
+from butfor.table.sides import Margins
 
 DRAWN_MEANS = 999
 """Means that are drawn where the cut moves with them."""
@@ -35,8 +35,8 @@ class SingleModels:
     its own, and what they say about the mean of `members` others."""
 
     answers: NDArray[np.float64]
-    members: int
-    table: Table
+    trainer: Trainer
+    """What trained them, and computes margins from answers."""
 
     @classmethod
     def of(cls, trainer: Trainer, seeds: Sequence[int]) -> SingleModels | None:
@@ -47,18 +47,18 @@ class SingleModels:
         answers = answers[np.isfinite(answers).all(axis=1)]
         if len(answers) < MIN_SOLID_SEEDS:
             return None
-        return cls(answers, trainer.members, trainer.table)
+        return cls(answers, trainer)
 
     @property
     def spread(self) -> float:
         """The standard deviation of such a mean around the mean of these models, in those of one
         model."""
-        return float(np.sqrt(1 / self.members + 1 / len(self.answers)))
+        return float(np.sqrt(1 / self.trainer.members + 1 / len(self.answers)))
 
     def decides_one(self, random_state: int) -> NDArray[np.float64]:
         """Per person, the probability that the mean decides for class 1: by the t distribution or,
         where its cut moves or the best of several classes counts, by the share of drawn means."""
-        if self.table.multiclass or self.table.decision.pool is not None:
+        if self.trainer.table.multiclass or self.trainer.decision.pool is not None:
             rng = np.random.default_rng(random_state)
             sizes = [
                 min(MEANS_AT_ONCE, DRAWN_MEANS - begun)
@@ -68,7 +68,7 @@ class SingleModels:
                 sum(decides_one(self.drawn(rng, size)).sum(axis=0) for size in sizes) / DRAWN_MEANS
             )
             return found
-        margins = self.table.margins(self.answers.astype(np.float32)).astype(np.float64)
+        margins = self.trainer.margins(self.answers.astype(np.float32)).astype(np.float64)
         mean = margins.mean(axis=0)
         deviation = self.spread * margins.std(axis=0, ddof=1)
         away = np.divide(
@@ -85,6 +85,6 @@ class SingleModels:
         weights = rng.standard_normal((count, seeds)) / np.sqrt(
             rng.chisquare(seeds - 1, (count, 1))
         )
-        return self.table.margins(
+        return self.trainer.margins(
             (centre + self.spread * (weights @ (self.answers - centre))).astype(np.float32)
         )

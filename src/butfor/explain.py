@@ -89,9 +89,9 @@ from butfor.support.stopping import (
 )
 from butfor.support.threads import single_threaded
 from butfor.table.checking import check_people
-from butfor.table.decisions import Decision
 from butfor.table.handed_over import as_positions
 from butfor.table.labels import label_number
+from butfor.table.sides import Sides
 from butfor.worlds import (
     FlipTrial,
     changes_decision,
@@ -219,6 +219,7 @@ def explain_all(
             audited = np.array([why is None for why in left_out], bool)
             parts: list[Together] = []
             how: dict[str, Any] = {
+                "decision": fitted.decision,
                 "ledger": ledger,
                 "n_jobs": settings.n_jobs,
                 "progress": progress,
@@ -373,7 +374,7 @@ def explain_together(
             who = [person.number for person in to_rank]
             progress.phase("trial", cost)
             part.agreement = figures = ranking.trial(
-                lambda flips: table.margins(trainer.answers(flips))[:, who],
+                lambda flips: trainer.margins(trainer.answers(flips))[:, who],
                 people.model,
                 table,
                 people.people.iloc[who],
@@ -460,6 +461,7 @@ def explain_together(
                 before, answers = people.decisions, trainer.confirmed
             else:
                 how: dict[str, Any] = {
+                    "decision": fitted.decision,
                     "n_jobs": fitted.settings.n_jobs,
                     "progress": progress,
                     "flag": flag,
@@ -467,10 +469,10 @@ def explain_together(
                 others = Trainer(trainer.engine, fitted.learner, table, everyone.people, **how)
                 tried = list(dict.fromkeys([(), *finds.values()]))
                 progress.phase("side effects", members * len(tried))
-                before, *_ = table.decisions(others.answers(tried))
+                before, *_ = trainer.decisions(others.answers(tried))
                 answers = others.means
             for number, flips in finds.items():
-                now, case = table.decisions(answers[flips]), part.cases[number]
+                now, case = trainer.decisions(answers[flips]), part.cases[number]
                 others_changed = int((now != before).sum() - (now != before)[case])
                 right = (
                     (None, None)
@@ -563,10 +565,10 @@ def _pairs(
     pairs = []
     for pair in sorted(set(zip(decided.tolist(), new.tolist(), strict=True))):
         at = np.flatnonzero((decided == pair[0]) & (new == pair[1]))
-        decision = Decision.away_from(*pair, len(table.classes), table.n, only=bool(asked[at[0]]))
+        sides = Sides.away_from(*pair, len(table.classes), table.n, only=bool(asked[at[0]]))
         allowed = psi.of_people(at)
         allowed = replace(allowed, masks=allowed.masks & (table.codes != pair[1]))
-        pairs.append((at, people.of(at).with_decision(decision), allowed))
+        pairs.append((at, people.of(at).with_sides(sides), allowed))
     return pairs
 
 
@@ -600,7 +602,7 @@ def brackets(fitted: Fitted, X: Any, *, sensitive_features: Any = None) -> list[
             which = (
                 " at this threshold: with a threshold, only nearest neighbours have proofs, at a "
                 "fixed one."
-                if fitted.table.decision.has_cut
+                if fitted.decision.has_cut
                 else ". Ridge classifiers, linear regression and kernel ridge on 0 and 1, nearest "
                 "neighbours and "
                 "PartitionEnsemble have proofs."

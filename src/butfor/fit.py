@@ -62,7 +62,6 @@ from butfor.table.checking import (
     weight_concerns,
 )
 from butfor.table.columns import (
-    ASIDE,
     as_numbers,
     as_table,
 )
@@ -75,6 +74,8 @@ from butfor.table.groups import Cuts, Sensitive
 from butfor.table.hashes import data_hash
 from butfor.table.labels import label_names as usual_names
 from butfor.table.labels import label_numbers
+from butfor.table.roles import Roles
+from butfor.table.sides import Sides
 from butfor.table.table import Table
 
 LOG_ODDS_ROWS = 20
@@ -130,7 +131,10 @@ class Fitted:
     training_decisions: NDArray[np.int64]
     labelled: Labelled
     concerns: tuple[Concern, ...]
-    origin: dict[str, Any]
+    roles: Roles
+    """What the columns of the table are for, and where it came from."""
+    decision: Decision
+    """The line between two decisions; with more than two labels the table's two sides decide."""
     data_hash: str
     pool: pd.DataFrame | None = None
     answered: frozenset[int] = frozenset()
@@ -151,6 +155,10 @@ class Fitted:
         """The labels that people would rather not have."""
         return () if self.adverse is None else self.sides[self.adverse]
 
+    def like_training(self, X: Any) -> pd.DataFrame:
+        """A table of people with the columns and values of the training rows."""
+        return handed_over.like_training(as_table(X), self.table.X, self.sensitive, self.roles)
+
     def people(
         self, X: Any, y: Any = None, sensitive_features: Any = None
     ) -> tuple[Situation, NDArray[np.int64] | None]:
@@ -159,7 +167,7 @@ class Fitted:
         truth = None
         if y is not None:
             truth = handed_over.numbered(self.table, handed_over.as_labels(X, y), "these people")
-        X = handed_over.like_training(X, self.table.X, self.sensitive)
+        X = self.like_training(X)
         people = Situation(
             model=self.model,
             table=self.table,
@@ -169,6 +177,7 @@ class Fitted:
             label_names=self.label_names,
             training_decisions=self.training_decisions,
             doubts=lambda: self.doubt,
+            decision=self.decision,
         )
         return people, truth
 
@@ -195,6 +204,7 @@ class Fitted:
             sides=(self.sides[adverse], self.sides[1 - adverse]),
             cluster=rows.cluster,
             weight=rows.weight,
+            dates=self.roles.dates,
             progress=progress,
         )
         steering = standards.of_rows(rows.steering) if len(rows.steering) else None
@@ -215,8 +225,8 @@ class Fitted:
     @cached_property
     def log_odds(self) -> bool:
         """Whether logits are log-odds, so that they can be shown as probabilities."""
-        if self.table.multiclass or self.table.decision.has_cut:
-            return not self.table.multiclass and self.table.decision.by_probability
+        if self.table.multiclass or self.decision.has_cut:
+            return not self.table.multiclass and self.decision.by_probability
         tells = self.model.members[0].ability(LogOdds)
         return tells is None or tells.gives_log_odds(self.table.X.iloc[:LOG_ODDS_ROWS])
 
@@ -225,7 +235,7 @@ class Fitted:
         labels."""
         if self.table.multiclass:
             return None
-        decision, pool, cut = self.table.decision, self.pool, dict[str, Any]()
+        decision, pool, cut = self.decision, self.pool, dict[str, Any]()
         own_half = (
             not decision.has_cut and not ensemble.single_learner(self.learner).has_probabilities
         )
@@ -254,7 +264,7 @@ class Fitted:
     def remarks(self, X: Any) -> list[str]:
         """Sentences about the protected attribute and about missing, unknown and rare values in the
         training rows and in X."""
-        people = handed_over.like_training(as_table(X), self.table.X, self.sensitive)
+        people = self.like_training(X)
         rows = pd.concat(
             [self.table.X, *(self.table.validation or ())[:1], people], ignore_index=True
         )
@@ -271,6 +281,7 @@ def fit(
     comparison: ComparisonSettings,
     X: Any,
     y: Any,
+    roles: Roles,
     *,
     sensitive_features: Any,
     sensitive_bands: Cuts | None,
@@ -283,7 +294,8 @@ def fit(
     label_names: Sequence[str] | None,
     progress: Progress,
 ) -> Fitted:
-    """Check the table, train the model, choose the search."""
+    """Check the table, train the model, choose the search. `roles`: what is known about the table
+    besides its cells."""
     if not isinstance(also_labelled, (tuple, list)) or len(also_labelled) not in (0, 2, 3, 4, 5):
         raise SettingError(
             f"also_labelled={brief(also_labelled)}: give (X, y) or (X, y, sensitive_features, "
@@ -308,15 +320,22 @@ def fit(
         or not hasattr(model, "get_params")
     )
     raw = raw or (encoder is None and not isinstance(model, MakesLearner) and preprocesses(model))
-    X, clusters = handed_over.as_clusters(
-        X if raw else as_numbers(X, columns, notes.append), cluster
-    )
-    X.attrs[ASIDE] = tuple(column for column in columns if column not in X.columns)
+    if not raw:
+        X, dates = as_numbers(X, columns, notes.append)
+        roles = replace(roles, dates=(*roles.dates, *dates))
+    X, clusters = handed_over.as_clusters(X, cluster)
     if taken := [name for name in (BEFORE, AFTER, DOUBT, BIAS) if name in X.columns]:
         raise TableError(
             f"Column {listed(taken)} has a name that results use themselves; rename it."
         )
-    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands, roles.dates)
+    roles = replace(
+        roles,
+        inputs=tuple(X.columns),
+        protected=sensitive.columns,
+        label=y.name,
+        cluster=next((column for column in columns if column not in X.columns), None),
+    )
     references = references_of(comparison.reference, sensitive.each)
     given_weights = handed_over.as_weights(X, sample_weight, sensitive)
     # Only ratios matter, and a model's penalties mean what they say where the mean is 1.
@@ -328,12 +347,12 @@ def fit(
             progress.note(line)
         learner = as_learner(model, encoder, settings.random_state)
         table, kept = training_table(
-            learner, X, y, validation, weights, clusters, sensitive, progress.note
+            learner, X, y, validation, weights, clusters, sensitive, roles, progress.note
         )
 
         # The labels' names: as given, as the data set names them, or their values.
         values = tuple(map(str, table.classes))
-        usual = usual_names(table.classes, y.name, y.attrs.get("label_names", ()))
+        usual = usual_names(table.classes, y.name, roles.label_names)
         names = tuple(map(str, label_names or usual))
         if len(names) != len(table.classes):
             raise SettingError(
@@ -360,12 +379,10 @@ def fit(
         if pool is None and len(also_labelled):
             competing = also_labelled[0]
         if competing is not None:
-            competing = handed_over.like_training(as_table(competing), table.X, sensitive)
-        table = replace(
-            table,
-            decision=decision_of(settings.threshold, learner, table, side, competing),
-        )
-        trained = train_model(settings, learner, table, ~zeros, progress)
+            competing = handed_over.like_training(as_table(competing), table.X, sensitive, roles)
+        decision = decision_of(settings.threshold, learner, table, side, competing)
+        learner = learner.deciding(decision)
+        trained = train_model(settings, learner, table, decision, ~zeros, progress)
         if trained["seeded"]:
             note = seed_note(model, settings.random_state)
             if note:
@@ -383,11 +400,14 @@ def fit(
         phi=phi_of(settings, () if side is None else sides[side]),
         psi=as_rule(settings.psi, "psi"),
         concerns=tuple(concerns),
-        origin=dict(X.attrs.get("origin") or {"table": None}),
+        roles=replace(roles, label_names=names),
+        decision=decision,
         data_hash=data_hash(
             replace(trained["table"], weight=None if given_weights is None else given_weights[kept])
         ),
-        labelled=labelled_rows(table, sensitive, kept, given_weights, also_labelled, progress.note),
+        labelled=labelled_rows(
+            table, sensitive, roles, kept, given_weights, also_labelled, progress.note
+        ),
         pool=competing,
         **trained,
     )
@@ -404,7 +424,12 @@ def phi_of(settings: AuditSettings, adverse: Sequence[str]) -> Rule:
 
 
 def train_model(
-    settings: AuditSettings, learner: Learner, table: Table, favours: Mask, progress: Progress
+    settings: AuditSettings,
+    learner: Learner,
+    table: Table,
+    decision: Decision,
+    favours: Mask,
+    progress: Progress,
 ) -> dict[str, Any]:
     """The model with its number of members and the seconds of one training, its decisions on the
     training rows, and its search: fields of `Fitted`. With more than two labels, `favours` are
@@ -435,12 +460,13 @@ def train_model(
         seconds = min(seconds, seconds_each)  # the first one may include imports
     if table.multiclass:
         scores = model.scores(table.X)
-        table = replace(table, decision=Decision.between(favours, table.codes, scores))
-        model = ensemble.audited(model, table)
-        logits = table.margins(scores.ravel())
+        sides = Sides.between(favours, table.codes, scores)
+        table = replace(table, two_sides=sides)
+        model = ensemble.audited(model, table, decision)
+        logits = sides.margins(scores.ravel())
         decisions = scores.argmax(axis=1)
     else:
-        model = ensemble.audited(model, table)
+        model = ensemble.audited(model, table, decision)
         logits = model.logits(table.X)
         decisions = decides_one(logits).astype(np.int64)
     if not np.isfinite(logits).all():
@@ -493,6 +519,7 @@ def choose_search(
 def labelled_rows(
     table: Table,
     sensitive: Sensitive,
+    roles: Roles,
     kept: NDArray[np.int64],
     weight: NDArray[np.float64] | None,
     given: Sequence[Any],
@@ -509,10 +536,12 @@ def labelled_rows(
     ]
     steering = np.empty(0, np.int64)
     if table.whole is not None:
-        X, y, _, aside, _, cluster = table.whole
-        codes = handed_over.numbered(table, y.iloc[aside], "also_labelled")
-        beside = [None if values is None else values[aside] for values in (cluster, weight)]
-        parts.append((X.iloc[aside], codes, sensitive.values[aside], *beside))
+        aside = table.whole.aside
+        codes = handed_over.numbered(table, table.whole.y.iloc[aside], "also_labelled")
+        beside = [
+            None if values is None else values[aside] for values in (table.whole.cluster, weight)
+        ]
+        parts.append((table.whole.X.iloc[aside], codes, sensitive.values[aside], *beside))
         steering = table.n + np.arange(len(aside))
     if len(given):
         beside = [*given[2:], None, None, None][:3]
@@ -520,8 +549,8 @@ def labelled_rows(
             *given[:2], *beside, note=note, what="labels of also_labelled"
         )
         groups, cluster, own_weight = beside
-        column = [name for name in table.X.attrs.get(ASIDE, ()) if name in X.columns]
-        X, cluster = handed_over.as_clusters(X, column[0] if column else cluster)
+        is_column = roles.cluster is not None and roles.cluster in X.columns
+        X, cluster = handed_over.as_clusters(X, roles.cluster if is_column else cluster)
         for name, own, theirs in (
             ("cluster", table.cluster, cluster),
             ("sample_weight", weight, own_weight),
@@ -533,7 +562,7 @@ def labelled_rows(
                     "cluster, sample_weight), with None for what there is not."
                 )
         X, codes = (
-            handed_over.like_training(X, table.X, sensitive),
+            handed_over.like_training(X, table.X, sensitive, roles),
             handed_over.numbered(table, y, "also_labelled"),
         )
         parts.append(
@@ -567,7 +596,6 @@ def labelled_rows(
             steering = table.n + np.arange(len(X))
     tables, codes_of, groups_of, clusters, weights_of = zip(*parts, strict=True)
     X = pd.concat(tables)
-    X.attrs = table.X.attrs
     return Labelled(
         X,
         np.concatenate(codes_of),
@@ -597,11 +625,16 @@ def with_labels(
     again = replace(fitted.settings, members=fitted.members)
     with progress:
         trained = train_model(
-            again, ensemble.single_learner(fitted.learner), table, favours, progress
+            again,
+            ensemble.single_learner(fitted.learner),
+            table,
+            fitted.decision,
+            favours,
+            progress,
         )
     return replace(
         fitted,
-        origin={"table": None, "given": given},
+        roles=replace(fitted.roles, origin={"table": None, "given": given}),
         data_hash=data_hash(trained["table"]),
         corrected=tuple(sorted({*fitted.corrected, *positions})),
         **trained,

@@ -35,7 +35,7 @@ from butfor.search.rules import Allowed, Situation
 from butfor.search.schedule import Find, Outcome
 from butfor.standard.groups import Standards
 from butfor.support.versions import versions
-from butfor.table.columns import DATES, date_of
+from butfor.table.columns import date_of
 from butfor.table.groups import in_order
 from butfor.table.hashes import TYPED
 
@@ -94,15 +94,15 @@ def persons_of(
     people = part.people
     names = fitted.label_names
     table = people.table
-    decision = people.table.decision
-    dates = table.X.attrs.get(DATES, ())
+    decision = fitted.decision
+    two_sides = table.two_sides
+    dates = fitted.roles.dates
     doubt = None if standards is None else standards.doubt
     if (
         doubt is not None and table.multiclass
     ):  # it is about two sides, and unknown for a flip within one side
-        assert decision.new is not None
         sides = fitted.table.sides
-        doubt = np.where(sides(table.codes) != sides(decision.new), doubt, np.nan)
+        doubt = np.where(sides(table.codes) != sides(table.new_codes), doubt, np.nan)
     by_model = people.model.ability(Pulls)
     pulled = None if by_model is None else by_model.pulls(people.people)
 
@@ -146,8 +146,8 @@ def persons_of(
         flips: FlipSet = () if find is None else find.flips
         if decision.has_cut:
             more["score"], more["cut"] = scores(float(people.logits[k]), people.model.at_cut)
-        if table.multiclass and decision.new is not None:
-            more |= {"decision": names[people.decisions[k]], "new_label": names[decision.new[0]]}
+        if two_sides is not None:
+            more |= {"decision": names[people.decisions[k]], "new_label": names[two_sides.new[0]]}
         if outcome is not None:
             course = [(len(tried), gain) for tried, gain in outcome.asked if math.isfinite(gain)]
             if bracket := part.proven.get(k):
@@ -169,7 +169,7 @@ def persons_of(
             }
         if find is not None:
             more |= {
-                "counterfactual_logit": float(table.margins(find.answers)[k]),
+                "counterfactual_logit": float(part.trainer.margins(find.answers)[k]),
                 "minimal": find.minimal,
                 "fresh": part.fresh.get(k),
                 "collateral": part.collateral.get(k),
@@ -177,11 +177,11 @@ def persons_of(
             if find.clearance is not None:
                 more["clearance"] = plain(find.clearance)
             if decision.has_cut:
-                logit = float(table.margins(find.answers)[k])
+                logit = float(part.trainer.margins(find.answers)[k])
                 after = scores(logit, float(decision.answer_at_cut(find.answers)))
                 more["counterfactual_score"], more["counterfactual_cut"] = after
             if table.multiclass:
-                more["new_decision"] = names[table.decisions(find.answers)[k]]
+                more["new_decision"] = names[part.trainer.decisions(find.answers)[k]]
         persons.append(
             result.Person(
                 case=int(case),
@@ -249,7 +249,7 @@ def run_of(fitted: Fitted, decisions: NDArray[np.int64] = NOBODY, **more: Any) -
     own = fitted.learner.own_seed
     seeds = fitted.seeds
     origin: dict[str, Any] = {
-        name: tuple(v) if isinstance(v, list) else v for name, v in fitted.origin.items()
+        name: tuple(v) if isinstance(v, list) else v for name, v in fitted.roles.origin.items()
     }
     data = Data(
         **origin,

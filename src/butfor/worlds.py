@@ -103,15 +103,21 @@ class FlipTrial:
         position."""
         everyone, truth = fitted.people(X, y, sensitive_features)
         table = fitted.table
-        decision = fitted.table.decision
-        if new_labels and decision.new is not None:
-            new = decision.new.copy()
+        sides = table.two_sides
+        if new_labels and sides is not None:
+            new = sides.new.copy()
             new[list(new_labels)] = list(new_labels.values())
-            table = replace(table, decision=replace(decision, new=new))
+            table = replace(table, two_sides=replace(sides, new=new))
         n_jobs = fitted.settings.n_jobs
         engine = choose_engine(fitted.settings.engine, fitted.learner, n_jobs, progress.note)
         trainer = Trainer(
-            engine, fitted.learner, table, everyone.people, n_jobs=n_jobs, progress=progress
+            engine,
+            fitted.learner,
+            table,
+            everyone.people,
+            decision=fitted.decision,
+            n_jobs=n_jobs,
+            progress=progress,
         )
         return cls(fitted, everyone, truth, trainer)
 
@@ -159,7 +165,7 @@ class FlipTrial:
         now = self.rates(after)
         accuracies = (
             self.accuracy(everyone.decisions),
-            self.accuracy(trainer.table.decisions(trainer.confirmed[flips])),
+            self.accuracy(trainer.decisions(trainer.confirmed[flips])),
         )
         return {
             "flips": flips,
@@ -275,6 +281,7 @@ def train_worlds(
                 trainer.single,
                 flipped,
                 trainer.people,
+                decision=trainer.decision,
                 n_jobs=trainer.n_jobs,
                 progress=trainer.progress,
                 flag=trainer.flag,
@@ -427,7 +434,7 @@ def as_it_is(comparison: GroupStandard, tried: FlipTrial) -> OneStandard:
         changed=(),
         rates=tried.rates(everyone.logits),
         accuracy=tried.accuracy(everyone.decisions),
-        limited=tried.fitted.table.decision.pool is not None,
+        limited=tried.fitted.decision.pool is not None,
         outcome=Outcome(),
     )
 
@@ -444,7 +451,6 @@ def in_worlds(
     fresh seeds, for controls that are not paired."""
     everyone = tried.everyone
     trainer = tried.trainer
-    table = tried.trainer.table
     seeded = tried.fitted.seeded
     ours = tried.members_of(now.group)
     refused = decides_one(everyone.logits) != bool(tried.fitted.favourable)
@@ -457,8 +463,8 @@ def in_worlds(
     drawn = [draw_world(standards, now.group, seed, trainer.members, seeded) for seed in seeds]
     try:
         for world, answers, unflipped in train_worlds(trainer, drawn, control == PAIRED):
-            logits = table.margins(answers)
-            decisions = table.decisions(answers)
+            logits = trainer.margins(answers)
+            decisions = trainer.decisions(answers)
             if not world.flips and not seeded:  # the audited model itself, to the last bit
                 logits = everyone.logits
                 decisions = everyone.decisions
@@ -467,7 +473,7 @@ def in_worlds(
             gained = None
             if seeded:
                 if unflipped is not None:
-                    beside = table.margins(unflipped)
+                    beside = trainer.margins(unflipped)
                 else:
                     assert single is not None
                     beside = single.drawn(np.random.default_rng([world.seed, 1]), 1)[0]

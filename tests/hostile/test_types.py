@@ -190,7 +190,7 @@ def test_a_line_of_two_megabytes_and_more_than_the_limit_also_unpacked_are_refus
     ):
         (tmp_path / "t.csv").write_text(text)
         assert audit(tmp_path / "t.csv", limit=60).code == 2
-    monkeypatch.setattr(table, "MOST_BYTES", 100_000)
+    monkeypatch.setattr(table, "MAX_BYTES", 100_000)
     text = "a,b\n" * 1_000_000
     (tmp_path / "t.csv").write_text(text)
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(text.encode()))

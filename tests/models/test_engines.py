@@ -23,7 +23,7 @@ from butfor.models.engines import Fastest, OwnFit, bind, choose_engine
 from butfor.models.making import as_learner
 from butfor.models.seam import Training
 from butfor.support import optional
-from butfor.table.decisions import Decision
+from butfor.table.decisions import ONE_HALF, Decision
 from butfor.table.table import Table
 
 pytestmark = pytest.mark.filterwarnings("ignore::sklearn.exceptions.ConvergenceWarning")
@@ -51,12 +51,12 @@ def boosting(**settings) -> HistGradientBoostingClassifier:
     return HistGradientBoostingClassifier(**SMALL | settings)
 
 
-def answers(engine, model, table, sizes=(0, 1, 2, 5, 12)):
+def answers(engine, model, table, sizes=(0, 1, 2, 5, 12), cut=ONE_HALF):
     people = table.X.iloc[:40].assign(**{table.X.columns[0]: lambda X: X.iloc[:, 0] + 0.37})
     rng = np.random.default_rng(1)
     sets = [tuple(sorted(rng.choice(table.n, size, replace=False).tolist())) for size in sizes]
     sets.append(tuple(np.flatnonzero(table.codes == 0).tolist()))  # one class alone
-    bound = bind(engine, as_learner(model), table, people)
+    bound = bind(engine, as_learner(model).deciding(cut), table, people)
     return bound.name, bound([Training(flips) for flips in sets])
 
 
@@ -73,21 +73,18 @@ def test_without_numba_boosting_trains_by_its_own_fit_and_the_extra_is_named(mon
 
 
 @pytest.mark.parametrize(
-    ("model", "table"),
+    ("model", "table", "cut"),
     [
-        (boosting(max_depth=2), TABLE),
-        (boosting(max_leaf_nodes=5), replace(TABLE, decision=Decision(0.8, 1, 0.8))),
-        (
-            boosting(l2_regularization=0.7, min_samples_leaf=5),
-            replace(TABLE, decision=Decision(0.3, 0, 0.3)),
-        ),
-        (boosting(max_iter=150), TABLE),
-        (make_pipeline(StandardScaler(), boosting()), replace(TABLE, X=NUMBERS)),
+        (boosting(max_depth=2), TABLE, ONE_HALF),
+        (boosting(max_leaf_nodes=5), TABLE, Decision(0.8, 1, 0.8)),
+        (boosting(l2_regularization=0.7, min_samples_leaf=5), TABLE, Decision(0.3, 0, 0.3)),
+        (boosting(max_iter=150), TABLE, ONE_HALF),
+        (make_pipeline(StandardScaler(), boosting()), replace(TABLE, X=NUMBERS), ONE_HALF),
     ],
 )
-def test_boosting_is_the_own_fit_to_the_last_bit(model, table):
+def test_boosting_is_the_own_fit_to_the_last_bit(model, table, cut):
     (name, ours), (_, own) = (
-        answers(engine, model, table) for engine in (Fastest("boosting", 2), OwnFit(1))
+        answers(engine, model, table, cut=cut) for engine in (Fastest("boosting", 2), OwnFit(1))
     )
     assert name == "boosting"
     assert len(np.unique(own[:-1, 0])) > 1

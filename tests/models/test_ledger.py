@@ -21,7 +21,8 @@ from butfor.models.engines import OwnFit
 from butfor.models.ledger import TABLE, Ledger
 from butfor.models.network import MLPLearner, NetworkEngine
 from butfor.models.seam import Training
-from butfor.table.decisions import Decision
+from butfor.table.decisions import ONE_HALF, Decision
+from butfor.table.sides import Sides
 from recorded import Notes
 
 PAGE = b"page"
@@ -80,6 +81,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     same = {
         "learner": MLPLearner(MLP()),
         "table": table,
+        "decision": ONE_HALF,
         "people": X[:1],
         "engine": NetworkEngine(n_jobs=1),
     }
@@ -89,7 +91,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
     ]
     changes += [("people", X[:1] + 1), ("engine", OwnFit()), ("engine", elsewhere)]
     changes += [
-        ("table", replace(three, decision=Decision.away_from(0, new, 3, 6))) for new in (1, 2)
+        ("table", replace(three, two_sides=Sides.away_from(0, new, 3, 6))) for new in (1, 2)
     ]
     changes += [
         ("table", Table(X, 1 - table.y, table.validation)),
@@ -100,7 +102,7 @@ def test_other_data_people_settings_or_engine_are_another_page(monkeypatch):
         ("people", X[:1].astype({"a": "category"})),
     ]
     cuts = (Decision(0.8, at=0.8), Decision(0.2, at=0.2), Decision(0.2, label=0, at=0.2))
-    changes += [("table", replace(table, decision=cut)) for cut in cuts]
+    changes += [("decision", cut) for cut in cuts]
     pages = {Ledger.page(**same), *(Ledger.page(**same | {name: value}) for name, value in changes)}
     monkeypatch.setattr(module, "versions", lambda: {"torch": "another"})
     assert len(pages | {Ledger.page(**same)}) == 16

@@ -22,7 +22,7 @@ from sklearn.tree import DecisionTreeClassifier
 import butfor
 from butfor.errors import LearnerError, SettingError
 from butfor.search.rankings import as_ranking
-from butfor.table.decisions import NEAR, Decision, log_odds
+from butfor.table.decisions import TIE_TOLERANCE, Decision, log_odds
 
 ROWS, ASKED, PLACES = 120, 60, 12
 
@@ -116,7 +116,7 @@ def favoured(model, threshold, y, good, X=X, people=PEOPLE):
     else:
         scores = (1 if column else -1) * fitted.decision_function(people)
     best = np.sort(scores)[::-1]
-    while places < len(best) and best[places - 1] - best[places] <= NEAR:
+    while places < len(best) and best[places - 1] - best[places] <= TIE_TOLERANCE:
         places += 1
     return scores >= (best[places - 1] + best[places]) / 2
 

@@ -279,7 +279,7 @@ def test_predicted_effects_of_flips_are_those_of_retraining(model):
         np.arange(0, 178, 16),
         audit.model_.scores(X.iloc[[5, 70, 150]]),
     )
-    contrast = audit.table_.decision.contrast(scores)
+    contrast = audit.table_.two_sides.contrast(scores)
     predicted = audit.model_.flip_effects(audit.table_, some)[:, rows].ravel()
     after = [
         audit.learner_.fit(audit.table_, audit.table_.labels((int(row),))).scores(some)

@@ -14,6 +14,7 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+from sklearn.linear_model import LogisticRegression
 
 import butfor
 from butfor import TableEncoder
@@ -72,6 +73,23 @@ def test_a_set_comes_out_as_published(name):
     assert all(part.index.equals(labels.index) for part, labels in parts)
     assert all(labels.attrs["label_names"] == data.label_names for _, labels in parts)
     assert f"{sizes[0]}/{sizes[1]}/{sizes[2]} rows" in repr(data)
+
+
+def test_rows_tell_their_origin_at_the_public_door_alone():
+    """What pandas' `attrs` tell is read from the rows that the user hands over, and from no copy."""
+    data = load("german")
+    forgotten = data.X_train.copy(), data.y_train.copy()
+    for rows in forgotten:
+        rows.attrs = {}
+    runs = []
+    for X, y in ((data.X_train, data.y_train), forgotten):
+        audit = butfor.LabelAudit(LogisticRegression(), budget=1, n_jobs=1)
+        audit.fit(X, y, sensitive_features="sex")
+        audit.table_.X.attrs = {"origin": {"table": "another"}, "dates": ("age",)}
+        audit.table_.y.attrs = {"label_names": ("x", "y")}
+        runs.append(audit.explain_all(data.X_test, cases=[0]).run)
+    assert [run.data.table for run in runs] == ["german", None]
+    assert [run.label_names for run in runs] == [data.label_names, ("credit = 0", "credit = 1")]
 
 
 def test_the_split_follows_random_state_and_coded_columns_declare_the_values_of_all_rows():

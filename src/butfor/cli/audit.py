@@ -290,7 +290,7 @@ def settings_again(table: str, told: dict[str, Any], labels: LabelAudit) -> dict
         "budget": str(fitted.budget),
         "strategy": fitted.strategy.name,
         "members": fitted.members,
-        "split_seed": fitted.origin["split_seed"],
+        "split_seed": fitted.roles.origin["split_seed"],
     }
     options = [str(option.name) for option in click.get_current_context().command.params]
     names = [name for name in (*options, *opt.SETTINGS) if name not in NOT_REPEATED]

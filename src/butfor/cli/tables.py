@@ -95,7 +95,7 @@ def protected(data: Dataset, columns: TableOptions) -> Sensitive:
     from butfor.table.groups import Sensitive
 
     given = data.sensitive if data.groups is None else data.groups["train"]
-    return Sensitive.of(given, data.X_train, opt.bands_in(columns.bands))
+    return Sensitive.of(given, data.X_train, opt.bands_in(columns.bands), data.roles.dates)
 
 
 def nameable(data: Dataset, sensitive: Sensitive) -> dict[str, Any]:
@@ -307,9 +307,8 @@ def overlap_concerns(
     from butfor.table.groups import Sensitive
 
     X, y, groups, cluster, weight = data.rows_of("train", "val", "test")
-    attribute = Sensitive.of(
-        data.sensitive if groups is None else groups, X, opt.bands_in(columns.bands)
-    )
+    given = data.sensitive if groups is None else groups
+    attribute = Sensitive.of(given, X, opt.bands_in(columns.bands), data.roles.dates)
     try:
         found = overlaps(
             X,

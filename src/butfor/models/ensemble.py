@@ -45,6 +45,7 @@ from butfor.models.seam import (
 from butfor.support.errors import TableError
 from butfor.table.decisions import Decision
 from butfor.table.encoding import Asked
+from butfor.table.sides import Sides
 from butfor.table.table import Table
 
 SUM_SHARE = 1e-3
@@ -75,6 +76,9 @@ class Ensemble(Learner):
 
     def reseeded(self, seed: int) -> Ensemble:
         return Ensemble(self.learner.reseeded(seed), self.members)
+
+    def deciding(self, decision: Decision) -> Ensemble:
+        return Ensemble(self.learner.deciding(decision), self.members)
 
     def record(self) -> dict[str, Any]:
         return {"kind": self.kind, "members": self.members, "learner": self.learner.record()}
@@ -155,18 +159,20 @@ class EnsembleModel(Model):
 
 class Audited(Model):
     """A trained model as an audit looks at it: its logits are margins of the decision, measured
-    from the model's cut or between two sides of more than two classes, and what it tells is about
+    from the model's cut or between two `sides` of more than two labels, and what it tells is about
     that margin. It has the abilities of the model, no more. `at_cut`: the model's answer at its
     cut. With limited places a flip also moves the cut. Effects of flips ignore that: with it, a
     search found no more and no smaller sets."""
 
-    def __init__(self, model: Model, decision: Decision, at_cut: float = 0.0) -> None:
+    def __init__(
+        self, model: Model, decision: Decision, sides: Sides | None = None, at_cut: float = 0.0
+    ) -> None:
         self.model = model
         self.decision = decision
+        self.sides = sides
         self.at_cut = at_cut
         self.exact = model.exact
         self.table_encoder = model.table_encoder
-        self.sided = decision.towards is not None
 
     def ability(self, wanted: type[Ability]) -> Ability | None:
         by_model = self.model.ability(wanted)
@@ -176,11 +182,14 @@ class Audited(Model):
     def members(self) -> Sequence[Model]:
         if len(self.model.members) == 1:
             return (self,)
-        return tuple(Audited(member, self.decision, self.at_cut) for member in self.model.members)
+        return tuple(
+            Audited(member, self.decision, self.sides, self.at_cut) for member in self.model.members
+        )
 
     def logits(self, people: pd.DataFrame) -> Floats:
-        answers = self.model.scores(people).ravel() if self.sided else self.model.logits(people)
-        return self.decision.margins(answers, self.at_cut)
+        if self.sides is not None:
+            return self.sides.margins(self.model.scores(people).ravel())
+        return self.decision.margins(self.model.logits(people), self.at_cut)
 
     def scores(self, people: pd.DataFrame) -> Floats:
         return self.model.scores(people)
@@ -190,8 +199,8 @@ class Audited(Model):
     def flip_effects(
         self, table: Table, people: pd.DataFrame, contrast: Floats | None = None
     ) -> NDArray[np.float64]:
-        if contrast is None and self.sided:
-            contrast = self.decision.contrast(self.model.scores(people))
+        if contrast is None and self.sides is not None:
+            contrast = self.sides.contrast(self.model.scores(people))
         return self.model.needed(FlipEffects).flip_effects(table, people, contrast)
 
     def pulls(self, people: pd.DataFrame, contrast: Floats | None = None) -> list[Pull] | None:
@@ -200,9 +209,9 @@ class Audited(Model):
         if not len(people):
             return []
         by_model = self.model.needed(Pulls)
-        if self.sided:
+        if self.sides is not None:
             if contrast is None:
-                contrast = self.decision.contrast(self.model.scores(people))
+                contrast = self.sides.contrast(self.model.scores(people))
             return by_model.pulls(people, contrast)
         pulls = by_model.pulls(people)
         if pulls is None:
@@ -215,11 +224,10 @@ class Audited(Model):
     @cached_property
     def as_network(self) -> TrainedNetwork:
         network = self.model.needed(AsNetwork).as_network
-        if not self.sided:
+        if self.sides is None:
             return network
-        decision = self.decision
         sided = copy(network)
-        sided.rows = replace(network.rows, flipped=decision.new, towards=decision.towards)
+        sided.rows = replace(network.rows, flipped=self.sides.new, towards=self.sides.ones)
         return sided
 
     # --- told by the model ---
@@ -242,12 +250,14 @@ class Audited(Model):
         return self.model.needed(LogOdds).gives_log_odds(people)
 
 
-def audited(model: Model, table: Table) -> Model:
-    """The model as audited on a table: by the table's decision, if that is not the model's own."""
+def audited(model: Model, table: Table, decision: Decision) -> Model:
+    """The model as audited on a table: by this decision, if that is not the model's own, or between
+    the table's two sides."""
     model = unaudited(model)
-    decision = table.decision
+    if table.two_sides is not None:
+        return Audited(model, decision, table.two_sides)
     if not decision.has_cut:
-        return model if decision.towards is None else Audited(model, decision)
+        return model
     pool = table.X.iloc[:0] if decision.pool is None else decision.pool
     at_cut = float(decision.answer_at_cut(answers_about(pool, model, table)))
     if not np.isfinite(at_cut):
@@ -255,7 +265,7 @@ def audited(model: Model, table: Table) -> Model:
             "The model's scores for the pool are infinite or not numbers: check the pool for "
             "outlying numbers."
         )
-    return Audited(model, decision, at_cut)
+    return Audited(model, decision, at_cut=at_cut)
 
 
 def unaudited(model: Model) -> Model:

@@ -8,6 +8,7 @@ The steps that come first and use no labels are fitted once, since they are the 
 from __future__ import annotations
 
 from contextlib import ExitStack, suppress
+from copy import copy
 from itertools import takewhile
 from typing import Any
 
@@ -28,7 +29,7 @@ from butfor.models.seam import UNKNOWN_MICROSECONDS, Floats, Learner, TableCache
 from butfor.models.steps import joined, packages, parts, preprocesses, steps_of, uses_no_label
 from butfor.support.errors import ButforError, LearnerError, SettingError, brief
 from butfor.support.threads import GENERATOR
-from butfor.table.decisions import CLIP
+from butfor.table.decisions import CLIP, ONE_HALF, Decision
 from butfor.table.encoding import EncodedTable, TableEncoder
 from butfor.table.table import Table
 
@@ -59,6 +60,8 @@ class SklearnLearner(Learner):
     not numbers. "passthrough": never."""
 
     kind = "sklearn"
+    decision: Decision = ONE_HALF
+    """The cut at which its models are audited: they compare probabilities with it."""
 
     def __init__(
         self, estimator: Any, encoder: TableEncoder | str | None = None, seed: int | None = None
@@ -101,6 +104,12 @@ class SklearnLearner(Learner):
             clone(self.given).set_params(**dict.fromkeys(self._seeds, seed)), self.encoder, seed
         )
         other._cache = self._cache
+        other.decision = self.decision
+        return other
+
+    def deciding(self, decision: Decision) -> SklearnLearner:
+        other = copy(self)
+        other.decision = decision
         return other
 
     def fit(self, table: Table, labels: Floats) -> EstimatorModel:
@@ -132,7 +141,7 @@ class SklearnLearner(Learner):
                 raise LearnerError(
                     f"{self.name} scores pairs of classes; set decision_function_shape='ovr'."
                 )
-            return model_of(estimator, front, values, table.decision)
+            return model_of(estimator, front, values, self.decision)
         except ButforError:
             raise
         except Exception as error:  # the model's own code may raise anything
@@ -195,7 +204,7 @@ class SklearnLearner(Learner):
 
     def unpack(self, packed: Any, table: Table) -> EstimatorModel:
         front, _ = self._split(table)
-        return model_of(packed, front, self.values(table), table.decision)
+        return model_of(packed, front, self.values(table), self.decision)
 
     def record(self) -> dict[str, Any]:
         margin = f"the logit of predict_proba, clipped at {CLIP:g}"

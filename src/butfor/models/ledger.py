@@ -31,6 +31,7 @@ from butfor.models.seam import (
 from butfor.support.errors import SettingError
 from butfor.support.files import OWNER_FILE
 from butfor.support.versions import versions
+from butfor.table.decisions import Decision
 from butfor.table.hashes import data_hash, typed
 from butfor.table.table import Table
 
@@ -66,7 +67,9 @@ class Ledger:
             )
 
     @staticmethod
-    def page(learner: Learner, table: Table, people: pd.DataFrame, engine: Bound) -> bytes:
+    def page(
+        learner: Learner, table: Table, decision: Decision, people: pd.DataFrame, engine: Bound
+    ) -> bytes:
         """The hash of everything that answers depend on but the flips and the seed."""
         settings = [
             learner.record(),
@@ -81,7 +84,6 @@ class Ledger:
         # A user's own steps may tell types apart that hold the same values.
         for rows in (table.X, people):
             digest.update(repr([str(kind) for kind in rows.dtypes]).encode())
-        decision = table.decision
         # which of its scores the answers are, and from where on they are moved to the other side
         if decision.has_cut:
             places = None if decision.pool is None else len(decision.pool)

@@ -106,7 +106,7 @@ class _Newton:
         self.w = self._minimum(coefficients, table.zero_one.astype(np.float64))
         self.at_flip = self.X * (self.weight * (2 * table.zero_one - 1))[:, None]
         self.before = model.logits(people).astype(np.float64)
-        at_cut = float(table.decision.answer_at_cut(self.before))
+        at_cut = float(model.decision.answer_at_cut(self.before))
         near = np.abs(self.X @ self.w - at_cut) < BOUNDARY_WIDTH
         away = np.abs(self.X[near] @ (self.w - coefficients)).max(initial=0.0)
         if not np.isfinite(self.w).all() or not away <= LOGIT_TOLERANCE:

@@ -312,21 +312,21 @@ class MLPLearner(Learner):
     def rows(self, table: Table) -> Rows:
         """The encoded rows with their labels."""
         data = self.encoded(table)
-        decision = table.decision
         if data.X_val is None:
             raise SettingError(
                 "An MLP needs validation rows to stop early: give some, or let the audit set rows "
                 "aside."
             )
         validation_labels = table.validation_codes.astype(np.float32)
+        sides = table.two_sides
         return Rows(
             data.X,
             table.labels(),
             data.X_val,
             validation_labels,
             len(table.classes),
-            decision.new,
-            decision.towards,
+            None if sides is None else sides.new,
+            None if sides is None else sides.ones,
         )
 
 

@@ -28,7 +28,7 @@ from butfor.nets.recipe import Advance as Advance
 from butfor.nets.recipe import FlipSet as FlipSet
 from butfor.nets.recipe import Floats as Floats
 from butfor.support.errors import LearnerError
-from butfor.table.decisions import decides_one
+from butfor.table.decisions import Decision, decides_one
 from butfor.table.encoding import EncodedTable, TableEncoder
 from butfor.table.table import Table as Table
 
@@ -147,6 +147,11 @@ class Learner:
 
     def reseeded(self, seed: int) -> Learner:
         """The same learner under another seed; itself if it has none."""
+        return self
+
+    def deciding(self, decision: Decision) -> Learner:
+        """The same learner for models that are audited at this cut; itself if their answers, which
+        are measured before the cut, do not depend on it."""
         return self
 
     def record(self) -> dict[str, Any]:
@@ -284,7 +289,6 @@ def answers_about(people: pd.DataFrame, model: Model, table: Table) -> Floats:
 
 def decisions_about(people: pd.DataFrame, model: Model, table: Table) -> NDArray[np.int64]:
     """The decisions of an audited model, whose logits are measured from the cut."""
-    answers = answers_about(people, model, table)
     if table.multiclass:
-        return table.decisions(answers)
-    return np.asarray(decides_one(answers), np.int64)
+        return np.asarray(model.scores(people).argmax(axis=-1), np.int64)
+    return np.asarray(decides_one(model.logits(people)), np.int64)

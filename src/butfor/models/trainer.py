@@ -9,6 +9,7 @@ from collections.abc import Container, Iterator, Sequence
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.models.ensemble import mean_answers, member_seeds, single_learner
 from butfor.models.ledger import Ledger
@@ -24,6 +25,7 @@ from butfor.models.seam import (
 )
 from butfor.support.progress import Progress
 from butfor.support.stopping import StopFlag
+from butfor.table.decisions import ONE_HALF, Decision
 from butfor.table.table import Table
 
 MAX_REPEATED_SECONDS = 15.0
@@ -34,9 +36,10 @@ class Trainer:
     """Trains flip sets with an engine, remembers the models' answers about the people, and counts
     trainings. For an ensemble every flip set is trained once per member, side by side.
 
-    Answers are what a model gives about each person, from which the table computes logits and
-    decisions. With a ledger, known answers are read from it and new ones written. Confirmations are
-    trained now, by the model's own `fit`."""
+    Answers are what a model gives about each person; `margins` and `decisions` are computed from
+    them, by the `decision` or, with more than two labels, between the table's two sides. With a
+    ledger, known answers are read from it and new ones written. Confirmations are trained now, by
+    the model's own `fit`."""
 
     def __init__(
         self,
@@ -45,6 +48,7 @@ class Trainer:
         table: Table,
         people: pd.DataFrame,
         *,
+        decision: Decision = ONE_HALF,
         ledger: Ledger | None = None,
         n_jobs: int | None = None,
         progress: Progress | None = None,
@@ -59,7 +63,8 @@ class Trainer:
         self.seeds = member_seeds(learner)
         self.members = len(self.seeds)
         """Trainings per flip set."""
-        self._asked = table.with_pool(people)
+        self.decision = decision
+        self._asked = decision.with_pool(people, table.X)
         self.bound: Bound = bind(engine, self.single, table, self._asked, n_jobs)
         own_fit = OwnFit(n_jobs, engine.workers)
         self._by_definition = self.bound
@@ -68,7 +73,9 @@ class Trainer:
         self.n_jobs: int = own_fit.n_jobs
         self._ledger = ledger
         self._page = (
-            b"" if ledger is None else ledger.page(self.single, table, self._asked, self.bound)
+            b""
+            if ledger is None
+            else ledger.page(self.single, table, decision, self._asked, self.bound)
         )
         self.trained = 0
         self.recalled = 0
@@ -83,6 +90,16 @@ class Trainer:
         self._counted: set[Training] = set()
         """What was trained or recalled: what is forgotten and asked for again is recalled once."""
         self._seconds: float | None = None
+
+    def margins(self, answers: Floats) -> Floats:
+        """Logits `[… × people]` from models' answers."""
+        sides = self.table.two_sides
+        return self.decision.margins(answers) if sides is None else sides.margins(answers)
+
+    def decisions(self, answers: Floats) -> NDArray[np.int64]:
+        """The decisions, by number, from the same answers."""
+        sides = self.table.two_sides
+        return self.decision.decisions(answers) if sides is None else sides.decisions(answers)
 
     @property
     def left(self) -> float:
@@ -135,7 +152,7 @@ class Trainer:
 
     def seed_logits(self, trainings: Sequence[Training]) -> Floats:
         """The logits of single models, each with its own seed, `[trainings × people]`."""
-        return self.table.margins(self.ensemble_answers([[training] for training in trainings]))
+        return self.margins(self.ensemble_answers([[training] for training in trainings]))
 
     def ensemble_answers(self, ensembles: Sequence[Sequence[Training]]) -> Floats:
         """The mean answers of each ensemble, `[ensembles × answers]`."""
@@ -176,7 +193,7 @@ class Trainer:
             self._advance(len(chunk))
 
     def confirmed_logits(self, flips: FlipSet) -> Floats:
-        return self.table.margins(self.confirmed[flips])
+        return self.margins(self.confirmed[flips])
 
     # --- trainings --------------------------------------------------------------------------------
 

@@ -14,7 +14,8 @@ from butfor.models.seam import Learner
 from butfor.support.errors import SettingError
 from butfor.table.groups import Sensitive
 from butfor.table.handed_over import labelled, like_training, numbered
-from butfor.table.table import Table
+from butfor.table.roles import Roles
+from butfor.table.table import SetAside, Table
 
 
 def training_table(
@@ -25,6 +26,7 @@ def training_table(
     weight: NDArray[np.float64] | None,
     cluster: NDArray[np.object_] | None,
     sensitive: Sensitive,
+    roles: Roles,
     note: Callable[[str], None],
 ) -> tuple[Table, NDArray[np.int64]]:
     """The training table, and the positions of its rows in X."""
@@ -39,11 +41,11 @@ def training_table(
         note(f"{learner.name} takes no weights: they serve the comparison of groups alone.")
     if validation is None:
         table = set_rows_aside(learner, table)
-        assert table.whole is not None
-        return table, table.whole[2]
+        return table, table.as_handed_over.kept
     X_val, y_val, _ = labelled(*validation, note=note, what="validation labels")
     numbered(table, y_val, "the validation rows")
-    return replace(table, validation=(like_training(X_val, X, sensitive), y_val)), np.arange(len(X))
+    X_val = like_training(X_val, X, sensitive, roles)
+    return replace(table, validation=(X_val, y_val)), np.arange(len(X))
 
 
 def set_rows_aside(learner: Learner, table: Table) -> Table:
@@ -51,15 +53,11 @@ def set_rows_aside(learner: Learner, table: Table) -> Table:
     if learner.split is None:
         raise SettingError(f"{learner.name} takes no validation rows.")
     kept, aside = learner.split(table.codes)
-    X, y, whole = table.X, table.y, (table.X, table.y, kept, aside, table.weight, table.cluster)
-    beside: list[Any] = [
-        None if each is None else each[kept] for each in (table.weight, table.cluster)
-    ]
     return Table(
-        X.iloc[kept],
-        y.iloc[kept],
-        (X.iloc[aside], y.iloc[aside]),
-        beside[0],
-        whole,
-        cluster=beside[1],
+        table.X.iloc[kept],
+        table.y.iloc[kept],
+        validation=(table.X.iloc[aside], table.y.iloc[aside]),
+        weight=None if table.weight is None else table.weight[kept],
+        whole=SetAside(table.X, table.y, kept, aside, table.weight, table.cluster),
+        cluster=None if table.cluster is None else table.cluster[kept],
     )

@@ -28,7 +28,7 @@ from butfor.support.settings import declarations
 from butfor.support.stopping import Stop
 from butfor.table.checking import Concern
 from butfor.table.decisions import (
-    FEWEST,
+    MIN_PEOPLE,
     USUAL,
     DecisionFacts,
     log_odds,
@@ -414,7 +414,7 @@ class Run:
         if facts is None or (facts.alike and not facts.cut):
             return ""
         share = ""
-        if facts.people >= FEWEST:
+        if facts.people >= MIN_PEOPLE:
             share = f": {percent(facts.favoured / facts.people)} of {facts.people} people"
         if not facts.cut:
             if not share:

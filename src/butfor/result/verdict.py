@@ -36,7 +36,8 @@ from butfor.result.reviewed import TrainingLabel
 from butfor.result.run import Run
 from butfor.support.errors import ReplayError, SettingError, plural
 from butfor.support.files import save
-from butfor.table.decisions import USUAL, Decision, decides_one
+from butfor.table.decisions import USUAL, decides_one
+from butfor.table.sides import Sides
 from butfor.table.table import Table
 from butfor.words.figures import percent, signed, told_apart
 
@@ -433,8 +434,8 @@ class Verdict:
         if self.decision is not None and self.new_label is not None:
             names = self.run.label_names
             pair = (names.index(self.decision), names.index(self.new_label))
-            decision = Decision.away_from(*pair, len(names), table.n, only=True)
-            table = replace(table, decision=decision)
+            sides = Sides.away_from(*pair, len(names), table.n, only=True)
+            table = replace(table, two_sides=sides)
         X, y = table.with_flips(self.positions)
         return X.copy(), y
 

@@ -148,7 +148,7 @@ def replay_all(
         fitted = with_settings(fitted, settings)
 
         about_people = ABOUT_PEOPLE - (
-            set() if fitted.table.decision.pool is None else {"pool", "accepted"}
+            set() if fitted.decision.pool is None else {"pool", "accepted"}
         )
         then, now = (
             builtins_of({name: getattr(each, name) for name in OF_RUN})
@@ -370,21 +370,20 @@ def fitted_again(run: Run, model: Any, progress: Progress, **rules: Any) -> tupl
         random_state=run.random_state,
         **{"phi": run.phi, "psi": run.psi} | rules,
     )
-    X, y, weight, cluster = training.X, training.y, training.weight, training.cluster
-    if training.whole:
-        X, y, _, _, weight, cluster = training.whole
+    rows = training.as_handed_over
     # The other rows took part in the comparison of groups if so many rows did, and compete for
     # places.
     labelled = run.data.labelled == training.n + len(data.X_val) + len(data.X_test)
     fitted = fit(
         settings,
         run.comparison,
-        X,
-        y,
-        sensitive_features=protected(run, X, data),
+        rows.X,
+        rows.y,
+        data.roles,
+        sensitive_features=protected(run, rows.X, data),
         sensitive_bands=run.sensitive_bands or None,
-        sample_weight=weight,
-        cluster=cluster,
+        sample_weight=rows.weight,
+        cluster=rows.cluster,
         validation=None if training.whole else training.validation,
         adverse=run.adverse or None,
         also_labelled=data.rows_of("val", "test") if labelled else (),

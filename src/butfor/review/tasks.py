@@ -17,7 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import asdict, dataclass, replace
 from numbers import Integral
 from pathlib import Path
@@ -69,7 +69,7 @@ from butfor.support.files import (
     text_of,
 )
 from butfor.support.threads import single_threaded
-from butfor.table.columns import DATES, date_of
+from butfor.table.columns import date_of
 from butfor.table.groups import Sensitive
 from butfor.table.labels import EQUALS
 from butfor.table.table import Table
@@ -229,12 +229,22 @@ def review_of(population: Population, *, file_column: str | None = None, **choic
         )
     run = population.run
     table, data = load_rows(run, beside=file_column)
-    X, _, kept, *_ = table.whole or (table.X, table.y, np.arange(table.n))
-    sensitive = Sensitive.of(protected(run, X, data), X, run.sensitive_bands or None)
-    sensitive = replace(sensitive, values=sensitive.values[kept])
-    files = None if data.beside is None else data.beside.iloc[kept]
+    rows = table.as_handed_over
+    sensitive = Sensitive.of(
+        protected(run, rows.X, data), rows.X, run.sensitive_bands or None, data.roles.dates
+    )
+    sensitive = replace(sensitive, values=sensitive.values[rows.kept])
+    files = None if data.beside is None else data.beside.iloc[rows.kept]
     answered = run.reviewed.answered if run.reviewed else ()
-    return make_review(population, table, sensitive, answered, files=files, **choice)
+    return make_review(
+        population,
+        table,
+        sensitive,
+        answered,
+        dates=data.roles.dates,
+        files=files,
+        **choice,
+    )
 
 
 def files_in(X: pd.DataFrame, column: Any) -> pd.Series:
@@ -258,6 +268,7 @@ def make_review(
     sensitive: Sensitive,
     answered: Collection[int],
     *,
+    dates: Collection[Hashable],
     labels: int | None = None,
     hide: Sequence[str] = (),
     files: pd.Series | None = None,
@@ -267,7 +278,8 @@ def make_review(
     """The tasks: the first `labels` of the population's labels to review, their controls, and clear
     cases.
 
-    `answered`: positions of labels that were reviewed before. `hide` names columns not to show,
+    `answered`: positions of labels that were reviewed before. `dates`: columns of days since
+    1970-01-01. `hide` names columns not to show,
     besides the protected ones. `files`: by training row, the name of the original file, if
     reviewers look at it. `record`: the checksum of the file that the population was read from, by
     which its answers will know it."""
@@ -376,7 +388,6 @@ def make_review(
 
     # What the reviewer sees: dates as dates, and 0.30000000000000004 as 0.3, in seven digits or at
     # least two decimals.
-    dates = table.X.attrs.get(DATES, ())
     shown = shown.iloc[positions].copy()
     for column in shown.columns:
         if column in dates:

@@ -58,12 +58,11 @@ def prove(situation: Situation, psi: Allowed) -> list[Bracket] | None:
     """A bracket per person of the situation, for the labels that `psi` allows; None if there is no
     proof for the model or for these labels."""
     model = situation.model
-    decision = situation.table.decision
-    if decision.pool is not None:  # the cut moves with the flips
+    if situation.decision.pool is not None:  # the cut moves with the flips
         return None
     parts = model.ability(PartVotes)
     if parts is not None:  # a cut through a share of the parts' votes has no proof
-        return None if decision.has_cut else _parts(situation, psi, parts)
+        return None if situation.decision.has_cut else _parts(situation, psi, parts)
     neighbours = model.ability(Neighbours)
     effects = exact_effects(model)
     if neighbours is None and effects is None:
@@ -120,7 +119,7 @@ def _votes(situation: Situation, psi: Allowed, neighbours: Neighbours) -> list[B
     weight to the other label; no other row counts (Jia, Liu, Cao, Gong: *Certified Robustness of
     Nearest Neighbors against Data Poisoning and Backdoor Attacks*, AAAI 2022, count votes in the
     same way)."""
-    decision = situation.table.decision
+    decision = situation.decision
     brackets = []
     # One label wins from a share of the votes on: the cut's or, at one half, the first of the two,
     # to which a tie goes.
@@ -157,11 +156,11 @@ def _moved(
     labels."""
     table = situation.table
     people = situation.people
-    decided = table.decision.decided
-    towards = table.decision.towards
-    new_code = table.new_codes[0]
-    if decided is None or towards is None:
+    sides = table.two_sides
+    if sides is None or sides.decided is None:
         return None
+    decided = sides.decided
+    new_code = sides.new[0]
     used_masks = psi.masks[np.unique(psi.kind)]
     if (used_masks & (table.codes != decided)).any():
         return None
@@ -189,10 +188,10 @@ def _moved(
         after = np.repeat(score[None], len(rows), axis=0)
         after[:, decided] -= moved
         after[:, new_code] += moved
-        margins = after[:, towards].max(axis=1) - after[:, ~towards].max(axis=1)
+        margins = after[:, sides.ones].max(axis=1) - after[:, ~sides.ones].max(axis=1)
         if alike:
             first = (after > after.max(axis=1, keepdims=True) - MARGIN_TOLERANCE).argmax(axis=1)
-            margins = np.where(towards[first], 1.0, -1.0)
+            margins = np.where(sides.ones[first], 1.0, -1.0)
         bracket = _fewest(rows, margins, allowed, "weight moved between classes")
         brackets.append(replace(bracket, new_label=situation.label_names[new_code]))
     return brackets

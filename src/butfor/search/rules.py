@@ -26,7 +26,7 @@ from butfor.models.ensemble import audited
 from butfor.models.seam import Floats, Model, decisions_about
 from butfor.support.errors import SettingError, nearest
 from butfor.table.columns import spelled
-from butfor.table.decisions import Decision, decides_one
+from butfor.table.decisions import ONE_HALF, Decision, decides_one
 from butfor.table.encoding import Asked
 from butfor.table.groups import (
     Sensitive,
@@ -36,6 +36,7 @@ from butfor.table.groups import (
     spellings,
 )
 from butfor.table.labels import label_number
+from butfor.table.sides import Sides
 from butfor.table.table import Table
 
 MAX_RULE_DEPTH = 50
@@ -61,6 +62,7 @@ class Situation:
     """The class decided about each training row, by number."""
     doubts: Callable[[], NDArray[np.float64]] | None = field(default=None, repr=False)
     """Computes the doubt about each training label, for rules that need it."""
+    decision: Decision = ONE_HALF
 
     def of(self, people: NDArray[np.int64]) -> Situation:
         """The same for some of the people."""
@@ -72,10 +74,10 @@ class Situation:
             vars(some)["switch_changes"] = None if changes is None else changes[people]
         return some
 
-    def with_decision(self, decision: Decision) -> Situation:
+    def with_sides(self, sides: Sides) -> Situation:
         """The same, asked about other sides of the decisions."""
-        table = replace(self.table, decision=decision)
-        other = replace(self, model=audited(self.model, table), table=table)
+        table = replace(self.table, two_sides=sides)
+        other = replace(self, model=audited(self.model, table, self.decision), table=table)
         vars(other).update(
             decisions=self.decisions, switch_changes=self.switch_changes, asked=self.asked
         )

@@ -158,7 +158,7 @@ class Lab:
             told |= self.psi.permits(flips)
         if flips not in self.gains:
             answers = self.trainer.answers([flips])
-            self.gains.add(flips, self.trainer.table.margins(answers)[0])
+            self.gains.add(flips, self.trainer.margins(answers)[0])
         self.gains.tell(flips, told)
 
     def member_gains(self, person: Person, flips: FlipSet, members: int) -> NDArray[np.float32]:
@@ -173,7 +173,7 @@ class Lab:
 
     def gains_of(self, person: Person, answers: Floats) -> NDArray[np.float32]:
         """The person's gain by each of these models."""
-        logits = self.trainer.table.margins(answers)[..., person.number]
+        logits = self.trainer.margins(answers)[..., person.number]
         return np.asarray(logits * np.float32(person.gains.away))
 
     def confirm(self, claims: Iterable[tuple[Person, FlipSet]]) -> None:

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import itertools
 import warnings
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
 from contextlib import closing, suppress
 from dataclasses import dataclass, replace
 from typing import Any, Unpack
@@ -75,6 +75,7 @@ from butfor.table.groups import Cuts, Sensitive
 from butfor.table.handed_over import as_clusters, as_weights, labelled
 from butfor.table.labels import label_names, label_numbers, label_values
 from butfor.table.notation import refuse_unread
+from butfor.table.roles import Roles
 
 MIN_CLUSTERS = 10
 """With fewer, nobody can say how far clusters differ by chance."""
@@ -160,14 +161,15 @@ def compare_standards(
         **comparison, standard=standard, n_jobs=n_jobs, random_state=random_state
     )
     progress = shown(progress)
+    roles = Roles.of_user(X, y)
     beside = (sensitive_features, cluster, sample_weight)
     X, y, (sensitive_features, cluster, sample_weight) = labelled(X, y, *beside, note=progress.note)
     X, cluster = as_clusters(X, cluster)
     classes = label_values(y.to_numpy(), twice=False)
-    named = label_names(classes, y.name, y.attrs.get("label_names", ()))
+    named = label_names(classes, y.name, roles.label_names)
     bad = label_numbers(adverse, named, classes)
     good = [number for number in range(len(named)) if number not in bad]
-    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands)
+    sensitive = Sensitive.of(sensitive_features, X, sensitive_bands, roles.dates)
     weight = as_weights(X, sample_weight, sensitive)
     concerns = [*concerns_of(X, y, sensitive), *weight_concerns(weight, sensitive)]
     found = compare(
@@ -178,6 +180,7 @@ def compare_standards(
         sides=(tuple(named[k] for k in bad), tuple(named[k] for k in good)),
         cluster=cluster,
         weight=weight,
+        dates=roles.dates,
         progress=progress,
     )
     return replace(found, proxies=tuple(map(str, concerns)), undermined=undermining(concerns))
@@ -192,15 +195,17 @@ def compare(
     sides: tuple[tuple[str, ...], tuple[str, ...]],
     cluster: Any = None,
     weight: Floats | None = None,
+    dates: Collection[Hashable] = (),
     progress: Progress | None = None,
 ) -> Standards:
     """As `compare_standards`, of a checked table; rows belong to the groups of the last attribute.
+    `dates` are columns of days since 1970-01-01.
 
     The comparison puts the rows in an order of its own, so that its figures do not hang on the
     table's."""
     progress = progress or Progress()
     whole = attributes[-1]
-    rows = in_own_order(X, favourable, attributes, cluster, weight, progress.note)
+    rows = in_own_order(X, favourable, attributes, cluster, weight, dates, progress.note)
     found = _compare_in_order(rows, settings, sides, progress)
     order = rows.order
     return replace(
@@ -223,6 +228,8 @@ class OrderedRows:
     order: OwnOrder
     inputs: pd.DataFrame
     """The columns that a standard learns from, by name."""
+    dates: tuple[Hashable, ...]
+    """Those that hold dates as days."""
     favourable: Mask
     attributes: list[Sensitive]
     cluster: Rows | None
@@ -238,6 +245,7 @@ def in_own_order(
     attributes: Sequence[Sensitive],
     cluster: Any,
     weight: Floats | None,
+    dates: Collection[Hashable],
     note: Callable[[str], None],
 ) -> OrderedRows:
     """The rows of a checked table as a comparison sees them: without protected columns, dates and
@@ -249,15 +257,15 @@ def in_own_order(
             "The table has only protected columns: there is nothing to learn a standard from. Add "
             "columns."
         )
-    inputs = as_numbers(inputs, inputs.columns, note)
+    inputs, turned = as_numbers(inputs, inputs.columns, note)
     weights = np.ones(len(X)) if weight is None else weight
     order = OwnOrder.of(inputs, attributes[-1].values, cluster, weights, favourable)
     rows = order.rows
     ordered = inputs.iloc[rows].reset_index(drop=True)
-    ordered.attrs = inputs.attrs
     return OrderedRows(
         order,
         ordered,
+        (*dates, *turned),
         favourable[rows],
         [replace(attribute, values=attribute.values[rows]) for attribute in attributes],
         None if cluster is None else clusters_in(np.asarray(cluster, object)[rows]),
@@ -356,7 +364,7 @@ def _compare_in_order(
         values = [attribute.values.astype(str) for attribute in rows.attributes]
         codes = [np.unique(each, return_inverse=True)[1].astype(np.int64) for each in values]
         common = CommonStandard(records, codes, settings.random_state)
-        slicing = Slicing(inputs if explain else inputs.iloc[:, :0])
+        slicing = Slicing(inputs if explain else inputs.iloc[:, :0], rows.dates)
         list(in_threads(read_labels, groups, jobs, progress.advance))
         # An estimator that warns has done so by now; hundreds of fits follow.
         warnings.simplefilter("ignore")
@@ -528,7 +536,7 @@ def overlaps(
 ) -> dict[Group, Overlap]:
     """The overlap of each group with all others as `compare` computes it, and nothing else of a
     comparison."""
-    rows = in_own_order(X, favourable, attributes, cluster, weight, lambda line: None)
+    rows = in_own_order(X, favourable, attributes, cluster, weight, (), lambda line: None)
     weights = np.ones(len(X)) if rows.weight is None else rows.weight
     settings = ComparisonSettings()
     groups, _ = groups_of(rows.attributes, rows.favourable, rows.weight, settings)

@@ -13,7 +13,7 @@ chance.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Hashable, Sequence
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -35,7 +35,6 @@ from butfor.standard.null import (
 )
 from butfor.support.errors import plural
 from butfor.table.columns import (
-    DATES,
     date_of,
     is_numeric,
     numbers_in,
@@ -175,9 +174,10 @@ class Slice:
 
 class Slicing:
     """Column and value of each slice of a table; per row and column the slice it is in,
-    `len(names)` where it is in none; and the columns that have too many values."""
+    `len(names)` where it is in none; and the columns that have too many values. `dates`: columns
+    that hold days."""
 
-    def __init__(self, table: pd.DataFrame) -> None:
+    def __init__(self, table: pd.DataFrame, dates: Collection[Hashable] = ()) -> None:
         self.names = list[tuple[str, str]]()
         self.skipped = list[str]()
         found = []
@@ -191,15 +191,9 @@ class Slicing:
                     cuts, ordered[ordered > ordered[0]][0]
                 )  # where most are alike, those stay apart
                 cuts = np.unique([float(f"{cut:.6g}") for cut in cuts])  # a name that can be read
-                values = (
-                    Bands(tuple(cuts.tolist()), column in table.attrs.get(DATES, ()))
-                    .of(values)
-                    .fillna(MISSING)
-                )
+                values = Bands(tuple(cuts.tolist()), column in dates).of(values).fillna(MISSING)
             else:
-                named = (
-                    date_of if is_numeric(values) and column in table.attrs.get(DATES, ()) else str
-                )
+                named = date_of if is_numeric(values) and column in dates else str
                 values = (
                     values.map(named, na_action="ignore")
                     .astype(object)

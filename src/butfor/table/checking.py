@@ -22,42 +22,43 @@ from butfor.support.errors import TableError, listed, plural
 from butfor.table.columns import MOSTLY_DIFFERENT, as_table, is_numeric
 from butfor.table.groups import Sensitive
 from butfor.table.labels import as_values, refuse_infinite
-from butfor.table.notation import MANY, unread, unreadable
+from butfor.table.notation import MIN_TEXTS, unread, unreadable
 
-LEAST_ROWS = 20
+MIN_ROWS = 20
 """With fewer rows, such patterns arise by chance."""
-TELLING = 0.05
+MAX_TELLING_ERRORS = 0.05
 """A column gives the label away if guessing from it makes at most this share of the majority
 guess's errors."""
-LEAST_RARER = 5
+MIN_RARER_ROWS = 5
 """The rarer label needs this many rows before a column can be said to give it away."""
-EXCEPTIONS = 0.02
+MAX_EXCEPTIONS = 0.02
 """A column determines a group if guessing from it who is a member makes at most this share of the
 errors that guessing the same for everybody makes."""
-MOST_PAIRS = 1000
+MAX_PAIRS = 1000
 """With more pairs of columns of two values, pairs are not looked at."""
-MEASURED = 50
+MAX_LOOKED_UP_VALUES = 50
 """A number with more different values gives the label away by a cut point, others by their values.
 """
-APART = 3.0
+MARK_FACTOR = 3.0
 """A mark for "missing" is this many times larger than any other number of the column."""
 SENTINELS = [
     float(digit * length) for digit in "6789" for length in range(2 if digit == "9" else 3, 13)
 ]
 """One repeated digit: 99, 999, 999999, 666."""
-TWINS, LEAST_TWINS = 0.01, 2
+MIN_TWIN_SHARE = 0.01
+MIN_TWINS = 2
 """People who are training rows beyond coincidence: the least share and number that is a concern."""
-MOST_OF_WEIGHT = 0.1
+MAX_WEIGHT_SHARE = 0.1
 """A row with more of its group's weight is a concern."""
-ROUNDING = 0.005
+ROUNDING_TOLERANCE = 0.005
 """Probabilities may be rounded to this much."""
 UNDERMINING = ("copy", "telling", "proxy")
 """Concerns about columns with which a comparison of groups says little."""
-WORDS = 3
+PROSE_WORDS = 3
 """Values that are longer, on average, are free text, not identifiers."""
-MANY_WHOLE = 1000
+MIN_WHOLE_NUMBERS = 1000
 """This many whole numbers that all differ are no coincidence."""
-SAID = {
+SENTENCES = {
     "copy": "{column} is a copy of the label, so the model learns nothing else. Leave it out "
     "(--drop).",
     "telling": "{column} alone predicts the label of {right} of the rows (always the commoner "
@@ -131,46 +132,52 @@ def check_table(X: pd.DataFrame, y: Any, X_test: pd.DataFrame | None = None) -> 
     >>> [concern.columns for concern in butfor.check_table(leaky, data.y_train)]
     [('repaid',)]
     """
-    X, labels = as_table(X), as_values(y, "labels")
+    X = as_table(X)
+    labels = as_values(y, "labels")
     if len(X) != len(labels):
         raise TableError(
             f"The table has {len(X)} rows and there are {len(labels)} labels; give one per row."
         )
     refuse_infinite(labels, "labels")
-    known = labels.notna().to_numpy()
-    if not known.any():
+    labelled = labels.notna().to_numpy()
+    if not labelled.any():
         raise TableError("All labels are missing: check that they are of the right column.")
-    return concerns_of(X[known], labels[known], None, None if X_test is None else as_table(X_test))
+    people = None if X_test is None else as_table(X_test)
+    return concerns_of(X[labelled], labels[labelled], None, people)
 
 
 def concerns_of(
     X: pd.DataFrame, y: Any, sensitive: Sensitive | None, X_test: pd.DataFrame | None = None
 ) -> list[Concern]:
     """Everything that would mislead an audit or a comparison of a table that was checked before."""
-    rows, concerns = len(X), dict[str, list[Concern]]((kind, []) for kind in SAID)
+    rows = len(X)
+    concerns = dict[str, list[Concern]]((kind, []) for kind in SENTENCES)
     labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
     counts = np.bincount(labels)
     rarer = int(counts.min()) if len(counts) == 2 else 0
-    for name in X.columns if rows >= LEAST_ROWS else ():
-        values, numeric = X[name], is_numeric(X[name])
-        codes, found = pd.factorize(values, sort=False)  # −1 for missing values
-        different, present = pd.Index(found), int((codes >= 0).sum())
+    for name in X.columns if rows >= MIN_ROWS else ():
+        values = X[name]
+        numeric = is_numeric(values)
+        codes, distinct = pd.factorize(values, sort=False)  # −1 for missing values
+        different = pd.Index(distinct)
+        present = int((codes >= 0).sum())
 
         def add(kind: str, name: Any = name, **about: Any) -> None:
-            sentence = SAID[kind].format(column=f"Column '{name}'", **about)
+            sentence = SENTENCES[kind].format(column=f"Column '{name}'", **about)
             concerns[kind].append(Concern(kind, (str(name),), sentence))
 
         if len(different) < 2 and present in (0, rows):
             add("constant" if present else "empty")
 
         wrong = rows  # guesses of the label from this column alone
-        if rarer >= LEAST_RARER and len(different) > 1:
-            wrong = _errors(values, codes + 1, numeric and len(different) > MEASURED, labels)
+        if rarer >= MIN_RARER_ROWS and len(different) > 1:
+            measured = numeric and len(different) > MAX_LOOKED_UP_VALUES
+            wrong = _errors(values, codes + 1, measured, labels)
         alone = len(different) == present
         written = unread(values)
         if wrong == 0 and len(different) == 2 and present == rows:
             add("copy")
-        elif wrong <= TELLING * rarer:
+        elif wrong <= MAX_TELLING_ERRORS * rarer:
             add(
                 "telling",
                 right=f"{100 * (1 - wrong / rows):.1f} %",
@@ -178,56 +185,59 @@ def concerns_of(
             )
         elif written:
             add("written", texts=written.holds, remedy=written.remedy)
-        elif present >= LEAST_ROWS and (
-            (alone and _counts_rows(values.dropna()))
-            if numeric
-            else len(different) >= MOSTLY_DIFFERENT * present
-        ):
+        elif present >= MIN_ROWS and _names_rows(values, len(different), present):
             all_but = f"{len(different)} different values in {present} rows"
             how_many = "a different value in every row" if alone else all_but
             add("text" if _is_prose(different) else "identifier", values=how_many)
 
-        if (
-            numeric and len(different) >= 3
-        ):  # 999 or 666 far beyond all other numbers, or a single −1 or −99
+        # 999 or 666 far beyond all other numbers, or a single −1 or −99
+        if numeric and len(different) >= 3:
             numbers = np.sort(different.to_numpy(dtype=np.float64))
             repeated = np.isin(np.trunc(np.abs(numbers)), SENTINELS)  # 999999.4 is one, too
-            rest, negative = np.abs(numbers[~repeated]), numbers[numbers < 0]
+            rest = np.abs(numbers[~repeated])
+            negative = numbers[numbers < 0]
             far = (
                 repeated
-                & (np.abs(numbers) / APART >= max(1.0, rest.max(initial=0)))
+                & (np.abs(numbers) / MARK_FACTOR >= max(1.0, rest.max(initial=0)))
                 & (len(rest) >= 2)
             )
             lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
             for mark in dict.fromkeys([*numbers[far], *(negative if lone else ())]):
                 count = int((codes == np.flatnonzero(different == mark)[0]).sum())
-                least, most = (f"{number:.6g}" for number in numbers[numbers != mark][[0, -1]])
+                others = numbers[numbers != mark]
                 add(
                     "sentinel",
                     mark=f"{mark:.12g}",
                     rows=plural(count, "row"),
-                    least=least,
-                    most=most,
+                    least=f"{others[0]:.6g}",
+                    most=f"{others[-1]:.6g}",
                 )
 
-        if not written and (strange := strange_among_numbers(values)):
+        strange = [] if written else strange_among_numbers(values)
+        if strange:
             add("text numbers", texts=unreadable(values[values.isin(strange)].value_counts()))
 
     for kind in ("constant", "empty"):  # one sentence for all of them
-        if names := [concern.columns[0] for concern in concerns[kind]]:
+        names = [concern.columns[0] for concern in concerns[kind]]
+        if names:
             subject = (
                 f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
             )
-            concerns[kind] = [Concern("constant", tuple(names), SAID[kind].format(column=subject))]
-    more = [] if X_test is None else check_people(X, X_test)
-    concerns["probabilities"] = check_probabilities(
-        X, () if sensitive is None else sensitive.columns
-    )
-    return [
-        *chain(*concerns.values()),
-        *more,
-        *([] if sensitive is None else check_groups(X, sensitive)),
-    ]
+            sentence = SENTENCES[kind].format(column=subject)
+            concerns[kind] = [Concern("constant", tuple(names), sentence)]
+    protected = () if sensitive is None else sensitive.columns
+    concerns["probabilities"] = check_probabilities(X, protected)
+    of_people = [] if X_test is None else check_people(X, X_test)
+    of_groups = [] if sensitive is None else check_groups(X, sensitive)
+    return [*chain(*concerns.values()), *of_people, *of_groups]
+
+
+def _names_rows(values: pd.Series, different: int, present: int) -> bool:
+    """Whether a column with so many different values in so many cells tells the rows apart: whole
+    numbers that count them, or texts of which nearly all differ."""
+    if is_numeric(values):
+        return different == present and _counts_rows(values.dropna())
+    return different >= MOSTLY_DIFFERENT * present
 
 
 def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) -> list[Concern]:
@@ -239,12 +249,12 @@ def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) ->
     for part in sensitive.each:
         groups = part.values.astype(str)
         for group in np.unique(groups):
-            own = weight[groups == group]
-            largest = own.max()
-            if len(own) < LEAST_ROWS or largest <= MOST_OF_WEIGHT * own.sum():
+            weights = weight[groups == group]
+            largest = weights.max()
+            if len(weights) < MIN_ROWS or largest <= MAX_WEIGHT_SHARE * weights.sum():
                 continue
             sentence = (
-                f"One row has {100 * largest / own.sum():.0f} % of the weight of {part.name} = "
+                f"One row has {100 * largest / weights.sum():.0f} % of the weight of {part.name} = "
                 f"{group}, so the group's "
                 "figures hang on it."
             )
@@ -267,19 +277,19 @@ def check_probabilities(X: pd.DataFrame, protected: Collection[Hashable] = ()) -
     """A concern about columns of numbers from 0 to 1, one after the other, that sum to 1 in each
     row, as probabilities of groups do. Columns of 0 and 1 alone are no probabilities."""
     shares = dict[Hashable, NDArray[np.float64]]()
-    for name in X.columns if len(X) >= LEAST_ROWS else ():
+    for name in X.columns if len(X) >= MIN_ROWS else ():
         if is_numeric(X[name]) and X[name].nunique() > 2 and X[name].dropna().between(0, 1).all():
             shares[name] = X[name].to_numpy(np.float64, na_value=np.nan)
-    concerns, left = list[Concern](), list(shares)
+    concerns = list[Concern]()
+    left = list(shares)
     while left:
         together = _sum_to_one([shares[name] for name in left])
         if together:
-            columns, drop = (
-                left[:together],
-                [str(name) for name in left[:together] if name not in protected],
+            columns = left[:together]
+            drop = [str(name) for name in columns if name not in protected]
+            sentence = SENTENCES["probabilities"].format(
+                column=f"Columns {listed(columns)}", drop=",".join(drop)
             )
-            about = {"column": f"Columns {listed(columns)}", "drop": ",".join(drop)}
-            sentence = SAID["probabilities"].format(**about)
             concerns.append(Concern("probabilities", tuple(map(str, columns)), sentence))
         left = left[together or 1 :]
     return concerns
@@ -291,9 +301,9 @@ def _sum_to_one(shares: Sequence[NDArray[np.float64]]) -> int:
     for count, share in enumerate(shares, 1):
         total = total + share
         off = total[~np.isnan(total)] - 1
-        if len(off) < LEAST_ROWS or off.max() > ROUNDING * len(shares):
+        if len(off) < MIN_ROWS or off.max() > ROUNDING_TOLERANCE * len(shares):
             return 0
-        if count > 1 and np.abs(off).max() <= ROUNDING * count:
+        if count > 1 and np.abs(off).max() <= ROUNDING_TOLERANCE * count:
             return count
     return 0
 
@@ -304,7 +314,7 @@ def strange_among_numbers(values: pd.Series) -> list[str]:
     if is_numeric(values):
         return []
     different = pd.Index(values.dropna().unique())
-    if len(different) < MANY or not isinstance(different[0], str):
+    if len(different) < MIN_TEXTS or not isinstance(different[0], str):
         return []
     strange = different[
         pd.to_numeric(pd.Series(different.astype(object)), errors="coerce").isna().to_numpy()
@@ -319,7 +329,7 @@ def strange_among_numbers(values: pd.Series) -> list[str]:
 def _is_prose(different: pd.Index) -> bool:
     """Whether texts are sentences: several words on average."""
     texts = [value for value in different if isinstance(value, str)]
-    return bool(texts) and sum(len(text.split()) for text in texts) > WORDS * len(texts)
+    return bool(texts) and sum(len(text.split()) for text in texts) > PROSE_WORDS * len(texts)
 
 
 def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> int:
@@ -327,11 +337,11 @@ def _errors(values: pd.Series, codes: Codes, measured: bool, labels: Codes) -> i
     is guessed as the commoner label of the other rows with its value or, if there are none or a
     tie, of all rows."""
     if measured:
-        order = np.argsort(numbers := values.to_numpy(np.float64, na_value=np.nan), kind="stable")
+        numbers = values.to_numpy(np.float64, na_value=np.nan)
+        order = np.argsort(numbers, kind="stable")
         below = np.cumsum(labels[order])
-        ends = np.flatnonzero(
-            np.diff(numbers[order], append=np.inf) != 0
-        )  # a cut lies between different numbers
+        # A cut lies between different numbers.
+        ends = np.flatnonzero(np.diff(numbers[order], append=np.inf) != 0)
         wrong = 2 * below[ends] + len(labels) - 1 - ends - below[-1]  # 0 below the cut, 1 above
         return int(min(wrong.min(), (len(labels) - wrong).min()))
     ones = np.bincount(codes, weights=labels)[codes] - labels
@@ -346,11 +356,10 @@ def _counts_rows(values: pd.Series) -> bool:
     order."""
     ordered = values.sort_index() if pd.api.types.is_integer_dtype(values.index.dtype) else values
     numbers = ordered.astype(np.float64)
-    dense = numbers.max() / 4 - numbers.min() / 4 < len(
-        numbers
-    )  # the difference itself may overflow
+    quarter = numbers.max() / 4 - numbers.min() / 4  # the difference itself may overflow
+    dense = quarter < len(numbers)
     in_order = numbers.is_monotonic_increasing or numbers.is_monotonic_decreasing
-    return not (numbers % 1).any() and (len(numbers) >= MANY_WHOLE or dense or in_order)
+    return not (numbers % 1).any() and (len(numbers) >= MIN_WHOLE_NUMBERS or dense or in_order)
 
 
 def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
@@ -358,43 +367,44 @@ def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
     or, if there is none, two columns of two values together."""
     codes = {name: _codes(X[name]) for name in X.columns if name not in sensitive.columns}
     few = {
-        name: found for name, found in codes.items() if found.max() < 2 or not is_numeric(X[name])
+        name: column
+        for name, column in codes.items()
+        if column.max() < 2 or not is_numeric(X[name])
     }
     attributes = [_codes(pd.Series(part.values.astype(str))) for part in sensitive.each]
 
-    def determine(found: Codes) -> bool:
+    def determine(column: Codes) -> bool:
         """Whether a value tells of any group who is a member, nearly without exception. Each row is
         guessed from the other rows with its value, so that a value of one row tells nothing."""
         for groups in attributes:
             width = int(groups.max()) + 1
-            cells = np.bincount(found * width + groups, minlength=(int(found.max()) + 1) * width)
+            cells = np.bincount(column * width + groups, minlength=(int(column.max()) + 1) * width)
             members: NDArray[np.int64] = cells.reshape(-1, width)
             rows = members.sum(axis=1, keepdims=True)
             missed = members * (2 * (members - 1) <= rows - 1)
             taken = (rows - members) * (2 * members >= rows - 1)
             rarer = np.minimum(members.sum(axis=0), rows.sum() - members.sum(axis=0))
-            if ((rarer >= LEAST_ROWS) & ((missed + taken).sum(axis=0) <= EXCEPTIONS * rarer)).any():
+            few_errors = (missed + taken).sum(axis=0) <= MAX_EXCEPTIONS * rarer
+            if ((rarer >= MIN_ROWS) & few_errors).any():
                 return True
         return False
 
-    telling, together = [name for name, found in few.items() if determine(found)], ""
+    telling = [name for name, column in few.items() if determine(column)]
+    subject = f"Columns {listed(telling)} tell"
     if not telling:
-        two, together = (
-            {name: found for name, found in few.items() if found.max() == 1},
-            " together",
-        )
-        pairs = combinations(two, 2) if len(two) * (len(two) - 1) <= 2 * MOST_PAIRS else ()
+        two = {name: column for name, column in few.items() if column.max() == 1}
+        pairs = combinations(two, 2) if len(two) * (len(two) - 1) <= 2 * MAX_PAIRS else ()
         telling = next(
             ([one, other] for one, other in pairs if determine(2 * two[one] + two[other])), []
         )
+        subject = f"Columns {listed(telling)} together tell"
     if not telling:
         return []
-    subject = (
-        f"Columns {listed(telling)}{together} tell"
-        if len(telling) > 1
-        else f"Column {listed(telling)} tells"
-    )
-    columns, them = tuple(map(str, telling)), "them" if len(telling) > 1 else "it"
+    them = "them"
+    if len(telling) == 1:
+        subject = f"Column {listed(telling)} tells"
+        them = "it"
+    columns = tuple(map(str, telling))
     sentence = (
         f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has "
         "the same values, so "
@@ -412,9 +422,10 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
     """Whether more people equal training rows than by coincidence. Where the columns are coarse, a
     person who equals a training row also has near twins that differ in one column."""
     shared = [name for name in X.columns if name in people.columns]
-    if len(shared) < 2 or len(X) < LEAST_ROWS or len(people) < LEAST_TWINS:
+    if len(shared) < 2 or len(X) < MIN_ROWS or len(people) < MIN_TWINS:
         return []  # with one column alone, twins say nothing
-    both, n = pd.concat([X[shared], people[shared]], ignore_index=True), len(X)
+    n = len(X)
+    both = pd.concat([X[shared], people[shared]], ignore_index=True)
     cells = np.empty(both.shape, dtype=np.uint64)  # hashes: that of a row is their sum
     for k, name in enumerate(shared):
         codes = _codes(both[name])
@@ -428,11 +439,12 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
         """How many training rows have a twin's hash."""
         return np.asarray(pd.Series(hashes[:n]).value_counts().reindex(hashes[twins]), np.int64)
 
-    equal, ways = alike(whole), np.zeros(len(twins), np.int64)
+    equal = alike(whole)
+    ways = np.zeros(len(twins), np.int64)
     for k in range(len(shared)):
         ways += alike(whole - cells[:, k]) > equal
     # One way may be the column that tells all people apart.
-    if int((ways < 2).sum()) < max(LEAST_TWINS, TWINS * len(people)):
+    if int((ways < 2).sum()) < max(MIN_TWINS, MIN_TWIN_SHARE * len(people)):
         return []
     sentence = (
         f"{len(twins)} of the {len(people)} test people equal a training row in every column, so "

@@ -28,14 +28,12 @@ from butfor.support.errors import (
     shortened,
 )
 
-DATES, ASIDE = "dates", "aside"
-"""What `attrs` of training rows name: columns of dates that were turned into days, and columns of
-the user's table that are not learned from."""
 LARGEST = 1e154
 """The square of a larger number is infinite."""
 EXACT = 2**53
 """Up to here, different whole numbers are different floating-point numbers."""
-MOSTLY_DIFFERENT, LEAST_DIFFERENT = 0.95, 20
+MOSTLY_DIFFERENT = 0.95
+LEAST_DIFFERENT = 20
 """A column of text whose values differ in this share of at least so many rows is an identifier or
 free text, which the check of a table says."""
 NO_NUMBER = "leave the column out (--drop, or --id for an identifier), or make it text"
@@ -83,20 +81,20 @@ def as_table(X: Any) -> pd.DataFrame:
             "columns' names also "
             "when written as text: rename or drop one."
         )
-    turn, plain = (
-        "turn it into numbers or text, or leave the column out",
-        dict[Hashable, pd.Series](),
-    )
+    turn = "turn it into numbers or text, or leave the column out"
+    plain = dict[Hashable, pd.Series]()
     for column, values in frame.items():
         if str(values.dtype).startswith(NO_DTYPE):
             raise TableError(f"Column '{column}' has type {shortened(values.dtype)}; {turn}.")
         if values.dtype not in (object, np.uint64):
             continue
-        if strange := strange_kinds(values):
+        strange = strange_kinds(values)
+        if strange:
             raise TableError(
                 f"Column '{column}' holds {listed(strange)} instead of numbers or text; {turn}."
             )
-        if (cells := plain_cells(values)) is not values:
+        cells = plain_cells(values)
+        if cells is not values:
             plain[column] = cells
         present = values.dropna()
         beyond = [
@@ -172,13 +170,15 @@ def in_pandas(given: Any) -> Any:
 def beside(given: Any, X: pd.DataFrame) -> Any:
     """What stands beside the rows of X in pandas, with the index of X. A column of pyarrow has no
     name: it is called after the column of X that it equals."""
-    found = in_pandas(given)
-    if found is given or not isinstance(found, (pd.Series, pd.DataFrame)) or len(found) != len(X):
-        return found
-    found = found.set_axis(X.index)
-    if isinstance(found, pd.Series) and found.name in (None, ""):
-        found.name = next((name for name, values in X.items() if values.equals(found)), None)
-    return found
+    values = in_pandas(given)
+    if values is given:
+        return values
+    if not isinstance(values, (pd.Series, pd.DataFrame)) or len(values) != len(X):
+        return values
+    values = values.set_axis(X.index)
+    if isinstance(values, pd.Series) and values.name in (None, ""):
+        values.name = next((name for name, column in X.items() if column.equals(values)), None)
+    return values
 
 
 def refuse_misaligned(given: Any, X: pd.DataFrame, what: str, name: str) -> None:
@@ -187,11 +187,8 @@ def refuse_misaligned(given: Any, X: pd.DataFrame, what: str, name: str) -> None
     if len(given) != len(X):
         raise TableError(f"The table has {len(X)} rows but there are {len(given)} {what}.")
     if isinstance(given, (pd.Series, pd.DataFrame)) and not given.index.equals(X.index):
-        other = (
-            "the same rows in another order"
-            if set(given.index) == set(X.index)
-            else "different rows"
-        )
+        same_rows = set(given.index) == set(X.index)
+        other = "the same rows in another order" if same_rows else "different rows"
         raise TableError(
             f"The index of the {what} does not match the table's: {other}. Align them "
             f"({name}.loc[X.index]), or pass a "
@@ -208,10 +205,12 @@ def is_numeric(values: pd.Series) -> bool:
 
 def same_columns(frame: pd.DataFrame, columns: list[Hashable]) -> pd.DataFrame:
     """The table with the training columns, in their order."""
-    if missing := [c for c in columns if c not in frame.columns]:
+    missing = [column for column in columns if column not in frame.columns]
+    if missing:
         raise TableError(f"The table lacks {listed(missing)}, which the training table has.")
-    known = set(columns)
-    if extra := [c for c in frame.columns if c not in known]:
+    training = set(columns)
+    extra = [column for column in frame.columns if column not in training]
+    if extra:
         raise TableError(f"Column {listed(extra)} is not in the training table; drop it.")
     return frame if list(frame.columns) == columns else frame[columns]
 
@@ -253,21 +252,23 @@ def numbers_in(values: pd.Series) -> NDArray[np.float64]:
 
 def as_numbers(
     frame: pd.DataFrame, columns: Iterable[Any], note: Callable[[str], None]
-) -> pd.DataFrame:
+) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
     """The frame with dates as days since 1970-01-01 and decimals as floating-point numbers, so that
-    finds can be replayed from their record; its `attrs` name the columns that held dates."""
-    frame, dates = frame.copy(deep=False), []
+    finds can be replayed from their record; and the columns that held dates."""
+    frame = frame.copy(deep=False)
+    dates = list[Hashable]()
     for column in columns:
         values = frame[column]
         if pd.api.types.infer_dtype(values) == "decimal":
             frame[column] = values.map(float, na_action="ignore").astype(np.float64)
             note(f"Column '{column}' holds decimals: they count as floating-point numbers.")
-        elif (days := dates_in(values)) is not None:
+            continue
+        days = dates_in(values)
+        if days is not None:
             frame[column] = days
             dates.append(column)
             note(f"Column '{column}' holds dates: they count as days since 1970-01-01.")
-    frame.attrs[DATES] = (*frame.attrs.get(DATES, ()), *dates)
-    return frame
+    return frame, tuple(dates)
 
 
 def dates_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64] | None:
@@ -285,7 +286,8 @@ def dates_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64] | Non
 def days_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64]:
     """The dates of a column as days since 1970-01-01, whole ones as whole numbers; missing values
     stay missing."""
-    days, present = np.full(len(values), np.nan), values.notna().to_numpy()
+    days = np.full(len(values), np.nan)
+    present = values.notna().to_numpy()
     try:
         moments = pd.to_datetime(values[present], format="ISO8601", utc=True).dt.tz_localize(None)
         days[present] = (moments - pd.Timestamp(0)) / pd.Timedelta(days=1)
@@ -326,10 +328,11 @@ def as_whole_numbers(values: pd.Series) -> pd.Series:
 def clusters_in(values: Any) -> NDArray[np.int64]:
     """Each row's cluster as a number from 0; a row without a value is a cluster of its own."""
     column = pd.Series(values, dtype=object)
-    codes, found = pd.factorize(column.map(spelled, na_action="ignore").where(column.notna(), None))
+    names = column.map(spelled, na_action="ignore").where(column.notna(), None)
+    codes, different = pd.factorize(names)
     codes = codes.astype(np.int64)
     alone = codes < 0
-    codes[alone] = len(found) + np.arange(alone.sum())
+    codes[alone] = len(different) + np.arange(alone.sum())
     return codes
 
 

@@ -1,9 +1,9 @@
-"""From a model's answers to decisions: one half, a cut, a share of places, one class against the
-others.
+"""From a model's answers to decisions between two labels: one half, a cut, a share of places.
 
-A model answers in log-odds of class 1 (or by its decision function), or in one score per class if
-there are more than two. A `Decision` turns answers into *margins*, logits measured from the line
-between two sides: above 0 a person is on side 1. All other code sees margins, and so two sides.
+A model answers in log-odds of class 1 (or by its decision function). A `Decision` turns answers
+into *margins*, logits measured from the line between two sides: above 0 a person is on side 1. With
+more than two labels a model answers in one score per class, and `Sides` turn these into margins.
+All other code sees margins, and so two sides.
 
     Decision()                                   one half, or whatever the model decides by itself:
                                                  margins are answers
@@ -11,8 +11,6 @@ between two sides: above 0 a person is on side 1. All other code sees margins, a
     Decision("top 20%", share=0.2, pool=people)  places: the best of a pool of people get the label.
                                                  Each model's cut lies halfway between the last
                                                  score with a place and the first without
-    Decision(towards=…, new=…)                   of more than two classes, those `towards` against
-                                                 the others
 
 `DecisionFacts` is what a record stores of it.
 """
@@ -31,23 +29,23 @@ from numpy.typing import NDArray
 from scipy.special import expit
 
 from butfor.support.errors import SettingError
+from butfor.table.sides import Margins
 
 USUAL = 0.5
-NEAR = 1e-5
+TIE_TOLERANCE = 1e-5
 """Answers this close are a tie, since engines differ in the last digits."""
 CLIP = 1e-9
 """Probabilities are clipped this far from 0 and 1, to keep log-odds finite."""
-SMALLEST = float(np.finfo(np.float32).tiny)
+SMALLEST_MARGIN = float(np.finfo(np.float32).tiny)
 EXAMPLES = (
     "give a probability above 0 and below 1, such as 0.8, or a share of people, such as 'top 20%'"
 )
 
 Answers = NDArray[np.floating[Any]]
-Margins = NDArray[np.float32]
 
 
 def decides_one(margins: Any) -> Any:
-    """Whether margins decide for class 1 or, with more than two, for a class `towards`."""
+    """Whether margins decide for class 1 or, with more than two, for one that counts as 1."""
     return margins > 0
 
 
@@ -59,7 +57,8 @@ def log_odds(probability: Any, least: float = CLIP) -> Any:
 def parse_threshold(given: Any) -> tuple[float | None, float | None]:
     """A user's threshold, a number, its text, or "top 20%": the probability, or the share of people
     who get a place."""
-    number, top = math.nan, None
+    number = math.nan
+    top = None
     if isinstance(given, (str, int, float, np.integer, np.floating)) and not isinstance(
         given, (bool, np.bool_)
     ):
@@ -87,9 +86,7 @@ class Decision:
     """The line between two sides. `given`: the threshold as the user wrote it.
 
     A cut: `label`, the class by number, is decided from the probability `at` on. Places: the best
-    `share` of the `pool` get the label, by their decision function if not `by_probability`. More
-    than two classes: `towards [classes]` are side 1; a flip gives row i the label `new[i]`;
-    `decided` is the present class of the people asked about, if they share one."""
+    `share` of the `pool` get the label, by their decision function if not `by_probability`."""
 
     given: float | str | None = USUAL
     label: int = 1
@@ -97,34 +94,6 @@ class Decision:
     by_probability: bool = True
     share: float | None = None
     pool: pd.DataFrame | None = None
-    towards: NDArray[np.bool_] | None = None
-    new: NDArray[np.int64] | None = None
-    decided: int | None = None
-
-    # --- more than two classes: which sides, and what a flip gives ---
-
-    @classmethod
-    def away_from(
-        cls, decided: int, new: int, classes: int, rows: int, only: bool = False
-    ) -> Decision:
-        """Any other decision or `only` the decision `new`; flips give the label `new`."""
-        sides = np.arange(classes)
-        return cls(
-            towards=sides == new if only else sides != decided,
-            new=np.full(rows, new),
-            decided=decided,
-        )
-
-    @classmethod
-    def between(
-        cls, towards: NDArray[np.bool_], codes: NDArray[np.int64], scores: NDArray[Any]
-    ) -> Decision:
-        """Two sides of the labels; a flip gives a row labelled `codes [rows]` the label of the
-        other side with the highest of the model's `scores [rows × classes]`."""
-        below, above = (
-            np.where(side, scores, -np.inf).argmax(axis=1) for side in (~towards, towards)
-        )
-        return cls(towards=towards, new=np.where(towards[codes], below, above))
 
     # --- what kind of line ---
 
@@ -147,35 +116,23 @@ class Decision:
 
     def margins(self, answers: Answers, at_cut: Any = None) -> Margins:
         """Margins `[… × people]` from models' answers about people: `[… × people]`, followed by
-        those about the pool if places are limited, or with more than two classes scores `[… ×
-        people · classes]`. `at_cut`: the answers at the cut if known, when the pool's are left out.
-        A person exactly at the cut gets its label."""
-        if self.towards is not None:
-            scores = answers.reshape(*answers.shape[:-1], -1, len(self.towards))
-            best, others = (
-                scores[..., self.towards].max(axis=-1),
-                scores[..., ~self.towards].max(axis=-1),
-            )
-            return np.asarray(best - others, np.float32)
+        those about the pool if places are limited. `at_cut`: the answers at the cut if known, when
+        the pool's are left out. A person exactly at the cut gets its label."""
         if not self.has_cut:
             return np.asarray(answers, np.float32)
         if at_cut is None:
             at_cut = self.answer_at_cut(answers)
             if self.pool is not None:
-                answers, at_cut = answers[..., : -len(self.pool)], at_cut[..., None]
+                answers = answers[..., : -len(self.pool)]
+                at_cut = at_cut[..., None]
         margins = answers.astype(np.float64) - at_cut
         if self.label == 1:
-            margins[margins == 0] = SMALLEST
+            margins[margins == 0] = SMALLEST_MARGIN
         return margins.astype(np.float32)
 
-    def contrast(self, scores: NDArray[Any]) -> Margins:
-        """The weight of each score in the margin, `[… × classes]`: 1 for the best of the classes
-        `towards`, −1 for the best of the others."""
-        assert self.towards is not None
-        best = np.where(self.towards, scores, -np.inf).argmax(axis=-1)
-        rival = np.where(self.towards, -np.inf, scores).argmax(axis=-1)
-        one_hot = np.eye(scores.shape[-1], dtype=np.float32)
-        return np.asarray(one_hot[best] - one_hot[rival])
+    def decisions(self, answers: Answers) -> NDArray[np.int64]:
+        """The decisions, 0 or 1, from the same answers."""
+        return np.asarray(decides_one(self.margins(answers)), np.int64)
 
     def answer_at_cut(self, answers: Answers) -> NDArray[np.float64]:
         """Models' answers at their cut, `[…]`, from their answers, the last of which are about the
@@ -185,27 +142,39 @@ class Decision:
         cuts = [self.last_place(each)[0] for each in answers.reshape(-1, answers.shape[-1])]
         return self.sign * np.reshape(cuts, answers.shape[:-1])
 
+    def with_pool(self, people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
+        """These people and, if places are limited, everyone who competes for them, with the
+        categories of the training rows X."""
+        if self.pool is None:
+            return people
+        both = pd.concat([people, self.pool])
+        kinds = {
+            name: dtype
+            for name, dtype in X.dtypes.items()
+            if isinstance(dtype, pd.CategoricalDtype)
+        }
+        return both.astype(kinds)
+
     @property
     def places(self) -> int:
         """How many people of the pool get a place."""
         people = 0 if self.pool is None else len(self.pool)
-        return math.floor(
-            (self.share or 0.0) * people + 0.5 + 1e-9
-        )  # a share is seldom an exact float
+        rounding = 1e-9  # a share is seldom an exact float
+        return math.floor((self.share or 0.0) * people + 0.5 + rounding)
 
     def last_place(self, answers: Answers) -> tuple[float, int]:
         """The score at the cut of one model, from its answers, the last of which are about the
-        pool, and how many tie for the last place. Scores within `NEAR` of each other tie. If more
-        people tie than there are places, all of them have one; else the number is 0."""
+        pool, and how many tie for the last place. Scores within `TIE_TOLERANCE` of each other tie.
+        If more people tie than there are places, all of them have one; else the number is 0."""
         assert self.pool is not None
         scores = -np.sort(-self.sign * answers[-len(self.pool) :].astype(np.float64))
         if np.isnan(scores).any():
             return math.nan, 0
-        ends = np.flatnonzero(
-            np.append(scores[:-1] - scores[1:] > NEAR, True)
-        )  # the last of each run of ties
+        # The last of each run of ties.
+        ends = np.flatnonzero(np.append(scores[:-1] - scores[1:] > TIE_TOLERANCE, True))
         run = int(np.searchsorted(ends, self.places - 1))
-        first, last = ends[run - 1] + 1 if run else 0, ends[run]
+        first = ends[run - 1] + 1 if run else 0
+        last = ends[run]
         cut = (scores[last] + scores[last + 1]) / 2 if last + 1 < len(scores) else scores[last] - 1
         return float(cut), int(last + 1 - first) if last >= self.places else 0
 
@@ -224,10 +193,13 @@ class Decision:
     def agreeing(self, answers: Answers, decided: NDArray[np.bool_]) -> Margins:
         """Answers moved to the side of a fixed cut, or of 0, where `decided` says whether they get
         the label: scores are compared with more digits than float32 has."""
-        moved, at = answers.astype(np.float32), np.float32(self.fixed_answer)
-        one, step = decided == (self.label == 1), max(abs(np.spacing(at)), np.float32(SMALLEST))
+        moved = answers.astype(np.float32)
+        cut = np.float32(self.fixed_answer)
+        step = max(abs(np.spacing(cut)), np.float32(SMALLEST_MARGIN))
+        one = decided == (self.label == 1)
         is_one = self.margins(moved) > 0
-        moved[one & ~is_one], moved[~one & is_one] = at + step, at - step
+        moved[one & ~is_one] = cut + step
+        moved[~one & is_one] = cut - step
         return np.where(np.isnan(answers), np.float32(np.nan), moved)
 
 
@@ -259,8 +231,8 @@ class DecisionFacts:
     @property
     def alike(self) -> bool:
         """Whether everybody gets the same decision; of fewer than ten people that means little."""
-        return self.people >= FEWEST and self.favoured in (0, self.people)
+        return self.people >= MIN_PEOPLE and self.favoured in (0, self.people)
 
 
-FEWEST = 10
+MIN_PEOPLE = 10
 """Of fewer people, the share with the favourable decision means little."""

@@ -15,7 +15,7 @@ import os
 import tomllib
 import zipfile
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -25,13 +25,13 @@ from numpy.typing import NDArray
 
 from butfor.support.checks import check_random_state
 from butfor.support.errors import DatasetError, listed, nearest
-from butfor.table.columns import DATES
+from butfor.table.roles import Roles
 
 HERE = Path(__file__).parent
 TRAIN, VAL, TEST = "train", "val", "test"
-TIMEOUT = 30.0
+TIMEOUT_SECONDS = 30.0
 """A download fails after this many seconds without a byte."""
-MOST_BYTES = 256 * 1024**2
+MAX_BYTES = 256 * 1024**2
 """Far above the size of any archive used here; stops an endless answer."""
 
 Positions = NDArray[np.int64]
@@ -129,7 +129,7 @@ class Dataset:
     """Training, validation and test rows with raw values, and their labels by number.
 
     The index is the position in the source file. ``attrs["label_names"]`` of a label series names
-    its values; ``attrs["origin"]`` of a table says where it came from.
+    its values; ``attrs["origin"]`` of a table says where it came from. Both tell what `roles` say.
     """
 
     X_train: pd.DataFrame
@@ -139,16 +139,13 @@ class Dataset:
     X_test: pd.DataFrame
     y_test: pd.Series
     name: str
-    sensitive: str | list[str]
-    label_names: tuple[str, ...]
+    roles: Roles
     setup: Setup
     licence: str = ""
     groups: dict[str, pd.DataFrame] | None = None
     """The protected attribute of the "train", "val" and "test" rows, if it is not a column."""
     adverse: str | None = None
     """The label that people would rather not have, if known."""
-    dates: tuple[str, ...] = ()
-    """Columns that hold dates, as days since 1970-01-01."""
     cluster: dict[str, pd.Series] | None = None
     weight: dict[str, pd.Series] | None = None
     """What says which rows belong together, and how much each counts, of the "train", "val" and
@@ -157,37 +154,93 @@ class Dataset:
     """A column of the training rows that was asked for by name, whether or not anything is learned
     from it."""
 
+    @property
+    def sensitive(self) -> str | list[str]:
+        """The protected column, or a list of several."""
+        columns = [str(column) for column in self.roles.protected]
+        return columns[0] if len(columns) == 1 else columns
+
+    @property
+    def label_names(self) -> tuple[str, ...]:
+        return self.roles.label_names
+
+    @property
+    def dates(self) -> tuple[str, ...]:
+        """Columns that hold dates, as days since 1970-01-01."""
+        return tuple(map(str, self.roles.dates))
+
     @classmethod
     def of(
         cls,
-        X: pd.DataFrame,
+        frame: pd.DataFrame,
         y: pd.Series,
-        rows: Mapping[str, Positions],
-        origin: dict[str, Any],
-        **about: Any,
+        parts: Mapping[str, Positions],
+        roles: Roles,
+        *,
+        name: str,
+        setup: Setup,
+        licence: str = "",
+        adverse: str | None = None,
+        beside: pd.Series | None = None,
     ) -> Dataset:
-        """A data set of these rows; `origin` is what a verdict is replayed from."""
-        halves: dict[str, Any] = {}
-        for part, at in rows.items():
-            inputs, labels = X.iloc[at].copy(), y.iloc[at].copy()
-            inputs.attrs |= {"origin": origin, DATES: tuple(about.get("dates", ()))}
-            labels.attrs["label_names"] = about["label_names"]
-            halves |= {f"X_{part}": inputs, f"y_{part}": labels}
-        return cls(**halves, **about)
+        """A data set of the rows of a frame and their labels by number. `parts` are the positions
+        of its training, validation and test rows."""
+
+        def by_part(columns: Any) -> dict[str, Any]:
+            return {part: frame[columns].iloc[rows] for part, rows in parts.items()}
+
+        inputs = by_part(list(roles.inputs))
+        pairs = {part: roles.told(X, y.iloc[parts[part]]) for part, X in inputs.items()}
+        protected = list(roles.protected)
+        return cls(
+            *pairs[TRAIN],
+            *pairs[VAL],
+            *pairs[TEST],
+            name=name,
+            roles=roles,
+            setup=setup,
+            licence=licence,
+            groups=None if protected[0] in roles.inputs else by_part(protected),
+            adverse=adverse,
+            cluster=None if roles.cluster is None else by_part(roles.cluster),
+            weight=None if roles.weight is None else by_part(roles.weight),
+            beside=beside,
+        )
 
     def rows_of(self, *parts: str) -> tuple[Any, ...]:
         """The rows of these parts: X, y, and their groups, clusters and weights, each None if there
         are none."""
-        X, y = (pd.concat([getattr(self, f"{one}_{part}") for part in parts]) for one in "Xy")
-        beside = (self.groups, self.cluster, self.weight)
+
+        def joined(by_part: Mapping[str, Any] | None) -> Any:
+            return None if by_part is None else pd.concat([by_part[part] for part in parts])
+
+        X = pd.concat([getattr(self, f"X_{part}") for part in parts])
+        y = pd.concat([getattr(self, f"y_{part}") for part in parts])
         return (
-            X,
-            y,
-            *(
-                None if each is None else pd.concat([each[part] for part in parts])
-                for each in beside
-            ),
+            *self.roles.told(X, y),
+            joined(self.groups),
+            joined(self.cluster),
+            joined(self.weight),
         )
+
+    def with_columns(self, drop: Sequence[str], protected: Sequence[str], asked: Any) -> Dataset:
+        """The same rows without the columns `drop`, and with other protected columns; `asked` are
+        the fields of the origin that say so."""
+        roles = replace(
+            self.roles,
+            inputs=tuple(column for column in self.roles.inputs if column not in drop),
+            protected=tuple(protected),
+            origin={**self.roles.origin, **asked},
+        )
+        changed: dict[str, Any] = {}
+        groups: dict[str, pd.DataFrame] = {}
+        for part in (TRAIN, VAL, TEST):
+            rows = getattr(self, f"X_{part}")
+            X, y = roles.told(rows[list(roles.inputs)], getattr(self, f"y_{part}"))
+            changed |= {f"X_{part}": X, f"y_{part}": y}
+            groups[part] = rows[list(protected)]
+        beside = groups if protected[0] in drop else None
+        return replace(self, **changed, roles=roles, groups=beside)
 
     def __repr__(self) -> str:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
@@ -233,10 +286,14 @@ def load_dataset(
         X,
         y,
         split(np.arange(len(X)), int(seed)),
-        {"table": spec.name, "split_seed": int(seed)},
+        Roles(
+            inputs=tuple(X.columns),
+            protected=(spec.sensitive,),
+            label=spec.label_column,
+            origin={"table": spec.name, "split_seed": int(seed)},
+            label_names=spec.label_names,
+        ),
         name=spec.name,
-        sensitive=spec.sensitive,
-        label_names=spec.label_names,
         setup=spec.setup,
         licence=spec.licence,
         adverse=spec.label_names[spec.adverse],
@@ -343,9 +400,9 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
 
     try:
         with urlopen(
-            Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT
+            Request(spec.url, headers={"User-Agent": "butfor"}), timeout=TIMEOUT_SECONDS
         ) as answer:
-            content = answer.read(MOST_BYTES)
+            content = answer.read(MAX_BYTES)
         for member in spec.inside:
             with zipfile.ZipFile(io.BytesIO(content)) as archive:
                 content = archive.read(member)

@@ -51,11 +51,11 @@ CHOICES = {
 }
 MISSING, OTHER = "missing", "other"
 """The categories for missing values and for all rare ones."""
-FAR = 1e15
+MAX_SCALED = 1e15
 """In scaled units: beyond this a network's sums overflow."""
-MANY = 100
+MAX_UNGROUPED = 100
 """Rare categories of a column with more than this are always grouped."""
-MOST_CATEGORIES = 1000
+MAX_CATEGORIES = 1000
 """More would fill the memory."""
 
 
@@ -92,7 +92,7 @@ class _Block:
             with np.errstate(over="ignore"):
                 numbers = (np.where(absent, self.fill, numbers) - self.shift) / self.scale
             what = "holds {value}, which is too far from the training rows for a model"
-            refuse_rows(values, np.abs(numbers) > FAR, what, "correct it or drop the row")
+            refuse_rows(values, np.abs(numbers) > MAX_SCALED, what, "correct it or drop the row")
             return np.column_stack([numbers, absent][: len(self.names)])
         codes, strange = self.codes_of(values)
         if unknown == REFUSE:
@@ -174,7 +174,7 @@ class TableEncoder(TransformerMixin, BaseEstimator):
                     f"{name}='{getattr(self, name)}' is not one of {', '.join(values)}."
                 )
         if self.max_categories is not None:
-            check_whole("max_categories", self.max_categories, 2, MOST_CATEGORIES)
+            check_whole("max_categories", self.max_categories, 2, MAX_CATEGORIES)
         frame = as_table(_as_frame(X))
         if self.missing == REFUSE:
             refuse_missing(frame)
@@ -220,10 +220,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         frame = same_columns(_as_frame(X), list(self.blocks_))
         coded = {c: b for c, b in self.blocks_.items() if b.codes is not None and not b.all_differ}
         strange = {c: b.codes_of(frame[c])[1].sum() for c, b in coded.items()}
-        missing, unknown = (
-            ", ".join(f"'{c}' in {plural(count, 'row')}" for c, count in counts if count)
-            for counts in (frame.isna().sum().items(), strange.items())
-        )
+        missing = _rows_by_column(frame.isna().sum())
+        unknown = _rows_by_column(pd.Series(strange, dtype=object))
         said: dict[str, object] = {
             f"Missing values: {missing}. A missing category counts as its own category, a missing "
             "number as the median "
@@ -245,7 +243,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         return [sentence for sentence, counts in said.items() if counts]
 
     def _fit_numbers(self, values: pd.Series, at: int) -> _Block:
-        name, numbers = str(values.name), numbers_in(values)
+        name = str(values.name)
+        numbers = numbers_in(values)
         absent = np.isnan(numbers)
         names = (name, f"{name}={MISSING}") if absent.any() else (name,)
         columns = slice(at, at + len(names))
@@ -281,10 +280,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             )
         declared = isinstance(values.dtype, pd.CategoricalDtype)
         shown = values.cat.categories if declared else pd.unique(values.dropna().astype(object))
-        different, most = (
-            sorted(shown, key=lambda value: (type(value).__name__, value)),
-            self.max_categories or MANY,
-        )
+        different = sorted(shown, key=lambda value: (type(value).__name__, value))
+        most = self.max_categories or MAX_UNGROUPED
         rare: set[Any] = set()
         if len(different) > most:
             counts = values.astype(object).value_counts()
@@ -296,27 +293,20 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         codes |= dict.fromkeys(rare, codes.get(OTHER, 0))
 
         count = len(categories)
+        names: tuple[str, ...] = (name,)
         if self.categorical == "onehot":
-            table, names = (
-                np.eye(count + 1, count, dtype=bool),
-                tuple(f"{name}={each}" for each in categories),
-            )
+            table = np.eye(count + 1, count, dtype=bool)
+            names = tuple(f"{name}={category}" for category in categories)
         elif self.categorical == "embed":
             rng = np.random.default_rng([self.random_state, zlib.crc32(name.encode())])
             table = rng.standard_normal((count, (count + 1) // 2))
             table = np.vstack([table, table.mean(axis=0)])
-            names = (
-                (name,)
-                if table.shape[1] == 1
-                else tuple(f"{name}[{k}]" for k in range(table.shape[1]))
-            )
+            if table.shape[1] > 1:
+                names = tuple(f"{name}[{k}]" for k in range(table.shape[1]))
         else:
             filled = values.astype(object).where(values.notna(), MISSING)
             shift, scale = self._scaling(filled.map(codes).to_numpy(dtype=np.float64))
-            table, names = (
-                (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale,
-                (name,),
-            )
+            table = (np.arange(count + 1, dtype=np.float64)[:, None] - shift) / scale
         present = int(values.notna().sum())
         all_differ = present >= LEAST_DIFFERENT and len(different) >= MOSTLY_DIFFERENT * present
         return _Block(
@@ -341,6 +331,11 @@ class TableEncoder(TransformerMixin, BaseEstimator):
             return float(numbers.mean()), float(numbers.std())
 
 
+def _rows_by_column(counts: pd.Series) -> str:
+    """Columns and their numbers of rows in words, without those that have none."""
+    return ", ".join(f"'{column}' in {plural(n, 'row')}" for column, n in counts.items() if n)
+
+
 def _as_frame(X: Any) -> pd.DataFrame:
     """A table as it is; the columns of an array are x0, x1, …"""
     if isinstance(X, pd.DataFrame):
@@ -356,7 +351,8 @@ class EncodedTable:
     def __init__(
         self, encoder: TableEncoder, rows: pd.DataFrame, validation: pd.DataFrame | None = None
     ) -> None:
-        self.rows, self.validation = own(rows), own(validation)
+        self.rows = own(rows)
+        self.validation = own(validation)
         self.encoder: TableEncoder = clone(encoder).fit(rows)
         self.X: NDArray[Any] = self.encoder.transform(rows)
         self.X_val = None if validation is None else self.encoder.transform(validation)

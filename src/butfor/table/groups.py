@@ -33,7 +33,6 @@ from butfor.support.errors import (
     plural,
 )
 from butfor.table.columns import (
-    DATES,
     beside,
     date_of,
     dates_in,
@@ -87,11 +86,9 @@ class Bands:
 
     def typical(self, values: pd.Series) -> pd.Series:
         """For each value, the median of its band, which is one of the values."""
-        bands, numbers, medians = (
-            self.of(values).to_numpy(),
-            self.numbers(values),
-            values.to_numpy(copy=True),
-        )
+        bands = self.of(values).to_numpy()
+        numbers = self.numbers(values)
+        medians = values.to_numpy(copy=True)
         for band in set(bands[values.notna().to_numpy()]):
             inside = np.flatnonzero(bands == band)
             middle = inside[np.argsort(numbers[inside], kind="stable")[(len(inside) - 1) // 2]]
@@ -150,15 +147,24 @@ class Sensitive:
         return [*parts, self]
 
     @classmethod
-    def of(cls, given: Any, X: pd.DataFrame, cuts: Cuts | None = None) -> Sensitive:
+    def of(
+        cls,
+        given: Any,
+        X: pd.DataFrame,
+        cuts: Cuts | None = None,
+        days: Collection[Hashable] = (),
+    ) -> Sensitive:
         """From a column's name, a list of names, or values beside X (array, Series or table).
-        Numbers and dates are cut into bands by `cuts`, which those with many values need."""
-        raw, columns = _read(given, X)
-        days = X.attrs.get(DATES, ()) if columns else ()
+        Numbers and dates are cut into bands by `cuts`, which those with many values need. `days`:
+        columns of X that hold dates as days."""
+        raw, columns = _read(given, X, days)
         dates = frozenset(
-            name for name in raw.columns if name in days or dates_in(raw[name]) is not None
+            name
+            for name in raw.columns
+            if (columns and name in days) or dates_in(raw[name]) is not None
         )
-        bands, remarks = bands_of(raw, cuts, dates), list[str]()
+        bands = bands_of(raw, cuts, dates)
+        remarks = list[str]()
         for name, cut in bands.items():
             counts = cut.of(raw[name]).value_counts().reindex(cut.names, fill_value=0)
             parts = ", ".join(f"'{band}' ({count} training rows)" for band, count in counts.items())
@@ -177,7 +183,8 @@ class Sensitive:
             "", np.empty(0, object), columns, bands, tuple(remarks), names, dates=dates, known=known
         )
         values, combinations = groups_in(raw, empty.groups_of)
-        group_values(values, joint := " × ".join(names))
+        joint = " × ".join(names)
+        group_values(values, joint)
         return replace(empty, name=joint, values=values, combinations=combinations)
 
     def groups_of(self, values: pd.Series) -> pd.Series:
@@ -194,11 +201,9 @@ class Sensitive:
         holds numbers, else the training rows' values however people's are stored. Values that no
         training row has stay."""
         if is_numeric(training):
-            return (
-                values
-                if is_numeric(values)
-                else pd.Series(numbers_in(values), values.index, name=values.name)
-            )
+            if is_numeric(values):
+                return values
+            return pd.Series(numbers_in(values), values.index, name=values.name)
         return values if values.name in self.dates else _mapped(values, self.known[values.name])
 
     def combinations_of(self, people: pd.DataFrame) -> dict[str, tuple[str, ...]]:
@@ -228,13 +233,14 @@ class Sensitive:
         frame = (
             frame[list(self.attributes)] if named else frame.set_axis(list(self.attributes), axis=1)
         )
-        known = {MISSING: MISSING} | {str(value): value for value in self.values}
+        group_named = {MISSING: MISSING} | {str(value): value for value in self.values}
         groups = list(map(str, groups_in(frame, self.groups_of)[0]))
-        if unknown := sorted(set(groups) - set(known)):
+        unknown = sorted(set(groups) - set(group_named))
+        if unknown:
             raise TableError(
                 f"The people's '{self.name}' includes {listed(unknown)}, which no training row has."
             )
-        return np.array([known[group] for group in groups], dtype=object)
+        return np.array([group_named[group] for group in groups], dtype=object)
 
 
 def _as_text(days: pd.Series) -> pd.Series:
@@ -288,9 +294,11 @@ def group_values(values: Any, name: str) -> list[Any]:
     return sorted(found, key=lambda value: (type(value).__name__, value))
 
 
-def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
+def _read(
+    given: Any, X: pd.DataFrame, days: Collection[Hashable]
+) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
     """The protected attribute as a table, and the columns of X that it is; none if it stands beside
-    X."""
+    X. `days`: columns of X that hold dates as days."""
 
     def is_column(name: Any) -> bool:
         return isinstance(name, Hashable) and name in X.columns
@@ -303,10 +311,12 @@ def _read(given: Any, X: pd.DataFrame) -> tuple[pd.DataFrame, tuple[Hashable, ..
         ):
             return frame.set_axis(list(map(str, frame.columns)), axis=1), ()
         for name in frame.columns:
-            own, theirs = X[name], frame[name]
-            if name in X.attrs.get(DATES, ()):
-                own, theirs = _as_text(own), _as_text(theirs)
-            if [*map(spelled, fill_missing(own))] != [*map(spelled, fill_missing(theirs))]:
+            column = X[name]
+            beside_it = frame[name]
+            if name in days:
+                column = _as_text(column)
+                beside_it = _as_text(beside_it)
+            if [*map(spelled, fill_missing(column))] != [*map(spelled, fill_missing(beside_it))]:
                 raise TableError(
                     f"sensitive_features has the name '{name}' of a column of X but other values; "
                     "rename it, or name "

@@ -20,8 +20,6 @@ from butfor.support.errors import (
     plural,
 )
 from butfor.table.columns import (
-    ASIDE,
-    DATES,
     as_table,
     as_whole_numbers,
     beside,
@@ -34,10 +32,13 @@ from butfor.table.columns import (
 )
 from butfor.table.groups import Sensitive
 from butfor.table.labels import as_values, refuse_infinite
+from butfor.table.roles import Roles
 from butfor.table.table import Table
 
-LARGEST_WEIGHT, WIDEST_WEIGHTS = 1e100, 1e12
+LARGEST_WEIGHT = 1e100
 """Sums of the squares of larger ones are infinite."""
+LARGEST_WEIGHT_RATIO = 1e12
+"""The mean weight may be this many times a row's weight."""
 
 
 def as_labels(X: pd.DataFrame, y: Any, what: str = "labels", *, gaps: bool = False) -> pd.Series:
@@ -64,29 +65,29 @@ def labelled(
     X = as_table(X)
     y = as_labels(X, y, what, gaps=True)
     refuse_infinite(y, what)
-    known, everything = y.notna().to_numpy(), [beside(given, X) for given in about]
-    if known.all():
-        return X, y, list(map(own, everything))
-    if not known.any():
+    has_label = y.notna().to_numpy()
+    things = [beside(thing, X) for thing in about]
+    if has_label.all():
+        return X, y, list(map(own, things))
+    if not has_label.any():
         raise TableError(f"All {what} are missing: check that they are of the right column.")
-    rest = list[Any]()
-    for given in everything:
-        per_row = (
-            not isinstance(given, (str, type(None))) and np.ndim(given) and len(given) == len(known)
-        )
-        whole = (
-            given
-            if isinstance(given, (pd.Series, pd.DataFrame)) or not per_row
-            else np.asarray(given, object)
-        )
-        rest.append(whole[known] if per_row else whole)
-    note(f"{plural((~known).sum(), 'row')} without a label left out.")
-    return X[known], as_whole_numbers(y)[known].infer_objects(), rest
+
+    def of_labelled(thing: Any) -> Any:
+        if isinstance(thing, (str, type(None))) or not np.ndim(thing) or len(thing) != len(X):
+            return thing  # not one value per row
+        if isinstance(thing, (pd.Series, pd.DataFrame)):
+            return thing[has_label]
+        return np.asarray(thing, object)[has_label]
+
+    note(f"{plural((~has_label).sum(), 'row')} without a label left out.")
+    labels = as_whole_numbers(y)[has_label].infer_objects()
+    return X[has_label], labels, list(map(of_labelled, things))
 
 
 def numbered(table: Table, y: pd.Series, whose: str) -> NDArray[np.int64]:
     """Labels by number; an error about those that no training row has."""
-    if unknown := set(y.unique()) - set(table.classes):
+    unknown = set(y.unique()) - set(table.classes)
+    if unknown:
         raise TableError(
             f"The labels of {whose} include {listed(unknown)}, which no training row has."
         )
@@ -109,7 +110,7 @@ def as_weights(
             "that of row "
             f"{series.index[bad][0]} is {series[bad].iloc[0]}. Correct it, or drop the row."
         )
-    small = (numbers > 0) & (numbers < numbers.mean() / WIDEST_WEIGHTS)
+    small = (numbers > 0) & (numbers < numbers.mean() / LARGEST_WEIGHT_RATIO)
     if small.any():
         raise TableError(
             f"sample_weight of row {series.index[small][0]} is {numbers[small][0]:g}, more than "
@@ -142,12 +143,15 @@ def as_clusters(X: pd.DataFrame, given: Any) -> tuple[pd.DataFrame, NDArray[np.o
     return X.drop(columns=[given]) if column else X, values
 
 
-def like_training(people: pd.DataFrame, X: pd.DataFrame, sensitive: Sensitive) -> pd.DataFrame:
-    """People with the training columns, in their order, dates as days and protected values as the
-    training rows have them; the column of clusters may be there too."""
-    aside = [column for column in X.attrs.get(ASIDE, ()) if column in people.columns]
-    people = same_columns(people.drop(columns=aside) if aside else people, list(X.columns))
-    texts = [column for column in X.attrs.get(DATES, ()) if not is_numeric(people[column])]
+def like_training(
+    people: pd.DataFrame, X: pd.DataFrame, sensitive: Sensitive, roles: Roles
+) -> pd.DataFrame:
+    """People with the columns of the training rows X, in their order, dates as days and protected
+    values as the training rows have them; the column of clusters may be there too."""
+    if roles.cluster is not None and roles.cluster in people.columns:
+        people = people.drop(columns=[roles.cluster])
+    people = same_columns(people, list(X.columns))
+    texts = [column for column in roles.dates if not is_numeric(people[column])]
     changed: dict[Any, Any] = {column: days_in(people[column]) for column in texts}
     for column in sensitive.columns:
         if column not in changed:
@@ -192,19 +196,18 @@ def typed_like(people: pd.DataFrame, X: pd.DataFrame) -> pd.DataFrame:
 
 def as_positions(cases: Any, people: int) -> list[int]:
     """Positions of people in a table, each once, from whole numbers or a boolean mask."""
-    given = np.asarray(
-        list(cases)
-        if isinstance(cases, Iterable) and not isinstance(cases, (str, bytes))
-        else cases
-    )
-    if given.dtype == bool and given.shape == (people,):
-        given = np.flatnonzero(given)
-    if given.ndim != 1 or (len(given) and not np.issubdtype(given.dtype, np.integer)):
+    several = isinstance(cases, Iterable) and not isinstance(cases, (str, bytes))
+    positions = np.asarray(list(cases) if several else cases)
+    if positions.dtype == bool and positions.shape == (people,):
+        positions = np.flatnonzero(positions)
+    whole = np.issubdtype(positions.dtype, np.integer)
+    if positions.ndim != 1 or (len(positions) and not whole):
         raise SettingError(
             f"cases={brief(cases)}: give positions in the table, such as range(20) or [3, 8]."
         )
-    if outside := [case for case in given.tolist() if not 0 <= case < people]:
+    outside = [case for case in positions.tolist() if not 0 <= case < people]
+    if outside:
         raise SettingError(
             f"There is no person {outside[0]}: the people of the table are 0 to {people - 1}."
         )
-    return [int(case) for case in dict.fromkeys(given.tolist())]
+    return [int(case) for case in dict.fromkeys(positions.tolist())]

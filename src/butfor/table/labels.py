@@ -24,7 +24,7 @@ from butfor.table.columns import (
     strange_kinds,
 )
 
-MOST_CLASSES = 50
+MAX_CLASSES = 50
 """Values that a label may have."""
 EQUALS = " = "
 SAYS_NOTHING = ("yes", "no", "y", "n", "true", "false", "t", "f", "0", "1")
@@ -80,11 +80,9 @@ def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDA
     """The label values in sorted order; an error if there are too few or too many. `twice`: of
     three and more, each must occur in two rows, for a model to learn it."""
     whose = "The labels have" if column is None else f"Label column '{column}' has"
-    kinds = (
-        sorted({kind.__name__.removesuffix("_") for kind in set(map(type, y))})
-        if y.dtype == object
-        else []
-    )
+    kinds = list[str]()
+    if y.dtype == object:
+        kinds = sorted({kind.__name__.removesuffix("_") for kind in set(map(type, y))})
     try:
         if "bool" in kinds and len(kinds) > 1:
             raise TypeError  # Python compares True with 1, scikit-learn does not
@@ -94,14 +92,15 @@ def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDA
         raise TableError(
             f"The labels mix types that cannot be compared ({listed(kinds)}); use one type."
         ) from error
-    classes, counts = np.asarray(different, y.dtype)[order], np.bincount(codes)[order]
+    classes = np.asarray(different, y.dtype)[order]
+    counts = np.bincount(codes)[order]
     if len(classes) == 1:
         raise TableError(
             f"{whose} only one class ('{classes[0]}'), so there is nothing to decide. Check that "
             "the label column is "
             "the right one."
         )
-    if len(classes) > MOST_CLASSES:
+    if len(classes) > MAX_CLASSES:
         remedy = "Group them, or name another label."
         if isinstance(classes[0], (int, float, np.number)):
             remedy = (
@@ -109,7 +108,7 @@ def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDA
                 f"{np.median(y):g}."
             )
         raise TableError(
-            f"{whose} {len(classes)} values ({listed(classes)}); at most {MOST_CLASSES} are "
+            f"{whose} {len(classes)} values ({listed(classes)}); at most {MAX_CLASSES} are "
             f"possible. {remedy}"
         )
     refuse_alike(classes, f"{whose} the values")
@@ -126,7 +125,8 @@ def refuse_alike(values: Iterable[Any], whose: str) -> None:
     """Raise an error if two texts differ in nothing but spaces around them or capital letters."""
     seen = dict[str, str]()
     for text in (value for value in values if isinstance(value, str)):
-        if (other := seen.setdefault(text.strip().lower(), text)) != text:
+        other = seen.setdefault(text.strip().lower(), text)
+        if other != text:
             raise TableError(
                 f"{whose} '{other}' and '{text}', which differ only in spaces or capitals: make "
                 "them one."

@@ -24,9 +24,10 @@ from butfor.support.errors import (
 )
 from butfor.table.columns import is_numeric
 
-MANY = 20
+MIN_TEXTS = 20
 """So many different texts that are numbers are a number, not codes."""
-DECIMALS, DAY_FIRST = (",", "."), "day-first"
+DECIMALS = (",", ".")
+DAY_FIRST = "day-first"
 WRITTEN = re.compile(
     r"[-+−]?[$€£]? ?(\d+,\d+|(?!0)\d{1,3}([,.' ]\d{3})+([,.]\d+)?|\d+([,.]\d+)? ?[%$€£])"
     r"|(0?[1-9]|[12]\d|3[01])([./-])(0?[1-9]|[12]\d|3[01])\6(\d\d)?\d\d"
@@ -35,16 +36,17 @@ WRITTEN = re.compile(
 SPACES = " \u00a0\u202f'\u2019"
 """Between thousands, besides the sign that is not the decimal one."""
 DATE = re.compile(r"(\d{1,2})([./-])(\d{1,2})\2(\d{4}|\d\d)(?:[ T](\d\d:\d\d(?::\d\d)?))?")
-CENTURY = 69
+FIRST_YEAR_OF_1900 = 69
 """Years of two digits from here on are those of 19xx, as in POSIX."""
 WRITE = "Write numbers as 1234.5 and dates as 2024-02-29"
-MOST_SHOWN = 5
+MAX_SHOWN = 5
 
 
 def number_in(decimal: str) -> re.Pattern[str]:
     """A number with this decimal sign; thousands may be apart by the other sign, a space or an
     apostrophe."""
-    sign, other = re.escape(decimal), re.escape("." if decimal == "," else ",")
+    sign = re.escape(decimal)
+    other = re.escape("." if decimal == "," else ",")
     whole = rf"\d{{1,3}}(?P<apart>[{other}{SPACES}])\d{{3}}(?:(?P=apart)\d{{3}})*|\d+"
     number = rf"(?P<number>(?:{whole})(?:{sign}\d+)?(?:[eE][-+]?\d+)?)"
     return re.compile(rf"(?P<sign>[-+−]?)[$€£]?[ \u00a0]?{number}[ \u00a0]?[%$€£]?")
@@ -70,7 +72,9 @@ def date_of_text(text: str) -> str | None:
     read = DATE.fullmatch(text.strip())
     if read is None:
         return None
-    year = int(read[4]) + (0 if len(read[4]) == 4 else 2000 if int(read[4]) < CENTURY else 1900)
+    year = int(read[4])
+    if len(read[4]) == 2:
+        year += 2000 if year < FIRST_YEAR_OF_1900 else 1900
     date = f"{year:04d}-{int(read[3]):02d}-{int(read[1]):02d}"
     if pd.isna(pd.to_datetime(date, format="%Y-%m-%d", errors="coerce")):
         return None
@@ -97,10 +101,12 @@ def read_notation(frame: pd.DataFrame, decimal: str | None, day_first: bool) -> 
         if not any(isinstance(value, str) for value in different):
             continue
         for way in ways:
-            known = {value: _read(value, way) for value in different}
-            if None not in known.values():
-                cells = values.astype(object).map(known)
-                frame.isetitem(place, (cells if way == DAY_FIRST else _whole(cells)).to_numpy())
+            meaning = {value: _read(value, way) for value in different}
+            if None not in meaning.values():
+                cells = values.astype(object).map(meaning)
+                if way != DAY_FIRST:
+                    cells = _whole(cells)
+                frame.isetitem(place, cells.to_numpy())
                 break
     return frame
 
@@ -160,7 +166,7 @@ def unread(values: pd.Series) -> Unread | None:
         return None
     different = [value for value in pd.unique(values.dropna()) if isinstance(value, str)]
     written = [text for text in different if WRITTEN.fullmatch(text.strip())]
-    if len(different) < MANY or len(written) <= len(different) / 2:
+    if len(different) < MIN_TEXTS or len(written) <= len(different) / 2:
         return None
     read = {
         way: [text for text in different if _read(text, way) is not None]
@@ -168,12 +174,10 @@ def unread(values: pd.Series) -> Unread | None:
     }
     most = max(map(len, read.values()))
     ways = [way for way, texts in read.items() if len(texts) == most and most > len(different) / 2]
-    known = set(read[ways[0]] if ways else written)
-    strange = values[values.notna() & ~values.isin(known)]
+    readable = set(read[ways[0]] if ways else written)
+    strange = values[values.notna() & ~values.isin(readable)]
     options = tuple(f"--{DAY_FIRST}" if way == DAY_FIRST else f"--decimal {way}" for way in ways)
-    example = (
-        next(text for text in written if text in known) if known & set(written) else written[0]
-    )
+    example = next((text for text in written if text in readable), written[0])
     return Unread(example, options, unreadable(strange.value_counts()) if len(strange) else "")
 
 
@@ -181,28 +185,35 @@ def unreadable(counts: pd.Series) -> str:
     """Every spelling that is no number or date, in words: how many there are, and in how many
     cells. `counts`: by spelling, the most frequent first."""
     shown = ", ".join(
-        f"'{shortened(text, 30)}' in {count}" for text, count in counts.head(MOST_SHOWN).items()
+        f"'{shortened(text, 30)}' in {count}" for text, count in counts.head(MAX_SHOWN).items()
     )
-    more = f" and {len(counts) - MOST_SHOWN} more" if len(counts) > MOST_SHOWN else ""
+    more = f" and {len(counts) - MAX_SHOWN} more" if len(counts) > MAX_SHOWN else ""
     are = "is" if len(counts) == 1 else "are"
-    spellings, cells = plural(len(counts), "spelling"), plural(counts.sum(), "cell")
+    spellings = plural(len(counts), "spelling")
+    cells = plural(counts.sum(), "cell")
     return f"{spellings} in {cells} that {are} none: {shown}{more}"
 
 
 def refuse_unread(X: pd.DataFrame) -> None:
     """Raise an error if columns hold numbers or dates in another notation: with a category for
     every value nobody has comparable people."""
-    found = {name: about for name in X.columns if (about := unread(X[name])) is not None}
-    if not found:
+    columns = dict[Any, Unread]()
+    for name in X.columns:
+        about = unread(X[name])
+        if about is not None:
+            columns[name] = about
+    if not columns:
         return
-    remedies = dict.fromkeys(about.remedy for about in found.values())
-    if all(len(about.options) == 1 and not about.strange for about in found.values()):
-        options = sorted({option for about in found.values() for option in about.options})
-        them = "it" if len(found) == 1 else "them"
+    remedies = dict.fromkeys(about.remedy for about in columns.values())
+    if all(len(about.options) == 1 and not about.strange for about in columns.values()):
+        options = sorted({option for about in columns.values() for option in about.options})
+        them = "it" if len(columns) == 1 else "them"
         remedies = {f"Give {' and '.join(options)} to have {them} read.": None}
-    subject = f"Columns {listed(found)} hold" if len(found) > 1 else f"Column {listed(found)} holds"
+    subject = f"Column {listed(columns)} holds"
+    if len(columns) > 1:
+        subject = f"Columns {listed(columns)} hold"
     raise TableError(
-        f"{subject} numbers or dates in another notation, {next(iter(found.values())).holds}: "
+        f"{subject} numbers or dates in another notation, {next(iter(columns.values())).holds}: "
         "with a category for "
         f"every value nobody is comparable. {' '.join(remedies)}"
     )

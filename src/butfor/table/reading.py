@@ -20,7 +20,7 @@ import re
 import sys
 import warnings
 import zipfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Hashable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
@@ -28,6 +28,7 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from butfor.support.errors import (
     ButforError,
@@ -40,7 +41,6 @@ from butfor.support.errors import (
 )
 from butfor.table.checking import strange_among_numbers
 from butfor.table.columns import (
-    DATES,
     as_numbers,
     as_table,
     as_whole_numbers,
@@ -64,17 +64,18 @@ from butfor.table.embedded import (
 from butfor.table.encoding import OWN, REFUSE
 from butfor.table.labels import label_names, label_values
 from butfor.table.notation import check_decimal, read_notation
+from butfor.table.roles import Roles
 
 Note = Callable[[str], None]
 
 STANDARD_INPUT = "-"
 FILES = {".parquet": "parquet", ".pq": "parquet", ".feather": "parquet", ".xlsx": "excel"}
 """Binary files by the ending of their names, and the extra that reads them."""
-MOST_BYTES = 2 * 1024**3
-MOST_COLUMNS = 10_000
+MAX_BYTES = 2 * 1024**3
+MAX_COLUMNS = 10_000
 """Models work with products of all pairs of columns, which are 800 MB of so many."""
-LEAST_ROWS = 20
-LIMIT = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
+MIN_ROWS = 20
+LABEL_LIMIT = re.compile(r"[-+]?(?:\d++\.?\d*+|\.\d++)(?:[eE][-+]?\d++)?")
 """The number of a label such as "score>=70"."""
 SIGNS = {
     ">=": (operator.ge, "<"),
@@ -86,8 +87,10 @@ SIGNS = {
 DROP = "drop"
 MARKS = ("?", "-", "--", ".", "n.a.", "unknown")
 """Cells that hold only this, in any case, often stand for a missing value."""
-MOST_AT_ONCE, BATCH = 8192, 1024
-"""Up to this many training rows are one batch; larger tables use batches of this size."""
+FULL_BATCH_ROWS = 8192
+"""Up to this many training rows are one batch."""
+BATCH_ROWS = 1024
+"""Larger tables use batches of this size."""
 
 
 def load_table(
@@ -128,11 +131,9 @@ def load_table(
     given |= {"validation": validation and str(validation), "identifier": identifier}
     given |= {"cluster": cluster, "weight": weight, "decimal": decimal, "day_first": day_first}
     if str(source) in DATASETS:
-        if fixed := [
-            f"--{'id' if name == 'identifier' else name.replace('_', '-')}"
-            for name, value in given.items()
-            if value
-        ]:
+        options = {name: f"--{name.replace('_', '-')}" for name in given} | {"identifier": "--id"}
+        fixed = [options[name] for name, value in given.items() if value]
+        if fixed:
             raise SettingError(
                 f"'{source}' is an embedded data set with its published label, rows and split: "
                 "leave out "
@@ -148,80 +149,152 @@ def load_table(
         refuse_absent(source)
         raise SettingError(f"For your own table give {' and '.join(absent)} (a column's name).")
 
-    # The rows of all files in one frame, numbered as in their files, and the part that each row
-    # belongs to.
     files = {
         part: file
         for part, file in ((TRAIN, source), (VAL, validation), (TEST, test))
         if file is not None
     }
+    frame, parts = _rows_of(files, note, decimal, day_first)
+    frame, label = _with_label(frame, label)
+    seed = split_seed or 0
+    origin = given | {
+        "table": str(source),
+        "sensitive": sensitive,
+        "drop": list(drop),
+        "split_seed": seed,
+        "missing": missing,
+        "hold_out": hold_out,
+    }
+    if str(source) == STANDARD_INPUT:
+        origin |= {"table": None, "given": title(source)}
+    named = Roles(label=label, identifier=identifier, cluster=cluster, weight=weight, origin=origin)
+    roles = _roles(frame, named, sensitive, drop, beside, note)
+    frame, dates = _checked_cells(frame, roles, note)
+    usable = _usable(frame, roles, missing, note)
+    frame = frame[usable].assign(**{label: as_whole_numbers(frame[label])[usable]})
+    parts = parts[usable]
+    if identifier is not None:
+        frame.index = _identifiers(frame[identifier])
+    if weight is not None:
+        frame[weight] = numbers_in(frame[weight])
+    rows = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
+    if not whole:
+        clusters = None if cluster is None else clusters_in(frame[cluster])
+        rows = _split(parts, list(files), clusters, seed, hold_out)
+    y, label_names = _numbered_labels(frame[label], rows[TRAIN])
+    return Dataset.of(
+        frame,
+        y,
+        rows,
+        replace(roles, dates=dates, label_names=label_names),
+        name=title(source),
+        setup=default_setup(len(rows[TRAIN]), seed),
+        beside=None if beside is None else as_whole_numbers(frame[beside].iloc[rows[TRAIN]]),
+    )
+
+
+def _rows_of(
+    files: Mapping[str, str | Path], note: Note, decimal: str | None, day_first: bool
+) -> tuple[pd.DataFrame, NDArray[np.str_]]:
+    """The rows of all files in one frame, numbered as in their files, and the part that each row
+    belongs to."""
     frames = {
         part: read_file(file, note, decimal=decimal, day_first=day_first)
         for part, file in files.items()
     }
     parts = np.repeat(list(frames), [len(rows) for rows in frames.values()])
-    frame = frames.pop(TRAIN)
-    frame = pd.concat(
-        [frame, *(_alike(rows, frame, title(files[part])) for part, rows in frames.items())]
-    )
-    if label not in frame.columns and (read := _compared(label)) and read[0] in frame.columns:
-        # Of "score>=70", the column score becomes two labels, with that name.
-        column, sign, limit = read
-        compare, otherwise = SIGNS[sign]
-        numbers, label = numbers_in(frame[column]), f"{column}{sign}{limit}"
-        two = np.where(compare(numbers, float(limit)), label, f"{column}{otherwise}{limit}")
-        frame = frame.rename(columns={column: label})
-        frame[label] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
+    training = frames.pop(TRAIN)
+    others = [_alike(rows, training, title(files[part])) for part, rows in frames.items()]
+    return pd.concat([training, *others]), parts
 
-    # Which column is what.
-    named: dict[str, str | None] = {
-        "--label": label,
-        "--id": identifier,
-        "--cluster": cluster,
-        "--weight": weight,
+
+def _with_label(frame: pd.DataFrame, label: str) -> tuple[pd.DataFrame, str]:
+    """The frame with the label as a column, and its name: of "score >= 70", the column score
+    becomes two labels."""
+    compared = None if label in frame.columns else _compared(label)
+    if compared is None or compared[0] not in frame.columns:
+        return frame, label
+    column, sign, limit = compared
+    compare, otherwise = SIGNS[sign]
+    numbers = numbers_in(frame[column])
+    name = f"{column}{sign}{limit}"
+    two = np.where(compare(numbers, float(limit)), name, f"{column}{otherwise}{limit}")
+    frame = frame.rename(columns={column: name})
+    frame[name] = pd.Series(two, frame.index, dtype=object).where(~np.isnan(numbers))
+    return frame, name
+
+
+def _roles(
+    frame: pd.DataFrame,
+    columns: Roles,
+    sensitive: str,
+    drop: Sequence[str],
+    beside: str | None,
+    note: Note,
+) -> Roles:
+    """The roles of all columns, from those that have a name of their own in an option."""
+    options = {
+        "--label": columns.label,
+        "--id": columns.identifier,
+        "--cluster": columns.cluster,
+        "--weight": columns.weight,
+        "--file-column": beside,
     }
-    for option, name in (named | {"--file-column": beside}).items():
+    for option, name in options.items():
         _refuse_unknown(frame, option, [] if name is None else [name])
     protected = _protected(frame, sensitive, drop, note)
-    if beside == label:
+    if beside == columns.label:
         raise SettingError(
-            f"--file-column '{label}' is the label; name the column with the reviewers' files."
+            f"--file-column '{beside}' is the label; name the column with the reviewers' files."
         )
-    if label in protected:
+    if columns.label in protected:
         raise SettingError(
-            f"--sensitive '{label}' is the label; name the column with the protected attribute."
+            f"--sensitive '{columns.label}' is the label; name the column with the protected "
+            "attribute."
         )
-    inputs = [c for c in frame.columns if c not in {*drop, *named.values()}]
+    unseen = {*drop, columns.label, columns.identifier, columns.cluster, columns.weight}
+    inputs = [column for column in frame.columns if column not in unseen]
     if not inputs:
         raise SettingError("--drop leaves no column to learn from.")
-    read_from = list(dict.fromkeys([*inputs, *protected]))
+    return replace(columns, inputs=tuple(inputs), protected=tuple(protected))
 
-    # What the cells hold.
-    recorded = [column for option, column in named.items() if column and option != "--id"]
-    as_table(frame[list(dict.fromkeys([*read_from, *recorded]))])
-    frame = as_numbers(frame, inputs, note)
-    for column in inputs:
+
+def _checked_cells(
+    frame: pd.DataFrame, roles: Roles, note: Note
+) -> tuple[pd.DataFrame, tuple[Hashable, ...]]:
+    """The frame with inputs to compute with, and the columns that hold dates."""
+    recorded = [roles.label, roles.cluster, roles.weight]
+    cells = [*roles.read_from, *(column for column in recorded if column is not None)]
+    as_table(frame[list(dict.fromkeys(cells))])
+    frame, dates = as_numbers(frame, roles.inputs, note)
+    for column in roles.inputs:
         if is_numeric(frame[column]):
             numbers_in(frame[column])  # raises an error about numbers that no model can take
-    marks = [
-        f"'{value}' in {plural(count, 'cell')} of '{column}'"
-        for column in [label, *read_from]
-        if not is_numeric(frame[column])
-        and not strange_among_numbers(frame[column])  # these are a concern
-        for value, count in frame[column].value_counts().items()
-        if str(value).strip().lower() in MARKS
-    ]
+    marks = list[str]()
+    for column in [roles.label, *roles.read_from]:
+        values = frame[column]
+        if is_numeric(values) or strange_among_numbers(values):  # the latter are a concern
+            continue
+        marks += [
+            f"'{value}' in {plural(count, 'cell')} of '{column}'"
+            for value, count in values.value_counts().items()
+            if str(value).strip().lower() in MARKS
+        ]
     if marks:
         note(
             f"{'; '.join(marks)}: this counts as a value of its own. If it means missing, leave "
             "these cells empty."
         )
+    return frame, dates
 
-    # The rows that can be used: those with a label and, if rows with missing values are dropped,
-    # without any.
+
+def _usable(frame: pd.DataFrame, roles: Roles, missing: str, note: Note) -> NDArray[np.bool_]:
+    """Which rows can be used: those with a label and, if rows with missing values are dropped,
+    without any."""
+    label = roles.label
     if missing == REFUSE:
         refuse_missing(
-            frame[[label, *read_from]], "fill it in, or use --missing own or --missing drop"
+            frame[[label, *roles.read_from]], "fill it in, or use --missing own or --missing drop"
         )
     usable = frame[label].notna().to_numpy()
     if not usable.any():
@@ -232,103 +305,78 @@ def load_table(
         )
     if not usable.all():
         note(f"{plural((~usable).sum(), 'row')} without a label in '{label}' left out.")
-    holes = frame[read_from].isna()
-    if missing == DROP and (lost := usable & holes.any(axis=1).to_numpy()).any():
+    if missing != DROP:
+        return usable
+    gaps = frame[list(roles.read_from)].isna()
+    lost = usable & gaps.any(axis=1).to_numpy()
+    if lost.any():
         columns_with = ", ".join(
-            f"'{column}' in {count}" for column, count in holes.sum().items() if count
+            f"'{column}' in {count}" for column, count in gaps.sum().items() if count
         )
         note(f"{plural(lost.sum(), 'row')} with missing values left out ({columns_with}).")
-        usable = usable & ~lost
-    labels, frame, parts = as_whole_numbers(frame[label])[usable], frame[usable], parts[usable]
-    if identifier is not None:
-        refuse_missing(frame[[identifier]], "an identifier (--id) needs one in every row")
-        ids = frame[identifier]
-        if ids.dtype in (
-            object,
-            np.uint64,
-        ):  # no record holds numbers beyond 64 bits, but they may serve as names
-            ids = ids.map(str)
-        if len(twice := ids[ids.duplicated()]):
-            raise TableError(
-                f"--id '{identifier}': '{twice.iloc[0]}' occurs {(ids == twice.iloc[0]).sum()} "
-                "times; an identifier "
-                "must be different in every row."
-            )
-        labels.index = frame.index = pd.Index(ids.tolist())
-    if weight is not None:
-        frame = frame.assign(**{weight: numbers_in(frame[weight])})
+    return usable & ~lost
 
-    # Training, validation and test rows: split like the published sets, unless they have their own
-    # files.
-    seed = split_seed or 0
-    rows = {TRAIN: np.arange(len(frame)), VAL: np.arange(0), TEST: np.arange(0)}
-    if not whole:
-        own = {part: np.flatnonzero(parts == part) for part in files}
-        train = own.pop(TRAIN)
-        clusters = None if cluster is None else clusters_in(frame[cluster])
-        count, what = (
-            (len(train), "row")
-            if clusters is None
-            else (len(np.unique(clusters[train])), "cluster")
+
+def _identifiers(values: pd.Series) -> pd.Index:
+    """The names of the rows, all different. No record holds numbers beyond 64 bits, but they may
+    serve as names."""
+    refuse_missing(values.to_frame(), "an identifier (--id) needs one in every row")
+    names = values.map(str) if values.dtype in (object, np.uint64) else values
+    repeated = names[names.duplicated()]
+    if len(repeated):
+        raise TableError(
+            f"--id '{values.name}': '{repeated.iloc[0]}' occurs "
+            f"{(names == repeated.iloc[0]).sum()} times; an identifier must be different in every "
+            "row."
         )
-        if count < LEAST_ROWS:
-            raise TableError(
-                f"The table has {plural(count, what)}; at least {LEAST_ROWS} are needed to split "
-                "it 60/20/20."
-            )
-        for part, of_part in own.items():
-            if not len(of_part):
-                raise TableError(
-                    f"The {'test' if part == TEST else 'validation'} file has no rows that can be "
-                    "used."
-                )
-        no_validation = train[:0] if TEST in own and not hold_out else None
-        rows = split(train, seed, own.get(TEST), own.get(VAL, no_validation), clusters)
-    classes = label_values(labels.to_numpy(), label)
-    y = (
-        labels.astype(object)
-        .map({value: number for number, value in enumerate(classes)})
-        .astype(np.int64)
-    )
-    names = label_names(classes, label)
-    unseen = [
-        name for number, name in enumerate(names) if not (y.iloc[rows[TRAIN]] == number).any()
-    ]
+    return pd.Index(names.tolist())
+
+
+def _split(
+    parts: NDArray[np.str_],
+    files: Sequence[str],
+    clusters: NDArray[np.int64] | None,
+    seed: int,
+    hold_out: bool,
+) -> dict[str, Any]:
+    """The positions of training, validation and test rows: split like the published sets, unless
+    they have their own `files`. `parts`: the file of each row."""
+    in_file = {part: np.flatnonzero(parts == part) for part in files}
+    train = in_file.pop(TRAIN)
+    count = len(train) if clusters is None else len(np.unique(clusters[train]))
+    if count < MIN_ROWS:
+        what = "row" if clusters is None else "cluster"
+        raise TableError(
+            f"The table has {plural(count, what)}; at least {MIN_ROWS} are needed to split "
+            "it 60/20/20."
+        )
+    for part, rows in in_file.items():
+        if not len(rows):
+            kind = "test" if part == TEST else "validation"
+            raise TableError(f"The {kind} file has no rows that can be used.")
+    validation = in_file.get(VAL)
+    if validation is None and TEST in in_file and not hold_out:
+        validation = train[:0]
+    return split(train, seed, in_file.get(TEST), validation, clusters)
+
+
+def _numbered_labels(
+    labels: pd.Series, training: NDArray[np.int64]
+) -> tuple[pd.Series, tuple[str, ...]]:
+    """The labels by number, and their names; each occurs in a training row."""
+    classes = label_values(labels.to_numpy(), str(labels.name))
+    numbers = {value: number for number, value in enumerate(classes)}
+    y = labels.astype(object).map(numbers).astype(np.int64)
+    names = label_names(classes, labels.name)
+    present = set(y.iloc[training])
+    unseen = [name for number, name in enumerate(names) if number not in present]
     if unseen:
         raise TableError(
             f"No training row has the label '{unseen[0]}' of other rows; correct it, group it "
             "with another label, or "
             "drop these rows."
         )
-
-    origin = {
-        "table": str(source),
-        "sensitive": sensitive,
-        "drop": list(drop),
-        "split_seed": seed,
-        "missing": missing,
-    }
-    if str(source) == STANDARD_INPUT:
-        origin |= {"table": None, "given": title(source)}
-
-    def by_part(columns: Any) -> Any:
-        return {part: frame[columns].iloc[at] for part, at in rows.items()}
-
-    return Dataset.of(
-        frame[inputs],
-        y,
-        rows,
-        given | origin | {"hold_out": hold_out},
-        name=title(source),
-        sensitive=protected[0] if len(protected) == 1 else protected,
-        groups=None if protected[0] in inputs else by_part(protected),
-        label_names=names,
-        setup=default_setup(len(rows[TRAIN]), seed),
-        dates=frame.attrs[DATES],
-        cluster=None if cluster is None else by_part(cluster),
-        weight=None if weight is None else by_part(weight),
-        beside=None if beside is None else as_whole_numbers(frame[beside].iloc[rows[TRAIN]]),
-    )
+    return y, names
 
 
 def _embedded(
@@ -349,15 +397,8 @@ def _embedded(
         note(SPECS[name].caution)
     if sensitive is None and not drop:
         return data
-    parts = {TRAIN: data.X_train, VAL: data.X_val, TEST: data.X_test}
     protected = _protected(data.X_train, sensitive or str(data.sensitive), drop, note)
-    kept: dict[str, Any] = {f"X_{part}": X.drop(columns=list(drop)) for part, X in parts.items()}
-    for X in kept.values():
-        X.attrs["origin"] = X.attrs["origin"] | {"sensitive": sensitive, "drop": list(drop)}
-    groups = {part: X[protected] for part, X in parts.items()} if protected[0] in drop else None
-    return replace(
-        data, **kept, sensitive=protected[0] if len(protected) == 1 else protected, groups=groups
-    )
+    return data.with_columns(drop, protected, {"sensitive": sensitive, "drop": list(drop)})
 
 
 def _compared(label: str) -> tuple[str, str, str] | None:
@@ -365,24 +406,23 @@ def _compared(label: str) -> tuple[str, str, str] | None:
     label."""
     for sign in SIGNS:  # those of two characters come before their first one alone
         column, found, limit = label.rpartition(sign)
-        if found and LIMIT.fullmatch(limit.strip()):
+        if found and LABEL_LIMIT.fullmatch(limit.strip()):
             return column.strip(), sign, limit.strip()
     return None
 
 
-def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[str]) -> None:
-    if absent := [c for c in columns if c not in frame.columns]:
-        known = nearest(absent[0], frame.columns, "The table has")
-        raise TableError(f"{option}: there is no column {listed(absent)}. {known}")
+def _refuse_unknown(frame: pd.DataFrame, option: str, columns: Sequence[Hashable]) -> None:
+    absent = [column for column in columns if column not in frame.columns]
+    if absent:
+        present = nearest(absent[0], frame.columns, "The table has")
+        raise TableError(f"{option}: there is no column {listed(absent)}. {present}")
 
 
 def _protected(frame: pd.DataFrame, sensitive: str, drop: Sequence[str], note: Note) -> list[str]:
     """The protected columns. The model learns from all of them or from none, which a note says."""
-    protected = (
-        [sensitive]
-        if sensitive in frame.columns
-        else [c for c in map(str.strip, sensitive.split(",")) if c]
-    )
+    protected = [sensitive]
+    if sensitive not in frame.columns:
+        protected = [column for column in map(str.strip, sensitive.split(",")) if column]
     _refuse_unknown(frame, "--sensitive", protected or [sensitive])
     _refuse_unknown(frame, "--drop", drop)
     unseen = [c for c in protected if c in drop]
@@ -397,22 +437,24 @@ def _alike(frame: pd.DataFrame, training: pd.DataFrame, name: str) -> pd.DataFra
     """The rows of another file with the columns of the training file, in their order and of their
     kind, numbers or text."""
     for what, ours, theirs in (("lacks", training, frame), ("has besides", frame, training)):
-        if lone := [c for c in ours.columns if c not in theirs.columns]:
+        lone = [column for column in ours.columns if column not in theirs.columns]
+        if lone:
             raise TableError(
                 f"'{name}' {what} column {listed(lone)}; it must have the columns of the training "
                 "file."
             )
     frame = frame[training.columns].copy(deep=False)
-    for column, known in training.items():
-        values, numeric = frame[column], is_numeric(known)
-        if numeric == is_numeric(values) or values.isna().all() or known.isna().all():
+    for column, of_training in training.items():
+        values = frame[column]
+        numeric = is_numeric(of_training)
+        if numeric == is_numeric(values) or values.isna().all() or of_training.isna().all():
             continue
         if numeric:
             try:
                 frame[column] = numbers_in(values)
             except TableError as error:
                 raise TableError(f"'{name}' differs from the training file: {error}") from None
-        elif isinstance(known.dropna().iloc[0], str):
+        elif isinstance(of_training.dropna().iloc[0], str):
             frame[column] = values.map(spelled, na_action="ignore")
     return frame
 
@@ -421,12 +463,13 @@ def default_setup(n: int, seed: int = 0) -> Setup:
     """Training settings for n training rows: the published ones for that size, but with batches if
     there are many rows, since one full batch takes many more passes for models that are no
     better."""
-    tiny, large = n < 100, n > MOST_AT_ONCE
+    tiny = n < 100
+    batch_size = BATCH_ROWS if n > FULL_BATCH_ROWS else None
     return Setup(
         hidden=(4, 4) if tiny else (32, 32),
         max_epochs=100 if n < 2000 else 200,
         budget=max(1, -(-n // 1000)),
-        batch_size=8 if tiny else BATCH if large else None,
+        batch_size=8 if tiny else batch_size,
         random_state=seed,
     )
 
@@ -446,7 +489,8 @@ def read_file(
     see `read_notation`."""
     check_decimal(decimal)
     refuse_absent(path)
-    name, ending = title(path), Path(path).suffix.lower()
+    name = title(path)
+    ending = Path(path).suffix.lower()
     try:
         if ending in FILES:
             frame = _read_binary(Path(path), ending, note)
@@ -490,9 +534,9 @@ def refuse_absent(path: str | Path) -> None:
 
 
 def _refuse_large(size: int, name: str) -> None:
-    if size > MOST_BYTES:
+    if size > MAX_BYTES:
         raise TableError(
-            f"'{name}' is larger than the limit of {MOST_BYTES / 1024**3:.1f} GB; give fewer rows "
+            f"'{name}' is larger than the limit of {MAX_BYTES / 1024**3:.1f} GB; give fewer rows "
             "or columns."
         )
 
@@ -500,9 +544,9 @@ def _refuse_large(size: int, name: str) -> None:
 def _check_header(header: list[str], name: str, note: Note) -> None:
     """Refuse a first line that is no line of names, or names too many columns, before the others
     are read; note columns without a name, which pandas gives one."""
-    if len(header) > MOST_COLUMNS:
+    if len(header) > MAX_COLUMNS:
         raise TableError(
-            f"'{name}' has {len(header)} columns, and at most {MOST_COLUMNS} can be worked with: "
+            f"'{name}' has {len(header)} columns, and at most {MAX_COLUMNS} can be worked with: "
             "leave out those that "
             "had no part in the decisions, or combine them."
         )
@@ -521,7 +565,8 @@ def _check_header(header: list[str], name: str, note: Note) -> None:
             "one. If the first "
             "line is data, write a line of names above it."
         )
-    if blank := [f"Unnamed: {place}" for place, column in enumerate(header) if not column.strip()]:
+    blank = [f"Unnamed: {place}" for place, column in enumerate(header) if not column.strip()]
+    if blank:
         called = f"called {listed(blank)}; --drop leaves a column out"
         note(f"'{name}' has {plural(len(blank), 'column')} without a name, {called}.")
 
@@ -551,13 +596,10 @@ def _read_binary(path: Path, ending: str, note: Note) -> pd.DataFrame:
         header = frame.columns.to_numpy()
     _check_header(list(map(str, header)), str(path), note)
     frame = frame.rename(columns=str)
-    for (
-        column,
-        values,
-    ) in frame.items():  # pandas' nullable numbers: a record cannot hold their missing values
-        if pd.api.types.is_extension_array_dtype(values.dtype) and pd.api.types.is_numeric_dtype(
-            values.dtype
-        ):
+    for column, values in frame.items():
+        kind = values.dtype
+        # pandas' nullable numbers: a record cannot hold their missing values
+        if pd.api.types.is_extension_array_dtype(kind) and pd.api.types.is_numeric_dtype(kind):
             frame[column] = values.astype(object).where(values.notna(), np.nan).infer_objects()
     return frame
 
@@ -583,14 +625,13 @@ def _read_arrow(path: Path, ending: str) -> pd.DataFrame:
 def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.DataFrame:
     """A CSV; `as_text`: all of its cells as text, missing ones apart."""
     name = title(path)
-    content = (
-        sys.stdin.buffer.read(MOST_BYTES + 1)
-        if str(path) == STANDARD_INPUT
-        else Path(path).read_bytes()
-    )
+    if str(path) == STANDARD_INPUT:
+        content = sys.stdin.buffer.read(MAX_BYTES + 1)
+    else:
+        content = Path(path).read_bytes()
     if content.startswith(b"\x1f\x8b"):
         with gzip.open(io.BytesIO(content)) as packed:
-            content = packed.read(MOST_BYTES + 1)
+            content = packed.read(MAX_BYTES + 1)
     _refuse_large(len(content), name)
     wide = content.startswith((codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE))
     for encoding in ("utf-16",) if wide else ("utf-8-sig", "cp1252"):
@@ -618,7 +659,8 @@ def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.Dat
         _check_header(header, name, note)
         line = lines.line_num
         for values in lines:
-            first, line = line + 1, lines.line_num
+            first = line + 1
+            line = lines.line_num
             broken = (
                 value for value in values if line > first and ("\n" in value or "\r" in value)
             )
@@ -635,11 +677,9 @@ def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.Dat
                     f"{len(header)} columns: correct the line, or the header if a name is missing."
                 )
     except csv.Error as error:
-        unclosed = (
-            f": the quotation mark in line {line + 1} is never closed"
-            if "end of data" in str(error)
-            else ""
-        )
+        unclosed = ""
+        if "end of data" in str(error):
+            unclosed = f": the quotation mark in line {line + 1} is never closed"
         raise TableError(
             f"Line {lines.line_num} of '{name}' cannot be read ({error}){unclosed}; correct the "
             "line."

@@ -12,10 +12,25 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from butfor.table.columns import own
-from butfor.table.decisions import ONE_HALF, Decision, decides_one
 from butfor.table.labels import label_values
+from butfor.table.sides import Sides
 
 Floats = NDArray[np.float32]
+
+
+@dataclass(frozen=True, eq=False)
+class SetAside:
+    """A table as it was handed over, and which of its rows were set aside for validation."""
+
+    X: pd.DataFrame
+    y: pd.Series
+    kept: NDArray[np.int64]
+    """Positions of the training rows."""
+    aside: NDArray[np.int64]
+    """Positions of the rows that were set aside."""
+    weight: NDArray[np.float64] | None = None
+    """The weights of all rows, in their order; so are the clusters."""
+    cluster: NDArray[np.object_] | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,26 +47,24 @@ class Table:
         Rows for a learner that stops early. Their labels are never flipped.
     weight : array of shape (n,), optional
         Weights, for a learner that takes them and for the comparison of groups.
-    whole : (X, y, positions, positions, weight, cluster), optional
-        If rows were set aside: the given table, the positions of the training rows in it and of
-        those set aside, and the weights and clusters of all.
-    decision : Decision, default=one half
-        The threshold between two labels; with more than two, which count as 1 and what a flip
-        gives.
+    whole : SetAside, optional
+        If rows were set aside: the table with all rows, and the positions of the training rows in
+        it.
     cluster : array of shape (n,), optional
         Rows with the same value are about one person or household. Only the comparison of groups
         uses it.
+    two_sides : Sides, optional
+        Of more than two labels, which count as 1, and what a flip gives. Of two labels a flip
+        gives the other.
     """
 
     X: pd.DataFrame
     y: pd.Series
     validation: tuple[pd.DataFrame, pd.Series] | None = None
     weight: NDArray[np.float64] | None = None
-    whole: tuple[pd.DataFrame, pd.Series, NDArray[np.int64], NDArray[np.int64], Any, Any] | None = (
-        None
-    )
-    decision: Decision = ONE_HALF
+    whole: SetAside | None = None
     cluster: NDArray[np.object_] | None = None
+    two_sides: Sides | None = None
 
     def __post_init__(self) -> None:
         copies: dict[str, Any] = {
@@ -68,7 +81,15 @@ class Table:
     @property
     def set_aside(self) -> int:
         """The number of rows that were set aside for validation."""
-        return 0 if self.whole is None else len(self.whole[0]) - self.n
+        return len(self.as_handed_over.aside)
+
+    @property
+    def as_handed_over(self) -> SetAside:
+        """The table with all its rows, also if none were set aside."""
+        if self.whole is not None:
+            return self.whole
+        rows = np.arange(self.n)
+        return SetAside(self.X, self.y, rows, rows[:0], self.weight, self.cluster)
 
     @cached_property
     def classes(self) -> NDArray[Any]:
@@ -94,47 +115,24 @@ class Table:
         1."""
         return self.sides(self.codes).astype(np.float32)
 
-    def with_pool(self, people: pd.DataFrame) -> pd.DataFrame:
-        """These people and, if places are limited, everyone who competes for them."""
-        if self.decision.pool is None:
-            return people
-        both = pd.concat([people, self.decision.pool])
-        kinds = {
-            name: dtype
-            for name, dtype in self.X.dtypes.items()
-            if isinstance(dtype, pd.CategoricalDtype)
-        }
-        return both.astype(kinds)
-
     def sides(self, codes: NDArray[np.int64]) -> NDArray[np.bool_]:
         """Which labels or decisions, given by number, count as 1."""
         if not self.multiclass:
             return np.asarray(codes == 1)
-        assert self.decision.towards is not None
-        return self.decision.towards[codes]
+        assert self.two_sides is not None
+        return self.two_sides.ones[codes]
 
     def labels(self, flips: Sequence[int] = ()) -> Floats:
         """Labels by number, flipped at the given positions."""
-        y, at = self.codes.astype(np.float32), list(flips)
-        y[at] = self.new_codes[at]
-        return y
+        labels = self.codes.astype(np.float32)
+        rows = list(flips)
+        labels[rows] = self.new_codes[rows]
+        return labels
 
     @cached_property
     def new_codes(self) -> NDArray[np.int64]:
         """Each label after a flip, by number."""
-        return 1 - self.codes if self.decision.new is None else self.decision.new
-
-    def margins(self, answers: Floats) -> Floats:
-        """Logits `[… × people]` from models' answers about people `with_pool`."""
-        return self.decision.margins(answers)
-
-    def decisions(self, answers: Floats) -> NDArray[np.int64]:
-        """The decisions, by number, from the same answers."""
-        if not self.multiclass:
-            return np.asarray(decides_one(self.margins(answers)), np.int64)
-        return np.asarray(
-            answers.reshape(*answers.shape[:-1], -1, len(self.classes)).argmax(-1), np.int64
-        )
+        return 1 - self.codes if self.two_sides is None else self.two_sides.new
 
     @property
     def outputs(self) -> int:
@@ -143,18 +141,21 @@ class Table:
 
     def with_flips(self, positions: Sequence[int]) -> tuple[pd.DataFrame, pd.Series]:
         """D' = (X, y'): the whole given table with these labels flipped."""
-        X, y, kept, *_ = self.whole or (self.X, self.y, np.arange(self.n))
-        y, at = y.copy(), list(positions)
-        if at:
-            y.iloc[kept[at]] = self.classes[self.new_codes[at]]
-        return X, y
+        given = self.as_handed_over
+        y = given.y.copy()
+        flips = list(positions)
+        if flips:
+            y.iloc[given.kept[flips]] = self.classes[self.new_codes[flips]]
+        return given.X, y
 
     def with_labels(self, positions: Sequence[int], labels: Sequence[int] | None = None) -> Table:
         """The same rows with these labels flipped for good, or replaced by `labels` by number; rows
         that were set aside stay aside."""
-        y, at = self.y.copy(), list(positions)
-        if at:
-            y.iloc[at] = self.classes[self.new_codes[at] if labels is None else list(labels)]
+        y = self.y.copy()
+        rows = list(positions)
+        if rows:
+            codes = self.new_codes[rows] if labels is None else list(labels)
+            y.iloc[rows] = self.classes[codes]
         return replace(self, y=y, whole=None)
 
     def numbers_of(self, y: pd.Series) -> NDArray[np.int64]:
