@@ -99,7 +99,7 @@ def of_networks(phase):
 
 def test_ctrl_c_at_each_phase_keeps_what_is_done(monkeypatch, request):
     # Confirmations after Ctrl-C get half a second: here as long as they take.
-    monkeypatch.setattr(stopping, "GRACE", 600.0)
+    monkeypatch.setattr(stopping, "GRACE_SECONDS", 600.0)
     table = {}
     for name, audited, phases in (
         ("logistic", of_logistic, OF_LOGISTIC),
