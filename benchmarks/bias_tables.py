@@ -142,8 +142,7 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
     ),
     "where": (
         "Where. Kind labeller: the planted value is the first slice, among the first three, "
-        "called. Kinds uniform and "
-        "nothing: any slice is called",
+        "called. Kinds uniform and nothing: any slice is called",
         ("kind", "set"),
         in_where,
         {
@@ -167,8 +166,7 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
     ),
     "whose": (
         "Whose decisions. In more than half of the worlds; in more than 0.9 of them; nothing "
-        "planted: % of the group's "
-        "people above one half, and where the group is called",
+        "planted: % of the group's people above one half, and where the group is called",
         ("model", "told", "kind", "set"),
         in_whose,
         {
@@ -184,8 +182,7 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
     ),
     "seeds": (
         "Networks: worlds beside what, and hurt by what; people of any group listed where nothing "
-        "was planted, of all "
-        "such tables and of those where the group is called",
+        "was planted, of all such tables and of those where the group is called",
         ("case",),
         in_seeds,
         {
@@ -214,9 +211,8 @@ TABLES: dict[str, tuple[str, Sequence[str], Callable[[pd.DataFrame], Row | list[
     ),
     "reviews": (
         "Reviews. Wrong among the labels reviewed, and the share of the hurt whom that restores; "
-        "the test people "
-        "had no part in the choice. Aim, for each model: wrong as much as doubt, twice "
-        "self-confidence",
+        "the test people had no part in the choice. Aim, for each model: wrong as much as doubt, "
+        "twice self-confidence",
         ("model",),
         in_reviews,
         {

@@ -597,8 +597,7 @@ def _stability_summary(results: Sequence[dict[str, Any]]) -> str:
         apart = [1 - float((count * (count - 1)).sum()) / SEEDS / (SEEDS - 1) for count in counts]
         lines.append(
             f"{title}: verdicts differ between the values in {_share(changed)} % of {len(some)} "
-            "tables; two values "
-            f"differ in {100 * float(np.mean(apart)):.1f} %; "
+            f"tables; two values differ in {100 * float(np.mean(apart)):.1f} %; "
             f"{np.mean([r['draws'] for r in some]):.0f} drawn tables"
         )
     return "\n".join(lines)
@@ -760,10 +759,8 @@ def _parts_summary(results: Sequence[dict[str, Any]]) -> str:
     )
     lines.append(
         f"{len(results)} groups: width by a part over width by all, mean {width.mean():.3f} "
-        f"(lowest {width.min():.3f}, "
-        f"highest {width.max():.3f}); AIPW {second.mean():.3f}; centres apart by "
-        f"{np.sqrt((centre**2).mean()):.2f} "
-        "standard errors, root mean square"
+        f"(lowest {width.min():.3f}, highest {width.max():.3f}); AIPW {second.mean():.3f}; "
+        f"centres apart by {np.sqrt((centre**2).mean()):.2f} standard errors, root mean square"
     )
     return "\n".join(lines)
 

@@ -58,8 +58,8 @@ PARTS = ("speed", "exhaustive", "scaling")
 """What is measured where nobody says otherwise; "memory" and "gpu" come on top."""
 
 BASELINE = (
-    "Loop: plain PyTorch on one thread, tensors in memory, gathered batches, no DataLoader; "
-    "same initial weights, batch orders, epochs, validation and people"
+    "Loop: plain PyTorch on one thread, tensors in memory, gathered batches, no DataLoader; same "
+    "initial weights, batch orders, epochs, validation and people"
 )
 
 

@@ -28,8 +28,8 @@ def table(record: dict[str, Any]) -> str:
         lines += [
             "",
             f"Memory: auditing {used['people']} people of {used['dataset']} by fused "
-            f"({used['retrainings']} "
-            f"retrainings, {used['seconds']:.0f} s) took {used['peak_mib']:.0f} MiB at most.",
+            f"({used['retrainings']} retrainings, {used['seconds']:.0f} s) took "
+            f"{used['peak_mib']:.0f} MiB at most.",
         ]
     if "gpu" in record:
         lines += ["", *device_lines(record["gpu"])]
@@ -43,8 +43,7 @@ def speed_lines(record: dict[str, Any], shape: dict[str, Any]) -> list[str]:
         f"{'×'.join(map(str, shape['hidden']))}; fused: {said['K']} networks on "
         f"{said['fused_threads']} threads",
         f"{'milliseconds per network and epoch':36} {'loop':>9} {'direct':>9} {'fused':>9} "
-        f"{'speedup':>9} "
-        f"{'min – max':>17} {'GFLOP/s per core':>17}",
+        f"{'speedup':>9} {'min – max':>17} {'GFLOP/s per core':>17}",
     ]
     for name, words in (
         ("minibatch", f"batch {said['sizes']['batch_size']}"),
@@ -54,20 +53,17 @@ def speed_lines(record: dict[str, Any], shape: dict[str, Any]) -> list[str]:
         lines.append(
             f"{words:36} {1e3 * record[f'loop_seconds_{name}']:>9.2f} "
             f"{1e3 * record[f'direct_seconds_{name}']:>9.2f} "
-            f"{1e3 * record[f'fused_seconds_{name}']:>9.2f} "
-            f"{record[f'speedup_{name}']:>7.1f} × {f'{low:.1f} – {high:.1f}':>17} "
-            f"{record[f'gflops_{name}']:>17.1f}"
+            f"{1e3 * record[f'fused_seconds_{name}']:>9.2f} {record[f'speedup_{name}']:>7.1f} × "
+            f"{f'{low:.1f} – {high:.1f}':>17} {record[f'gflops_{name}']:>17.1f}"
         )
     lines.append(
-        "Direct, the same bits as the loop, is "
-        f"{record['speedup_direct_minibatch']:.1f} and {record['speedup_direct_full_batch']:.1f} "
-        "times as fast."
+        f"Direct, the same bits as the loop, is {record['speedup_direct_minibatch']:.1f} and "
+        f"{record['speedup_direct_full_batch']:.1f} times as fast."
     )
     lines.append(
         f"Full batch reaches {100 * record['peak_share']:.0f} % of the core's peak, "
-        f"{record['peak_gflops']:.1f} "
-        f"GFLOP/s (float32 product of two matrices of size {said['sizes']['sgemm']}, one thread, "
-        "same run)."
+        f"{record['peak_gflops']:.1f} GFLOP/s (float32 product of two matrices of size "
+        f"{said['sizes']['sgemm']}, one thread, same run)."
     )
     return lines
 
@@ -75,10 +71,9 @@ def speed_lines(record: dict[str, Any], shape: dict[str, Any]) -> list[str]:
 def exhaustive_lines(found: dict[str, Any]) -> list[str]:
     return [
         f"{found['dataset']}, every label alone: {found['retrainings']} retrainings answer "
-        f"{found['people']} people in "
-        f"{found['seconds']:.2f} s; the loop takes {found['loop_seconds']:.0f} s (extrapolated "
-        "from "
-        f"{found['loop_sample']} trainings), {found['speedup']:.1f} × as long.",
+        f"{found['people']} people in {found['seconds']:.2f} s; the loop takes "
+        f"{found['loop_seconds']:.0f} s (extrapolated from {found['loop_sample']} trainings), "
+        f"{found['speedup']:.1f} × as long.",
         f"For {found['changed']} people some single label turns the decision (before the "
         "reference confirms it).",
     ]
@@ -101,18 +96,16 @@ SCALING: Columns = {
 def device_lines(found: dict[str, Any]) -> list[str]:
     lines = [
         f"{found['device']}: {found['per_second']:.0f} retrainings of {found['dataset']} a second "
-        f"({found['networks']} "
-        f"different sets of {found['labels_flipped']} labels, full batch, early stopping after "
-        f"{found['mean_epochs']:.0f} epochs on average, {found['people']} people answered) in "
-        f"{found['seconds']:.2f} s."
+        f"({found['networks']} different sets of {found['labels_flipped']} labels, full batch, "
+        f"early stopping after {found['mean_epochs']:.0f} epochs on average, {found['people']} "
+        f"people answered) in {found['seconds']:.2f} s."
     ]
     if "exhaustive" in found:
         every = found["exhaustive"]
         lines.append(
             f"Every label alone: {every['retrainings']} retrainings answer {every['people']} "
-            "people in "
-            f"{every['seconds']:.1f} s, {every['per_second']:.0f} a second; for "
-            f"{every['changed']} people some single "
-            "label turns the decision (before the reference confirms it)."
+            f"people in {every['seconds']:.1f} s, {every['per_second']:.0f} a second; for "
+            f"{every['changed']} people some single label turns the decision (before the "
+            "reference confirms it)."
         )
     return lines

@@ -334,8 +334,8 @@ def table(record: dict[str, Any]) -> str:
         lines.append(f"{row['name']:<16} {row['seconds']:>8.2f} {published:>10} {ones:>14}")
     count = record["products_counted"]
     lines.append(
-        f"Batches of 1: {count['rows']} rows took {count['products']} inverse-Hessian products for "
-        f"one person; {record['n']} rows take {count['at_full_size']}."
+        f"Batches of 1: {count['rows']} rows took {count['products']} inverse-Hessian products "
+        f"for one person; {record['n']} rows take {count['at_full_size']}."
     )
     return "\n".join(lines)
 

@@ -111,8 +111,8 @@ def headline(results: Sequence[Result]) -> str:
     exact = [result.dataset for result in full if _reproduces(result)]
     if not full:
         return (
-            f"A sample of {plural(len(results), 'data set')}: not comparable with the "
-            "published counts."
+            f"A sample of {plural(len(results), 'data set')}: not comparable with the published "
+            "counts."
         )
     rows = (
         f"{'its' if len(exact) == 1 else 'their'} published counts for the method and random "

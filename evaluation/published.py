@@ -13,8 +13,7 @@ from typing import Any
 
 SOURCE = (
     "Kim, Mitchell, Wang: Analyzing Fairness of Neural Network Prediction via Counterfactual "
-    "Dataset "
-    "Generation, NLDL 2026 (PMLR 307), arXiv 2602.10457"
+    "Dataset Generation, NLDL 2026 (PMLR 307), arXiv 2602.10457"
 )
 HARDWARE = "Xeon W-2245, RTX A5000"
 

@@ -216,8 +216,7 @@ def read_result(path: Path) -> Result:
         if record["schema_version"] != SCHEMA_VERSION:
             raise ReplayError(
                 f"'{path}' has schema_version {record['schema_version']}; this version of butfor "
-                "reads "
-                f"{SCHEMA_VERSION}. Run it again with this version."
+                f"reads {SCHEMA_VERSION}. Run it again with this version."
             )
         return Result.from_dict(record)
     except (OSError, UnicodeError, json.JSONDecodeError) as error:

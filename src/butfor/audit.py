@@ -696,8 +696,7 @@ class LabelAudit(BaseEstimator):
         if {name.partition("__")[0] for name in changed} - set(besides):
             raise SettingError(
                 f"{listed(changed)} changed since fit: call fit again, or with_search(rank=…, "
-                "strategy=…) for another "
-                "search with the same model."
+                "strategy=…) for another search with the same model."
             )
         others = {
             name: value

@@ -100,14 +100,17 @@ from butfor.worlds import (
     outcome_of,
 )
 
-STANDARDS_SHARE, STANDARDS_MOST, SEARCH_SHARE = 0.2, 0.9, 2 / 3
+STANDARDS_SHARE = 0.2
+STANDARDS_MOST = 0.9
+SEARCH_SHARE = 2 / 3
 """Shares of the time limit: for comparing groups, after which no more tables are drawn, and after
 which the comparison is given up; and for the search. The rest is for confirmations and fresh
 seeds."""
 DRAWING_UP = 1e-3
 """Seconds per person, of a time limit, in which verdicts and their page are drawn up; at most half
 of it."""
-BLOCK, SCORES = 256, 2**23
+BLOCK = 256
+SCORES = 2**23
 """The most people scored at once, and the most scores: one per person and training row must fit in
 memory."""
 
@@ -149,8 +152,7 @@ def explain_all(
     if astray := [case for case in cases if not np.isfinite(everyone.logits[case])]:
         raise TableError(
             f"The model's score for person {astray[0]} is infinite or not a number: check that "
-            "row for numbers far "
-            "outside the training rows."
+            "row for numbers far outside the training rows."
         )
     allowed_time = stop or Stop()
     if allowed_time.seconds is not None:
@@ -160,7 +162,8 @@ def explain_all(
     concerns = check_people(table.X, everyone.people)
     for concern in concerns:
         progress.note(f"Note: {concern}")
-    several, searches = len(cases) > 1, fitted.strategy.name != RECORDED
+    several = len(cases) > 1
+    searches = fitted.strategy.name != RECORDED
 
     with listen() as flag:
         # Is a group's labelling held to another standard? ψ may ask for doubts about labels;
@@ -170,7 +173,8 @@ def explain_all(
         drawn = several and searches and fitted.adverse is not None
         compared = Outcome() if drawn else Outcome(NOT_ASKED, SETTING)
         if searches and standards is None and comparable:
-            most, limit = allowed_time.seconds, StopFlag()
+            most = allowed_time.seconds
+            limit = StopFlag()
             if most is not None:
                 limit.deadline = begun + STANDARDS_MOST * most
             try:
@@ -204,8 +208,7 @@ def explain_all(
                 if gaps := ledger_gaps(fitted.learner):
                     raise SettingError(
                         "A ledger identifies models by their records, and this model's record "
-                        f"lacks {listed(gaps)}; "
-                        "leave the ledger out."
+                        f"lacks {listed(gaps)}; leave the ledger out."
                     )
                 ledger = opened.enter_context(closing(Ledger(settings.ledger, progress.note)))
             opened.enter_context(progress)
@@ -245,7 +248,8 @@ def explain_all(
                     explain_together(fitted, together, everyone, truth, announced)
             # Whose decisions would change under one standard for all?
             out_of_time = any(part.trainer.flag.out_of_time for part in parts)
-            labels, changed = tuple[TrainingLabel, ...](), list[OneStandard]()
+            labels = tuple[TrainingLabel, ...]()
+            changed = list[OneStandard]()
             worlds = compared if compared.answered else Outcome(NOT_ASKED, compared.why)
             if several and searches and standards is not None:
                 if standards.draws or fitted.adverse is None:
@@ -308,16 +312,19 @@ def explain_together(
     """Proofs, rankings, searches, fresh seeds and side effects, as far as the time allows.
     `everyone`: all rows given, with their labels `truth`; `announced`: how many people are searched
     for in all, if this part is the first and says so, else 0."""
-    strategy, ranking, budget, people, psi = (
-        fitted.strategy,
-        part.ranking,
-        fitted.budget,
-        part.people,
-        part.psi,
-    )
-    trainer, progress, flag = part.trainer, part.trainer.progress, part.trainer.flag
-    begun, seconds, members = time.monotonic(), flag.limits.seconds, trainer.members
-    table, counts = people.table, psi.counts
+    strategy = fitted.strategy
+    ranking = part.ranking
+    budget = fitted.budget
+    people = part.people
+    psi = part.psi
+    trainer = part.trainer
+    progress = part.trainer.progress
+    flag = part.trainer.flag
+    begun = time.monotonic()
+    seconds = flag.limits.seconds
+    members = trainer.members
+    table = people.table
+    counts = psi.counts
     persons = [
         Person(
             number=number,
@@ -384,8 +391,7 @@ def explain_together(
             if figures["poor"]:
                 progress.note(
                     "Training is noisy here: predicted and measured effects of a single flip "
-                    "agree poorly (rank "
-                    f"correlation {figures['spearman']:.2f}). The search uses "
+                    f"agree poorly (rank correlation {figures['spearman']:.2f}). The search uses "
                     f"{leader_words(figures['leader'], figures['gains'])}, which moved decisions "
                     "furthest in a trial."
                 )
@@ -396,7 +402,8 @@ def explain_together(
         # are first.
         if seconds is not None:
             to_rank.sort(key=lambda person: -person.start)
-        keys, size = person_keys(people.model, people.people), max(1, min(BLOCK, SCORES // table.n))
+        keys = person_keys(people.model, people.people)
+        size = max(1, min(BLOCK, SCORES // table.n))
         progress.phase("ranking", len(to_rank), PEOPLE)
         for first in range(0, len(to_rank), size):
             flag.check()
@@ -458,7 +465,8 @@ def explain_together(
             if part.cases == list(
                 range(len(everyone.people))
             ):  # known since the finds were confirmed
-                before, answers = people.decisions, trainer.confirmed
+                before = people.decisions
+                answers = trainer.confirmed
             else:
                 how: dict[str, Any] = {
                     "decision": fitted.decision,
@@ -472,7 +480,8 @@ def explain_together(
                 before, *_ = trainer.decisions(others.answers(tried))
                 answers = others.means
             for number, flips in finds.items():
-                now, case = trainer.decisions(answers[flips]), part.cases[number]
+                now = trainer.decisions(answers[flips])
+                case = part.cases[number]
                 others_changed = int((now != before).sum() - (now != before)[case])
                 right = (
                     (None, None)
@@ -500,7 +509,8 @@ def check_finds(
     documentation measures how well it agrees with the definition."""
     logits_with = dict.fromkeys(finds, np.empty(0, np.float32))
     for seeds in filter(len, looks):
-        sets, still_open = list(dict.fromkeys(finds.values())), dict[int, FlipSet]()
+        sets = list(dict.fromkeys(finds.values()))
+        still_open = dict[int, FlipSet]()
         step = max(1, 4 * trainer.bound.width // len(seeds))
         trainer.progress.phase("fresh seeds", len(seeds) * len(sets))
         for some in (sets[first : first + step] for first in range(0, len(sets), step)):
@@ -529,10 +539,8 @@ def _outcomes(
     known."""
     why = STOPPED if by_hand else TIME
     finds = sum(len(part.finds) for part in parts)
-    tested, counted = (
-        sum(len(part.fresh) for part in parts),
-        sum(len(part.collateral) for part in parts),
-    )
+    tested = sum(len(part.fresh) for part in parts)
+    counted = sum(len(part.collateral) for part in parts)
     if not fitted.settings.fresh_seeds:
         return Outcome(NOT_ASKED, SETTING), Outcome(NOT_ASKED, SETTING)
     side_effects = (
@@ -558,7 +566,8 @@ def _pairs(
     table = people.table
     if not table.multiclass or not len(people.people):
         return [(np.arange(len(people.people)), people, psi)]
-    decided, others = people.decisions, people.model.scores(people.people).copy()
+    decided = people.decisions
+    others = people.model.scores(people.people).copy()
     others[np.arange(len(others)), decided] = -np.inf
     asked = np.full(len(decided), False) if towards is None else decided != towards
     new = np.where(asked, -1 if towards is None else towards, others.argmax(axis=1))

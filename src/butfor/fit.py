@@ -235,7 +235,9 @@ class Fitted:
         labels."""
         if self.table.multiclass:
             return None
-        decision, pool, cut = self.decision, self.pool, dict[str, Any]()
+        decision = self.decision
+        pool = self.pool
+        cut = dict[str, Any]()
         own_half = (
             not decision.has_cut and not ensemble.single_learner(self.learner).has_probabilities
         )
@@ -362,8 +364,7 @@ def fit(
         if isinstance(label_names, (str, Mapping, Set)) or len(set(names)) < len(names) or swapped:
             raise SettingError(
                 f"label_names={brief(label_names)}: list one name for each label, all different, "
-                "in the sorted order "
-                f"of the labels ({listed(values)})."
+                f"in the sorted order of the labels ({listed(values)})."
             )
 
         # The two sides: which labels count as 1 (the second of two; of more, those that are not
@@ -439,8 +440,7 @@ def train_model(
     if settings.members is not None and settings.members > 1 and not seeded:
         raise SettingError(
             f"members={settings.members}: seeds do not change {learner.name} here, so all members "
-            "would be the "
-            "same model; leave members out."
+            "would be the same model; leave members out."
         )
     # A model with proofs gets one member, since the proofs do not hold for a mean.
     if settings.members is not None:
@@ -472,8 +472,7 @@ def train_model(
     if not np.isfinite(logits).all():
         raise LearnerError(
             f"The training of {learner.name} diverged: its scores are infinite or not numbers. "
-            "Scale the table's "
-            "numbers, or lower the learning rate."
+            "Scale the table's numbers, or lower the learning rate."
         )
     return {
         "table": table,
@@ -495,8 +494,7 @@ def choose_search(
     if strategy.name == "solid" and members == 1:
         raise SettingError(
             "strategy 'solid' needs the members of an ensemble, and this is an audit of a single "
-            "model. Use 'guided', "
-            "or members=2 or more with a model that has a seed."
+            "model. Use 'guided', or members=2 or more with a model that has a seed."
         )
     if settings.rank is not None:
         ranking = as_ranking(settings.rank, settings.random_state)
@@ -504,8 +502,7 @@ def choose_search(
             possible = ", ".join(name for name in NAMES if as_ranking(name).ranks(model))
             raise SettingError(
                 f"Ranking '{ranking.name}' needs {ranking.needs}, and this is an audit of "
-                f"{learner.name}. Use one of "
-                f"{possible}."
+                f"{learner.name}. Use one of {possible}."
             )
     elif strategy.proves:
         ranking = RankingMix.of(model)  # a trial chooses
@@ -558,13 +555,10 @@ def labelled_rows(
             if own is not None and theirs is None:
                 raise SettingError(
                     f"The training rows have {name}, so also_labelled needs it too: (X, y, "
-                    "sensitive_features, "
-                    "cluster, sample_weight), with None for what there is not."
+                    "sensitive_features, cluster, sample_weight), with None for what there is not."
                 )
-        X, codes = (
-            handed_over.like_training(X, table.X, sensitive, roles),
-            handed_over.numbered(table, y, "also_labelled"),
-        )
+        X = handed_over.like_training(X, table.X, sensitive, roles)
+        codes = handed_over.numbered(table, y, "also_labelled")
         parts.append(
             (
                 X,
@@ -575,7 +569,8 @@ def labelled_rows(
             )
         )
     if table.validation is not None and table.whole is None:
-        X, codes = table.validation[0], table.validation_codes
+        X = table.validation[0]
+        codes = table.validation_codes
         places = list[NDArray[np.int64]]()
         for more, numbers, *_ in parts[
             1:

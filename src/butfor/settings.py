@@ -51,8 +51,8 @@ class AuditSettings:
     budget: float = field(
         default=0.01,
         metadata=declared(
-            "Most labels to flip: a share (0.1%) or a count (3). Default: 1%; 0.1% with "
-            "--members 1.",
+            "Most labels to flip: a share (0.1%) or a count (3). Default: 1%; 0.1% with --members "
+            "1.",
             group="Question",
         ),
     )

@@ -33,15 +33,17 @@ from butfor.support.errors import (
 from butfor.support.stopping import stopped
 from butfor.support.terminal import one_line, prepare, say
 
-NO_ROOM, BAD_INPUT = 3, 2
-LONGEST, LONGEST_WARNING = 1000, 300
+NO_ROOM = 3
+BAD_INPUT = 2
+LONGEST = 1000
+LONGEST_WARNING = 300
 """Characters of a message, and of a warning."""
 NO_MEMORY = "not enough memory|out of memory|alloc_cpu"
 """Torch's words for it."""
 SMALLER = (
     "Not enough memory for this table and model: drop columns (--drop), group categories (--set "
-    "max-categories=20), or "
-    "use a smaller network (--set hidden=16) or fewer processes (--set n-jobs=1)."
+    "max-categories=20), or use a smaller network (--set hidden=16) or fewer processes (--set "
+    "n-jobs=1)."
 )
 OPTIONS = {"sample_weight": "weight", "max_epochs": "epochs"} | {name: name for name in SETTINGS}
 OPTIONS |= {
@@ -88,9 +90,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
             say(context.get_help())
             return BAD_INPUT
         if isinstance(error, MemoryError) or re.search(NO_MEMORY, str(error).lower()):
-            message, code = SMALLER, NO_ROOM
+            message = SMALLER
+            code = NO_ROOM
         elif isinstance(error, OutputError):
-            message, code = str(error), NO_ROOM if error.full else BAD_INPUT
+            message = str(error)
+            code = NO_ROOM if error.full else BAD_INPUT
         elif isinstance(error, OSError):
             message = f"{error.filename or 'The output'}: {error.strerror or error}."
             code = NO_ROOM if error.errno in FULL else BAD_INPUT

@@ -239,8 +239,8 @@ def introduction(data: Dataset, labels: LabelAudit, people: int) -> list[str]:
     left_out = f"{plural(unused, 'validation row')} unused" if unused else ""
     return [
         f"{Path(data.name).name}: {labels.table_.n} training rows, "
-        f"{plural(data.X_train.shape[1], 'column')}; "
-        f"auditing {people} of {plural(len(data.X_test), 'test person')}.",
+        f"{plural(data.X_train.shape[1], 'column')}; auditing {people} of "
+        f"{plural(len(data.X_test), 'test person')}.",
         f"Model: {'; '.join(filter(None, (labels.learner_.name, seeds, margins, left_out)))}.",
         *fitted.remarks(data.X_test),
     ]

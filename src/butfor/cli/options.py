@@ -144,16 +144,16 @@ class EncodingOptions:
     max_categories: int | None = field(
         default=None,
         metadata=declared(
-            "The most categories of a column, 2 to 1000; the rarest together are one. "
-            "Default: 100.",
+            "The most categories of a column, 2 to 1000; the rarest together are one. Default: "
+            "100.",
             kind=int,
         ),
     )
     encoding: str | None = field(
         default=None,
         metadata=declared(
-            "How categories become numbers: onehot, embed or ordinal. Default: onehot; embed "
-            "for an embedded set.",
+            "How categories become numbers: onehot, embed or ordinal. Default: onehot; embed for "
+            "an embedded set.",
             kind=click.Choice(["onehot", "embed", "ordinal"]),
         ),
     )

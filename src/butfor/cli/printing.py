@@ -24,7 +24,9 @@ if TYPE_CHECKING:
     from butfor.standard.groups import GroupStandard
 
 REVIEW_FIRST = 3
-WIDE, NAMES, ROW = 200, 18, 20
+WIDE = 200
+NAMES = 18
+ROW = 20
 """Characters: of a table without a terminal; of a table's column names, and of each row beside the
 person."""
 
@@ -56,19 +58,22 @@ def print_population(population: Population, folder: Path | None) -> None:
     from butfor.report.groups import impacts
     from butfor.result.reviewed import worth_a_review
 
-    run, (*summary, hinge) = population.run, population.summary
+    run = population.run
+    (*summary, hinge) = population.summary
     audited = population.audited if 0 < len(population.eligible) < len(population) else ""
     cut = run.cut if run.threshold else ""
     for line in filter(None, (*summary, population.direct, audited, cut, hinge, population.proven)):
         say_wrapped(line)
 
     # The groups, in five columns, all about the test people: more is on the page.
-    name, finds = run.sensitive, population.solid if population.checked else population.found
+    name = run.sensitive
+    finds = population.solid if population.checked else population.found
     gaps = {c.group: gap_of(c) for c in population.standards if c.attribute == name}
     rates = {each.group: each for each in impacts(population) if each.attribute == name}
     rows = []
     for group in population.groups:
-        impact, asked = rates.get(str(group)), [v for v in population.eligible if v.group == group]
+        impact = rates.get(str(group))
+        asked = [v for v in population.eligible if v.group == group]
         people = impact.people if impact else sum(v.group == group for v in population)
         row = {run.names.column(name): run.names.value(name, group), "People": people}
         if rates:

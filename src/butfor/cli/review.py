@@ -153,7 +153,8 @@ def review(
     from butfor.support.progress import ConsoleProgress
 
     record = opened(file)
-    audit, seal = with_table(Population.from_json(record), data), record.content[CHECKSUM]
+    audit = with_table(Population.from_json(record), data)
+    seal = record.content[CHECKSUM]
     if key is not None and real(key) == real(file):
         raise SettingError(f"--key {key} is the record itself; the key is another file.")
     if out is not None and real(out) in (real(path).parent for path in (file, *answers)):
@@ -167,10 +168,8 @@ def review(
                 "Give --out FOLDER to write tasks for a reviewer, or --answers FILE to read them "
                 "back."
             )
-        choice["hide"], choice["random_state"] = (
-            opt.names_in(choice["hide"]),
-            choice["random_state"] or 0,
-        )
+        choice["hide"] = opt.names_in(choice["hide"])
+        choice["random_state"] = choice["random_state"] or 0
         with as_recorded("The record's tasks cannot be made"):
             tasks = review_of(audit, record=seal, **choice)
         refused = tasks.hopeless and not anyway

@@ -286,8 +286,7 @@ def check_table(
         )
         say(
             f"{data.name}: {len(data.X_train)} training, {len(data.X_val)} validation and "
-            f"{len(data.X_test)} test "
-            f"rows, {plural(data.X_train.shape[1], 'column')}; {common}."
+            f"{len(data.X_test)} test rows, {plural(data.X_train.shape[1], 'column')}; {common}."
         )
         for line in (*notes, *attribute.remarks, *map(str, concerns)):
             say(one_line(line))

@@ -107,8 +107,7 @@ def rebuild(record: Any) -> Any:
         return {rebuild(name): rebuild(v) for name, v in record[PAIRS]}
     raise ReplayError(
         f"The record's model contains {record.get(OPAQUE, record)}, which a record cannot store; "
-        "replay it with the "
-        f"model itself ({REMEDY})."
+        f"replay it with the model itself ({REMEDY})."
     )
 
 

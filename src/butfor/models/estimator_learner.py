@@ -70,8 +70,7 @@ class SklearnLearner(Learner):
         if not (encoder is None or encoder == RAW or isinstance(encoder, TableEncoder)):
             raise SettingError(
                 f"encoder={encoder!r} is neither a TableEncoder nor '{RAW}'. Put other "
-                "preprocessing into a pipeline "
-                "with the model."
+                "preprocessing into a pipeline with the model."
             )
         self.given = clone(estimator)
         self.encoder = clone(encoder, safe=False)
@@ -131,9 +130,8 @@ class SklearnLearner(Learner):
             if not has_margin and not hasattr(estimator, "predict_proba"):
                 raise LearnerError(
                     f"{self.name} has neither decision_function nor predict_proba, so the "
-                    "distance to the other "
-                    "decision is unknown. Wrap it in sklearn.calibration.CalibratedClassifierCV, "
-                    "or set its option for "
+                    "distance to the other decision is unknown. Wrap it in "
+                    "sklearn.calibration.CalibratedClassifierCV, or set its option for "
                     "probabilities."
                 )
             pairs = getattr(self.steps[-1], "decision_function_shape", None) == "ovo"
@@ -236,8 +234,8 @@ def check_classifier(estimator: Any) -> None:
     if not hasattr(estimator, "fit") or not hasattr(estimator, "get_params"):
         raise LearnerError(
             f"model={brief(estimator)} is neither a scikit-learn classifier nor a learner "
-            "(butfor.Learner). Put a "
-            "torch module into a skorch.NeuralNetClassifier, or use butfor.MLP."
+            "(butfor.Learner). Put a torch module into a skorch.NeuralNetClassifier, or use "
+            "butfor.MLP."
         )
     decides = False
     with suppress(Exception):  # a class that scikit-learn cannot ask
@@ -251,10 +249,9 @@ def check_classifier(estimator: Any) -> None:
     if isinstance(final, (FixedThresholdClassifier, TunedThresholdClassifierCV)):
         raise LearnerError(
             f"{type(final).__name__} is refused: audit the classifier inside it with threshold=…, "
-            "the probability of "
-            "the favourable label from which people get it. That is its threshold "
-            "(best_threshold_ of a tuned one) or, "
-            "if pos_label (by default the second label) is the adverse one, one minus it."
+            "the probability of the favourable label from which people get it. That is its "
+            "threshold (best_threshold_ of a tuned one) or, if pos_label (by default the second "
+            "label) is the adverse one, one minus it."
         )
 
 

@@ -62,8 +62,8 @@ class Ledger:
         if keys != KEY_FORMAT:
             self._note(
                 f"The ledger '{self.path}' is of butfor 0.5, which did not tell apart columns of "
-                "other types and other thresholds: none of its answers is recalled. New ones "
-                "are added."
+                "other types and other thresholds: none of its answers is recalled. New ones are "
+                "added."
             )
 
     @staticmethod

@@ -231,8 +231,7 @@ def split_off(
     if min(counts) < 2 or len(y) * min(fraction, 1 - fraction) < len(counts):
         raise TableError(
             f"n_samples={len(y)} with {listed(counts)} of the classes is too few to set "
-            "validation rows aside: give "
-            "validation rows, or at least two rows of each class."
+            "validation rows aside: give validation rows, or at least two rows of each class."
         )
     kept, aside = train_test_split(
         np.arange(len(y)), test_size=fraction, stratify=y, random_state=seed

@@ -100,10 +100,9 @@ class PartitionEnsemble(ClassifierMixin, BaseEstimator):
         if len(decided) >= MIN_PEOPLE and len(np.unique(decided)) == 1:
             warnings.warn(
                 f"The vote of {self.parts_} copies decides '{self.classes_[decided[0]]}' for all "
-                f"{len(decided)} people."
-                " If the copies learned nothing, the certificates mean nothing: check the "
-                "balanced accuracy, and "
-                "use fewer parts, or copies that learn from few rows.",
+                f"{len(decided)} people. If the copies learned nothing, the certificates mean "
+                "nothing: check the balanced accuracy, and use fewer parts, or copies that learn "
+                "from few rows.",
                 stacklevel=2,
             )
         return np.array([self.votes_needed(v, d) - 1 for v, d in zip(votes, decided, strict=True)])

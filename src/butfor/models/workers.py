@@ -82,8 +82,7 @@ SAME_VERSIONS = ("butfor", "torch", "numpy", "scikit-learn")
 """Packages whose versions must be the same on all workers."""
 LOST_WORKERS = (
     "A chunk of trainings took several workers down; they may have too little memory. What was "
-    "trained before is in "
-    "the ledger, if one was given."
+    "trained before is in the ledger, if one was given."
 )
 
 Prepare = Callable[[Any, Any], tuple[Callable[[Sequence[Any]], list[Any]], int]]

@@ -110,8 +110,8 @@ def stack_size(job: Job, device: torch.device) -> int:
     fitting = (free_memory(device) // 2 - 4 * rows.X.size) // bytes_each
     if fitting < 1 and device.type == "cuda":
         raise RuntimeError(
-            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, more "
-            f"than {device.type} has free. Use a smaller batch_size, or device='cpu'."
+            f"Training one network on {rows.n} rows takes about {bytes_each / 2**20:.0f} MiB, "
+            f"more than {device.type} has free. Use a smaller batch_size, or device='cpu'."
         )
     return max(1, min(fitting, LARGEST_STACK[device.type]))
 

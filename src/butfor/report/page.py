@@ -227,7 +227,7 @@ def own_parts(script: str, *styles: str) -> dict[str, Any]:
     )
     look = "\n".join([f":root{{{colours}}}", *map(text_of, styles)])
     policy = (
-        f"default-src 'none'; style-src 'sha256-{digest(look)}'; "
-        f"script-src 'sha256-{digest(code)}'; base-uri 'none'; form-action 'none'"
+        f"default-src 'none'; style-src 'sha256-{digest(look)}'; script-src "
+        f"'sha256-{digest(code)}'; base-uri 'none'; form-action 'none'"
     )
     return {"STYLE": Markup(look), "SCRIPT": Markup(code), "POLICY": policy}

@@ -96,7 +96,7 @@ class Questions:
             sentences.append(f"Fresh seeds: {tested}, since {self.fresh_seeds.because}.")
         if self.side_effects.cut_short:
             sentences.append(
-                f"Side effects on other people: counted for {self.side_effects.parts} finds, since "
-                f"{self.side_effects.because}."
+                f"Side effects on other people: counted for {self.side_effects.parts} finds, "
+                f"since {self.side_effects.because}."
             )
         return sentences

@@ -199,8 +199,8 @@ class Population(Sequence[Verdict]):
             return f"The search for {left} of {people} was stopped before it found anything."
         if left:
             stopped = (
-                f" The search for {plural(left, 'audited person')} was stopped before it "
-                "found anything."
+                f" The search for {plural(left, 'audited person')} was stopped before it found "
+                "anything."
             )
         turned = len(self.solid if self.checked else self.found)
         n = run.data.training_rows
@@ -231,8 +231,8 @@ class Population(Sequence[Verdict]):
             return "whether it holds under other seeds was not checked"
         if self.run.seeded and seeds < MIN_SOLID_SEEDS:
             return (
-                f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one "
-                f"solid ({MIN_SOLID_SEEDS} at least)"
+                f"{plural(seeds, 'fresh seed is', 'fresh seeds are')} too few to call one solid "
+                f"({MIN_SOLID_SEEDS} at least)"
             )
         return ""
 

@@ -90,11 +90,11 @@ SOLIDITY = {
         "◐",
         "Leaning",
         "with the flips, more than half of the models decide differently, and by that bound more "
-        "than without them, "
-        f"but too few to be solid (which takes {MIN_SOLID_SEEDS} seeds at least)",
+        f"than without them, but too few to be solid (which takes {MIN_SOLID_SEEDS} seeds at "
+        "least)",
         (
-            "**Say that a leaning find is not certain.** More labels (a larger `--budget`) or more "
-            "seeds (`--fresh-seeds`) may settle it.",
+            "**Say that a leaning find is not certain.** More labels (a larger `--budget`) or "
+            "more seeds (`--fresh-seeds`) may settle it.",
             BLIND,
             CORRECT,
         ),

@@ -348,8 +348,8 @@ class OneStandard:
         group = self.who
         lines = self._who_changes() if self.control is None else self._who_changes_beside_controls()
         caveat = (
-            " It is measured against the recorded labels, also those that the worlds correct, so a "
-            "lower figure does not mean a worse model."
+            " It is measured against the recorded labels, also those that the worlds correct, so "
+            "a lower figure does not mean a worse model."
         )
         rate = self.rates.get(self.group)
         rate_in_worlds = self.rates_in_worlds.get(self.group)
@@ -367,8 +367,8 @@ class OneStandard:
     def _flipped(self) -> str:
         flips = [world.flips for world in self.worlds]
         return (
-            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of "
-            f"{self.labels} labels are flipped."
+            f"In each of {len(self.worlds)} worlds, {min(flips)} to {max(flips)} of {self.labels} "
+            "labels are flipped."
         )
 
     def _who_changes(self) -> list[str]:

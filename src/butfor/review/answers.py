@@ -79,7 +79,9 @@ class Outcome:
     def evidence(self) -> Evidence:
         """What the answers show. An answer counts as a change if it is on the other side:
         favourable or adverse."""
-        key, tasks, everybody = self.key, self.key.tasks, self.reviewers
+        key = self.key
+        tasks = self.key.tasks
+        everybody = self.reviewers
 
         def counts(
             some: Iterable[Task], reviewers: Sequence[Answers] = everybody
@@ -196,7 +198,9 @@ def read_answers(paths: Sequence[Path], key: Key) -> Outcome:
 
 def _checked(given: Given, key: Key, path: str) -> Answers:
     """The answers; an error if one is missing, belongs to no task or is no label."""
-    tasks, answers, seen = [task.id for task in key.tasks], dict[str, str](), dict[str, str]()
+    tasks = [task.id for task in key.tasks]
+    answers = dict[str, str]()
+    seen = dict[str, str]()
     for where, task, text in given:
         if task not in tasks:
             raise TableError(
@@ -214,8 +218,7 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
             if label is None:
                 raise TableError(
                     f"{path}, {where} (task {task}): '{text.strip()[:LONGEST]}' is not a label; "
-                    "write "
-                    f"{listed(key.label_names, 50)} or '{CANNOT_TELL}'."
+                    f"write {listed(key.label_names, 50)} or '{CANNOT_TELL}'."
                 )
             answers[task] = label
     if missing := [task for task in tasks if task not in answers]:
@@ -223,8 +226,7 @@ def _checked(given: Given, key: Key, path: str) -> Answers:
         of = f"of {plural(len(tasks), 'task')}"
         raise TableError(
             f"{path}: {plural(len(missing), f'{of} has', f'{of} have')} no answer; the first is "
-            "task "
-            f"{missing[0]}{where}. Write a label or '{CANNOT_TELL}' for each."
+            f"task {missing[0]}{where}. Write a label or '{CANNOT_TELL}' for each."
         )
     return answers
 
@@ -233,10 +235,8 @@ def _meant(text: str, names: Sequence[str]) -> str | None:
     """The label that an answer means: as the table spells it (some end in a space), as our CSV
     files do, without spaces around it, without its column ("no" of "deny = no"), in other capitals,
     or as a spreadsheet writes a number ("1.0"). None if that is no label, or several."""
-    alone, short = (
-        text.strip(),
-        {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)},
-    )
+    alone = text.strip()
+    short = {name: name.rpartition(EQUALS)[2] for name in (*names, CANNOT_TELL)}
     for meant in (
         lambda name: text in (name, harmless(name)),
         lambda name: alone in (name.strip(), short[name]),

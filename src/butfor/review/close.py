@@ -98,20 +98,17 @@ def close_review(
 
     fitted, data = fitted_again(audit.run, model, progress, phi="everyone", psi="everything")
     for task in outcome.key.tasks:
-        row, label = (
-            plain(fitted.table.X.index[task.position]),
-            fitted.label_names[fitted.table.codes[task.position]],
-        )
+        row = plain(fitted.table.X.index[task.position])
+        label = fitted.label_names[fitted.table.codes[task.position]]
         if (task.row, task.label) != (row, label):
-            was, now = (
-                f"row {task.row} with label '{task.label}'",
-                f"row {row} with label '{label}'",
-            )
+            was = f"row {task.row} with label '{task.label}'"
+            now = f"row {row} with label '{label}'"
             raise ReplayError(
                 f"In the key, task {task.id} is {was}; in the table, it is {now}. Use the "
                 "original key."
             )
-    groups, known = data.groups["test"] if data.groups else None, audit.standards or None
+    groups = data.groups["test"] if data.groups else None
+    known = audit.standards or None
     reviewed, after, standards = after_review(
         fitted,
         outcome,

@@ -27,7 +27,9 @@ from butfor.words.figures import number, often
 
 SLACK = 1e-12
 """Rounding errors of shares do not fail a limit."""
-KEPT, BROKEN, UNKNOWN = 0, 1, 4
+KEPT = 0
+BROKEN = 1
+UNKNOWN = 4
 """Exit codes; of several checks 1 counts before 4 before 0. 2 and 3 are taken by bad input and full
 disks."""
 LEAST_PEOPLE = 30
@@ -131,10 +133,8 @@ def check_gaps(
                 said += f" If the gap stays as it is, it takes {many} times the rows."
         checks[c.name] = Check(MAX_GAP, limit, said, low, high, c.name)
     for group in standards.left_out:
-        name, said = (
-            f"{group.attribute} = {group.group}",
-            "Collect more rows, or leave it out with --except.",
-        )
+        name = f"{group.attribute} = {group.group}"
+        said = "Collect more rows, or leave it out with --except."
         checks[name] = Check(MAX_GAP, limit, f"{group.sentence} {said}", group=name)
     excepted = set[str]()
     for given in without:

@@ -54,7 +54,8 @@ from butfor.table.table import Table
 
 BLOCK = 32
 """People who are checked together, before the next lines are printed."""
-EXACT, CLOSE = 1e-9, 0.01
+EXACT = 1e-9
+CLOSE = 0.01
 """How far numbers may be apart, relative where they are above 1: values, and logits."""
 AFTER = [f"counterfactual_{name}" for name in ("prediction", "logit", "score", "cut")]
 NEAR = dict.fromkeys(("logit", "score", "cut", *AFTER, "decision"), CLOSE)
@@ -129,7 +130,8 @@ def replay_all(
     if not verdicts:
         return
     with as_recorded("The record cannot be replayed"):
-        run, asked = verdicts[0].run, None
+        run = verdicts[0].run
+        asked = None
         if audit is not None:
             fitted: Fitted = audit.fitted_
         elif verdicts[0].fitted is not None:
@@ -183,7 +185,8 @@ def _people(
 ) -> tuple[pd.DataFrame, pd.Series | None, Any]:
     """Recorded people as a table: rows of `asked`, else as recorded; their labels, if known, and
     their groups, if these stand beside it."""
-    blind, table = fitted.sensitive.blind, fitted.table.X
+    blind = fitted.sensitive.blind
+    table = fitted.table.X
     if asked is not None:
         cases = [verdict.case for verdict in verdicts]
         beside = asked.groups["test"].iloc[cases] if blind and asked.groups is not None else None
@@ -245,11 +248,9 @@ def _compared(
     fresh: bool,
 ) -> Replay:
     """What differs about one person. `allowed`: the labels that ψ lets flip."""
-    run, optional, differs = (
-        recorded.run,
-        ("fresh", "without_flips", "recorded_label"),
-        list(differs_in_run),
-    )
+    run = recorded.run
+    optional = ("fresh", "without_flips", "recorded_label")
+    differs = list(differs_in_run)
     skip = SEARCHED | {
         name for name in optional if None in (getattr(recorded, name), getattr(now, name))
     }
@@ -272,7 +273,8 @@ def _compared(
         for position in forbidden
     ]
 
-    said, after = run.names, now.counterfactual_prediction
+    said = run.names
+    after = now.counterfactual_prediction
     course = [
         f"{said.label(now.prediction)}{'' if after is None else f' → {said.label(after)}'}",
         now.course_in_words,
@@ -311,8 +313,7 @@ def load_rows(run: Run, beside: str | None = None) -> tuple[Table, Dataset]:
     if run.data.table is None:
         raise ReplayError(
             f"The record names no file or embedded data set, because {run.data.source}: give a "
-            "file with the same rows "
-            f"('butfor replay --data'), or {BY_ITSELF}."
+            f"file with the same rows ('butfor replay --data'), or {BY_ITSELF}."
         )
     if lost := sorted({"sample_weight", "cluster"} & run.lost):
         raise ReplayError(f"The record does not include {listed(lost)}: {BY_ITSELF}.")
@@ -320,8 +321,7 @@ def load_rows(run: Run, beside: str | None = None) -> tuple[Table, Dataset]:
         if not os.path.exists(path):
             raise ReplayError(
                 f"There is no file '{path}', which the record names. If the table was moved, say "
-                "where it is: "
-                "'butfor replay' and 'butfor review' take --data FILE."
+                "where it is: 'butfor replay' and 'butfor review' take --data FILE."
             )
     data = load_table(run.data.table, beside=beside, **run.data.loading)
     weight, cluster = (

@@ -85,7 +85,9 @@ CANNOT_TELL = "cannot tell"
 """The answer of a reviewer who cannot decide."""
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
 """Letters of ids: they form no words, and spreadsheets do not read them as dates or numbers."""
-REVIEWED, CONTROL, CLEAR = "label", "control", "clear case"
+REVIEWED = "label"
+CONTROL = "control"
+CLEAR = "clear case"
 """Kinds of tasks."""
 UNDOUBTED = 0.1
 """A clear case has at most this doubt by the standard of those whom the group is compared with."""
@@ -93,10 +95,13 @@ LEAST_CLEAR = 20
 """Clear cases are a fifth of the tasks, or this many where there are."""
 CALIPER = 0.05
 """A label and its control differ by at most this in each of the two probabilities."""
-ERRS, LIKELY, SIMULATED = 0.1, 0.8, 500
+ERRS = 0.1
+LIKELY = 0.8
+SIMULATED = 500
 """The reviewer for whom the power is simulated errs so often; the power to aim for; simulated
 reviews."""
-MOST_NAMED, LONGEST = 5, 80
+MOST_NAMED = 5
+LONGEST = 80
 """The most labels that the question names, and the most characters of a name."""
 
 
@@ -170,15 +175,14 @@ class Review:
     @property
     def lines(self) -> list[str]:
         """What the tasks contain and what to expect, a sentence each; not for the reviewer."""
-        kinds, name = Counter(task.kind for task in self.tasks), self.names.label(self.key.adverse)
+        kinds = Counter(task.kind for task in self.tasks)
+        name = self.names.label(self.key.adverse)
         clear = {task.label in self.key.adverse for task in self.tasks if task.kind == CLEAR}
         lines = [
             f"{plural(len(self.tasks), 'task')}, shuffled: {plural(kinds[REVIEWED], 'label')} "
-            f"{name} of "
-            f"{self.key.group}, {plural(kinds[CONTROL], 'control')} (the same label of "
-            f"{self.key.others}, as likely "
-            f"to be favourable) and {plural(kinds[CLEAR], 'clear case')} (doubt at most "
-            f"{UNDOUBTED})."
+            f"{name} of {self.key.group}, {plural(kinds[CONTROL], 'control')} (the same label of "
+            f"{self.key.others}, as likely to be favourable) and "
+            f"{plural(kinds[CLEAR], 'clear case')} (doubt at most {UNDOUBTED})."
         ]
         if alone := kinds[REVIEWED] - kinds[CONTROL]:
             lines.append(
@@ -201,10 +205,9 @@ class Review:
             able = "who sees each person's file and errs one time in ten"
             lines.append(
                 "These tasks show columns alone, by which a label and its control are as likely "
-                "to be favourable: "
-                "whoever goes by them changes both alike, and the review can show little. Name "
-                "the column with each "
-                "person's file (--file-column; in Python file_column=)."
+                "to be favourable: whoever goes by them changes both alike, and the review can "
+                "show little. Name the column with each person's file (--file-column; in Python "
+                "file_column=)."
             )
         prospect = f"If so, a reviewer {able} will show it with probability {self.power:.2f}"
         if self.hopeless:
@@ -224,8 +227,8 @@ def review_of(population: Population, *, file_column: str | None = None, **choic
     if not population.labels:
         raise SettingError(
             "The record names no label to review: it is about one person, the audit was stopped, "
-            "or the groups cannot "
-            "be compared. Audit more people, or name a protected attribute with larger groups."
+            "or the groups cannot be compared. Audit more people, or name a protected attribute "
+            "with larger groups."
         )
     run = population.run
     table, data = load_rows(run, beside=file_column)
@@ -283,13 +286,16 @@ def make_review(
     besides the protected ones. `files`: by training row, the name of the original file, if
     reviewers look at it. `record`: the checksum of the file that the population was read from, by
     which its answers will know it."""
-    attribute, groups, run = sensitive.name, sensitive.values.astype(str), population.run
-    label_names, adverse, names = run.label_names, run.adverse, run.names
+    attribute = sensitive.name
+    groups = sensitive.values.astype(str)
+    run = population.run
+    label_names = run.label_names
+    adverse = run.adverse
+    names = run.names
     if not adverse:
         raise SettingError(
             "A review compares the adverse labels of two groups: name the adverse label "
-            "(--adverse; in Python "
-            "fit(adverse=…)) and audit again."
+            "(--adverse; in Python fit(adverse=…)) and audit again."
         )
     if CANNOT_TELL in label_names:
         raise SettingError(
@@ -344,7 +350,8 @@ def make_review(
     # Clear cases of both labels, a quarter as many as these.
     kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL)
     doubt = np.where(favourable, 1 - likely[:, 1], likely[:, 1])
-    half, free[list(kinds)] = max(LEAST_CLEAR, round(len(kinds) / 4)) // 2, False
+    half = max(LEAST_CLEAR, round(len(kinds) / 4)) // 2
+    free[list(kinds)] = False
     undoubted = [
         np.flatnonzero(free & side & (doubt <= UNDOUBTED)) for side in (favourable, ~favourable)
     ]
@@ -411,7 +418,8 @@ def make_review(
         own = favoured[[label.position for label in ours]]
         return simulated_power(wrong, own, favoured[list(pairs.values())], clear)
 
-    likely_shown, would_do = power(int(labels)), None
+    likely_shown = power(int(labels))
+    would_do = None
     if likely_shown < LIKELY:
         steps = [
             count
@@ -430,10 +438,13 @@ def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats
     rows, and by the standard of the rows `others`. And whom that standard favours when it has
     learned from all of them: a reviewer who follows it agrees with the controls' labels more often
     than with others. X has no protected column."""
-    model, folds, labels = TwoModels.of(X), folds_of(len(X), None, 0), favourable.astype(np.float64)
+    model = TwoModels.of(X)
+    folds = folds_of(len(X), None, 0)
+    labels = favourable.astype(np.float64)
     found = np.empty((len(X), 2))
     for fold in range(FOLDS):
-        ask, learn = np.flatnonzero(folds == fold), np.flatnonzero(folds != fold)
+        ask = np.flatnonzero(folds == fold)
+        learn = np.flatnonzero(folds != fold)
         fitted = fit_logistic(design_of(model.inputs[learn]), labels[None, learn])
         found[ask, 0] = predict_logistic(model.inputs[ask], fitted)[0]
         learn = learn[others[learn]]
@@ -453,7 +464,8 @@ def matched(likely: Floats, labels: Sequence[int], candidates: Sequence[int]) ->
     distance, place = tree.query(likely[labels], nearest, p=np.inf, distance_upper_bound=CALIPER)
     used = set[int]()
     for pair in np.argsort(distance, axis=None, kind="stable")[: np.isfinite(distance).sum()]:
-        label, control = labels[pair // len(nearest)], int(candidates[place.flat[pair]])
+        label = labels[pair // len(nearest)]
+        control = int(candidates[place.flat[pair]])
         if label not in controls and control not in used:
             controls[label] = control
             used.add(control)
@@ -464,12 +476,11 @@ def simulated_power(wrong: Floats, own: Mask, other: Mask, clear: int) -> float:
     """How often the answers of a reviewer who errs one time in ten show something. Of the labels
     with a control: `wrong`, how likely each is wrong, and whether the others' standard favours it
     (`own`) and its control (`other`); `clear`: the number of clear cases."""
-    rng, found = np.random.default_rng(0), 0
+    rng = np.random.default_rng(0)
+    found = 0
     for _ in range(SIMULATED if len(wrong) else 0):
-        changed, also = (
-            rng.random(len(wrong)) < ERRS + (1 - 2 * ERRS) * wrong,
-            rng.random(len(wrong)) < ERRS,
-        )
+        changed = rng.random(len(wrong)) < ERRS + (1 - 2 * ERRS) * wrong
+        also = rng.random(len(wrong)) < ERRS
         strata = [
             ((int(changed[own == side].sum()), int((own == side).sum())),
              (int(also[other == side].sum()), int((other == side).sum())))
@@ -537,7 +548,8 @@ def write_review(
             f"--key {key} is in the reviewer's folder, and the reviewer must not see it; put it "
             "elsewhere."
         )
-    names, shown = review.key.label_names, review.shown
+    names = review.key.label_names
+    shown = review.shown
 
     # Columns of the table that have a name of ours are renamed, and an empty column is to be filled
     # in.
@@ -558,8 +570,7 @@ def write_review(
         if not overwrite and (there := [path for path in texts if path.exists()]):
             raise SettingError(
                 f"'{there[0]}' exists and may belong to a review under way: name another folder, "
-                "or replace it with "
-                "--overwrite."
+                "or replace it with --overwrite."
             )
         save_all(texts)
     return [path for path in texts if path != key], key
@@ -628,8 +639,7 @@ def what_to_look_at(file_column: str | None) -> str:
         return "Judge every person only by what is shown; do not look anybody up."
     return (
         f"Look up every person's original file: '{short(file_column, LONGEST)}' names it. Judge "
-        "by that file. It may "
-        "tell the person's group, so this review is not blind to the group."
+        "by that file. It may tell the person's group, so this review is not blind to the group."
     )
 
 

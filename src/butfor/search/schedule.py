@@ -30,7 +30,8 @@ from butfor.search.rules import Allowed
 from butfor.search.strategies import Strategy
 from butfor.support.errors import SettingError, Stopped, brief
 
-SEARCH, CONFIRMATION = "search", "confirmation"
+SEARCH = "search"
+CONFIRMATION = "confirmation"
 """Phases of a search, as progress names them."""
 MEASURED_SETS = 8
 """Sets on which the engine's distance from the model's own `fit` is measured."""
@@ -508,8 +509,8 @@ def checked(asked: Any, person: Person, strategy: Strategy) -> Any:
         sets = [flip_set(flips) for flips in named]
     except TypeError:
         raise SettingError(
-            f"{said}which is no question: yield a flip set (a tuple of positions), a list of them, "
-            "Try, Confirm or Rank."
+            f"{said}which is no question: yield a flip set (a tuple of positions), a list of "
+            "them, Try, Confirm or Rank."
         ) from None
     if strategy.own:
         check_own(asked, sets, person, said)
@@ -529,8 +530,8 @@ def check_own(asked: Any, sets: Sequence[FlipSet], person: Person, said: str) ->
         allowed = np.isin(flips, person.order).all()
         if not each_once or len(flips) > person.budget or not allowed:
             raise SettingError(
-                f"{said}but the budget is {person.budget} labels, each once, and ψ allows the rows "
-                "of person.order only."
+                f"{said}but the budget is {person.budget} labels, each once, and ψ allows the "
+                "rows of person.order only."
             )
 
 

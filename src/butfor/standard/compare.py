@@ -649,8 +649,8 @@ def references_of(given: Any, attributes: Sequence[Sensitive]) -> dict[str, str]
         reference = by_spelling[name][spelled(group)]
         if references.setdefault(name, reference) != reference:
             raise SettingError(
-                f"reference names '{references[name]}' and '{reference}', both groups of '{name}'; "
-                "name one of them."
+                f"reference names '{references[name]}' and '{reference}', both groups of "
+                f"'{name}'; name one of them."
             )
     whole = attributes[-1].name
     single = [attribute.name for attribute in attributes[:-1]]

@@ -167,8 +167,8 @@ class Slice:
         than = "the group's own gap would make it" if self.more == self.excess else "elsewhere"
         return (
             f"Where {names.column(self.column)} = {self.value}, the gap of "
-            f"{names.people_in(self.attribute, self.group)} is {gap}, "
-            f"{100 * self.more:.0f} more than {than}; {part} of the shortfall is there."
+            f"{names.people_in(self.attribute, self.group)} is {gap}, {100 * self.more:.0f} more "
+            f"than {than}; {part} of the shortfall is there."
         )
 
 

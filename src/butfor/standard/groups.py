@@ -291,8 +291,8 @@ class GroupStandard:
         )
         if abs(raw) >= SMALLEST_SHOWN_GAP and explained * raw < 0:
             rates += (
-                f" Given the recorded columns, the gap is {points(abs(explained))} wider "
-                "than the raw one."
+                f" Given the recorded columns, the gap is {points(abs(explained))} wider than the "
+                "raw one."
             )
         elif abs(raw) >= SMALLEST_SHOWN_GAP and abs(explained) > abs(raw):
             rates += f" The recorded columns explain more than the raw gap of {points(abs(raw))}."
@@ -411,8 +411,8 @@ class Compared:
         if disputed:
             gaps = _and_more([f"{self.name_of(c)} ({points(c.difference)})" for c in disputed])
             return (
-                f"{none} is called: two estimates disagree whether {gaps} {were} less often "
-                f"than comparable {who}."
+                f"{none} is called: two estimates disagree whether {gaps} {were} less often than "
+                f"comparable {who}."
             )
         was = were.replace("were ", "was ")
         verdict = f"{none} {was} less often than comparable {who} by more than chance"
@@ -771,8 +771,8 @@ class Standards(Compared):
             )
         if len(self.doubt) > LARGE_TABLE_ROWS:
             notes.append(
-                f"With more than {LARGE_TABLE_ROWS} rows, the boosting learns from a random sample "
-                f"of {BOOSTING_ROWS}."
+                f"With more than {LARGE_TABLE_ROWS} rows, the boosting learns from a random "
+                f"sample of {BOOSTING_ROWS}."
             )
         if self.not_sliced:
             notes.append(
@@ -781,8 +781,8 @@ class Standards(Compared):
         values = [c for c in self.comparisons if c.attribute == self.attribute]
         if len(values) > 2 and any(c.differs and c.reference is None for c in values):
             notes.append(
-                "Each group is compared with all others together, and some of those differ too. To "
-                "compare with one group alone, name a reference group."
+                "Each group is compared with all others together, and some of those differ too. "
+                "To compare with one group alone, name a reference group."
             )
         return notes
 

@@ -37,8 +37,8 @@ WRONG = (
 )
 """What a probability of being wrong means."""
 IF_REAL = (
-    "The same in groups whose gap may be chance, as if it were real. Where nothing is "
-    "wrong, it is chance too."
+    "The same in groups whose gap may be chance, as if it were real. Where nothing is wrong, it "
+    "is chance too."
 )
 """What `wrong_if_real` means."""
 MIN_PROBABILITY = 0.005

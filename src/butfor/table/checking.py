@@ -254,14 +254,13 @@ def weight_concerns(weight: NDArray[np.float64] | None, sensitive: Sensitive) ->
             if len(weights) < MIN_ROWS or largest <= MAX_WEIGHT_SHARE * weights.sum():
                 continue
             sentence = (
-                f"One row has {100 * largest / weights.sum():.0f} % of the weight of {part.name} = "
-                f"{group}, so the group's "
-                "figures hang on it."
+                f"One row has {100 * largest / weights.sum():.0f} % of the weight of {part.name} "
+                f"= {group}, so the group's figures hang on it."
             )
             if largest in SENTINELS:
                 sentence += (
-                    f" {largest:.12g} looks like a mark for an unknown weight: give the "
-                    "row its own or drop it."
+                    f" {largest:.12g} looks like a mark for an unknown weight: give the row its "
+                    "own or drop it."
                 )
             concerns.append(Concern("weight", (part.name,), sentence))
     return concerns
@@ -407,8 +406,8 @@ def check_groups(X: pd.DataFrame, sensitive: Sensitive) -> list[Concern]:
     columns = tuple(map(str, telling))
     sentence = (
         f"{subject} the groups of '{sensitive.name}' apart: hardly anybody in another group has "
-        "the same values, so "
-        f"there are no comparable people. Leave {them} out: --drop {','.join(columns)}."
+        f"the same values, so there are no comparable people. Leave {them} out: --drop "
+        f"{','.join(columns)}."
     )
     return [Concern("proxy", columns, sentence)]
 
@@ -448,7 +447,7 @@ def check_people(X: pd.DataFrame, people: pd.DataFrame) -> list[Concern]:
         return []
     sentence = (
         f"{len(twins)} of the {len(people)} test people equal a training row in every column, so "
-        "the model "
-        "has seen them. Remove duplicate rows from the file, or keep them on one side of the split."
+        "the model has seen them. Remove duplicate rows from the file, or keep them on one side "
+        "of the split."
     )
     return [Concern("duplicates", (), sentence)]

@@ -66,8 +66,7 @@ def as_table(X: Any) -> pd.DataFrame:
     if not isinstance(frame, pd.DataFrame):
         raise TableError(
             "An audit needs a table with named columns (a pandas or polars DataFrame, or a "
-            "pyarrow Table), not "
-            f"{brief(X)}."
+            f"pyarrow Table), not {brief(X)}."
         )
     for count, what in zip(frame.shape, ("rows", "columns"), strict=True):
         if not count:
@@ -78,8 +77,7 @@ def as_table(X: Any) -> pd.DataFrame:
         named = ", ".join(dict.fromkeys(map(repr, frame.columns[odd])))
         raise TableError(
             f"Column {named} needs a name of its own, a text or a number that differs from other "
-            "columns' names also "
-            "when written as text: rename or drop one."
+            "columns' names also when written as text: rename or drop one."
         )
     turn = "turn it into numbers or text, or leave the column out"
     plain = dict[Hashable, pd.Series]()
@@ -191,8 +189,7 @@ def refuse_misaligned(given: Any, X: pd.DataFrame, what: str, name: str) -> None
         other = "the same rows in another order" if same_rows else "different rows"
         raise TableError(
             f"The index of the {what} does not match the table's: {other}. Align them "
-            f"({name}.loc[X.index]), or pass a "
-            "plain array in the order of the table."
+            f"({name}.loc[X.index]), or pass a plain array in the order of the table."
         )
 
 
@@ -294,8 +291,7 @@ def days_in(values: pd.Series) -> NDArray[np.float64] | NDArray[np.int64]:
     except (ValueError, TypeError, OverflowError):
         raise TableError(
             f"Column '{values.name}' holds dates, but also a value that is none or cannot be "
-            "counted in days: correct "
-            "it or drop the column."
+            "counted in days: correct it or drop the column."
         ) from None
     return days.astype(np.int64) if present.all() and not (days % 1).any() else days
 

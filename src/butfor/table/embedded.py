@@ -28,7 +28,9 @@ from butfor.support.errors import DatasetError, listed, nearest
 from butfor.table.roles import Roles
 
 HERE = Path(__file__).parent
-TRAIN, VAL, TEST = "train", "val", "test"
+TRAIN = "train"
+VAL = "val"
+TEST = "test"
 TIMEOUT_SECONDS = 30.0
 """A download fails after this many seconds without a byte."""
 MAX_BYTES = 256 * 1024**2
@@ -246,8 +248,7 @@ class Dataset:
         sizes = "/".join(str(len(part)) for part in (self.X_train, self.X_val, self.X_test))
         return (
             f"<Dataset '{self.name}': {sizes} rows (train/val/test) × {self.X_train.shape[1]} "
-            "columns, "
-            f"sensitive '{self.sensitive}', labels {listed(self.label_names)}>"
+            f"columns, sensitive '{self.sensitive}', labels {listed(self.label_names)}>"
         )
 
 
@@ -386,8 +387,7 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
         except Exception as error:  # damaged archives raise several kinds
             raise DatasetError(
                 f"{path} cannot be read as the published {file} ({error}); replace it with the "
-                "original, or remove it "
-                "to search elsewhere."
+                "original, or remove it to search elsewhere."
             ) from error
     looked = ", ".join(map(str, places))
     if not spec.url:
@@ -416,11 +416,9 @@ def _original(file: str, spec: Spec, data_home: str | Path | None, *, fetch: boo
     ) as error:  # no network, no archive, a full disk: zipfile alone raises a dozen kinds
         raise DatasetError(
             f"The data set '{spec.name}' is not on this machine and could not be downloaded. "
-            f"Tried {file} or "
-            f"{file}.gz in {looked}; then {spec.url}: {str(error) or type(error).__name__}. "
-            "Either connect this "
-            "machine to the network and try again, or download that archive by hand, unpack "
-            f"{file} into a directory "
-            "and set BUTFOR_DATA=/that/directory."
+            f"Tried {file} or {file}.gz in {looked}; then {spec.url}: "
+            f"{str(error) or type(error).__name__}. Either connect this machine to the network "
+            f"and try again, or download that archive by hand, unpack {file} into a directory and "
+            "set BUTFOR_DATA=/that/directory."
         ) from error
     return content

@@ -40,7 +40,8 @@ from butfor.table.columns import (
     same_columns,
 )
 
-OWN, REFUSE = "own", "refuse"
+OWN = "own"
+REFUSE = "refuse"
 """How missing and unknown values are treated."""
 CHOICES = {
     "categorical": ("onehot", "embed", "ordinal"),
@@ -49,7 +50,8 @@ CHOICES = {
     "missing": (OWN, REFUSE),
     "unknown": (OWN, REFUSE),
 }
-MISSING, OTHER = "missing", "other"
+MISSING = "missing"
+OTHER = "other"
 """The categories for missing values and for all rare ones."""
 MAX_SCALED = 1e15
 """In scaled units: beyond this a network's sums overflow."""
@@ -97,8 +99,8 @@ class _Block:
         codes, strange = self.codes_of(values)
         if unknown == REFUSE:
             remedy = (
-                f"known values are {listed(self.codes)}; group rare values, drop the row or "
-                "drop the column"
+                f"known values are {listed(self.codes)}; group rare values, drop the row or drop "
+                "the column"
             )
             refuse_rows(values, strange, "holds {value!r}, which no training row has", remedy)
         absent_code = self.codes.get(MISSING, len(self.table) - 1)
@@ -224,13 +226,10 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         unknown = _rows_by_column(pd.Series(strange, dtype=object))
         said: dict[str, object] = {
             f"Missing values: {missing}. A missing category counts as its own category, a missing "
-            "number as the median "
-            "of the training rows, marked as missing; if no training row misses one, there is no "
-            "mark and no such "
-            "category.": missing,
+            "number as the median of the training rows, marked as missing; if no training row "
+            "misses one, there is no mark and no such category.": missing,
             f"Values that no training row has: {unknown}. They count as '{OTHER}' or as missing "
-            "if the training rows "
-            "have these, otherwise as an unknown value.": unknown,
+            "if the training rows have these, otherwise as an unknown value.": unknown,
         }
         for column, block in coded.items():
             apart = (
@@ -259,8 +258,8 @@ class TableEncoder(TransformerMixin, BaseEstimator):
         if merged or not (np.isfinite(scale) and scale > 0):
             distance = np.nan_to_num(np.abs(numbers - fill), nan=-1.0)
             what = (
-                "holds {value}, which is too far from the other values, or too close to them, "
-                "to compute with"
+                "holds {value}, which is too far from the other values, or too close to them, to "
+                "compute with"
             )
             refuse_rows(
                 values,

@@ -218,16 +218,14 @@ class Sensitive:
         if given is None:
             raise SettingError(
                 f"'{self.name}' stands beside the table, so it is needed for these people too: "
-                "pass "
-                "sensitive_features=... with one value per person."
+                "pass sensitive_features=... with one value per person."
             )
         frame = _beside(given, people)
         if frame.shape[1] != len(self.attributes):
             columns = plural(frame.shape[1], "column")
             raise TableError(
                 f"sensitive_features of these people has {columns}; give those of the training "
-                "rows: "
-                f"{listed(self.attributes)}."
+                f"rows: {listed(self.attributes)}."
             )
         named = set(frame.columns) == set(self.attributes)
         frame = (
@@ -319,8 +317,7 @@ def _read(
             if [*map(spelled, fill_missing(column))] != [*map(spelled, fill_missing(beside_it))]:
                 raise TableError(
                     f"sensitive_features has the name '{name}' of a column of X but other values; "
-                    "rename it, or name "
-                    "the column."
+                    "rename it, or name the column."
                 )
         names = list(frame.columns)
     else:
@@ -332,8 +329,8 @@ def _read(
             if absent and len(names) != len(X) and all(isinstance(name, str) for name in names):
                 raise TableError(
                     f"sensitive_features: X has no column {listed(absent)}. "
-                    f"{nearest(absent[0], X.columns, 'It has')} "
-                    "Name columns of X, or give one value per row."
+                    f"{nearest(absent[0], X.columns, 'It has')} Name columns of X, or give one "
+                    "value per row."
                 )
             frame = _beside(given, X)  # one value per row, even if a value equals a column's name
             return frame.set_axis(list(map(str, frame.columns)), axis=1), ()
@@ -356,8 +353,7 @@ def _beside(given: Any, X: pd.DataFrame) -> pd.DataFrame:
     if len(frame) != len(X) or not frame.shape[1]:
         raise TableError(
             f"sensitive_features must name a column of X, which has {listed(X.columns, 30)}, or "
-            "hold one value for "
-            f"each of its {len(X)} rows, not {brief(given)}."
+            f"hold one value for each of its {len(X)} rows, not {brief(given)}."
         )
     indexed = isinstance(given, (pd.Series, pd.DataFrame))
     refuse_misaligned(frame if indexed else frame.to_numpy(), X, "groups", "sensitive_features")
@@ -378,8 +374,8 @@ def groups_in(
     if len(named) < len(different):
         raise TableError(
             f"Values of {listed(frame.columns)} contain '{Sensitive.JOINT}', which joins the "
-            "values of several "
-            "attributes, so two groups would have the same name. Write it differently."
+            "values of several attributes, so two groups would have the same name. Write it "
+            "differently."
         )
     return np.array([Sensitive.JOINT.join(row) for row in rows], dtype=object), named
 
@@ -412,13 +408,14 @@ def bands_of(
     cuts = {str(name): points for name, points in (given or {}).items()}
     if unknown := [name for name in cuts if name not in cut]:
         raise SettingError(
-            f"Bands are given for {listed(unknown)}, which is no protected attribute with numbers. "
-            f"{nearest(unknown[0], cut, 'Those are') if cut else 'Leave them out.'}"
+            f"Bands are given for {listed(unknown)}, which is no protected attribute with "
+            f"numbers. {nearest(unknown[0], cut, 'Those are') if cut else 'Leave them out.'}"
         )
     bands: dict[Hashable, Bands] = {}
     missing: dict[str, Bands] = {}
     for written, name in cut.items():
-        values, of_dates = frame[name], name in dates
+        values = frame[name]
+        of_dates = name in dates
         numbers = np.sort(Bands((), of_dates).numbers(values.dropna()))
         different = len(np.unique(numbers))
         if written in cuts:

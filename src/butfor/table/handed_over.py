@@ -107,24 +107,22 @@ def as_weights(
     if bad.any():
         raise TableError(
             f"sample_weight must be finite numbers, at least 0 and at most {LARGEST_WEIGHT:g}; "
-            "that of row "
-            f"{series.index[bad][0]} is {series[bad].iloc[0]}. Correct it, or drop the row."
+            f"that of row {series.index[bad][0]} is {series[bad].iloc[0]}. Correct it, or drop "
+            "the row."
         )
     small = (numbers > 0) & (numbers < numbers.mean() / LARGEST_WEIGHT_RATIO)
     if small.any():
         raise TableError(
             f"sample_weight of row {series.index[small][0]} is {numbers[small][0]:g}, more than "
-            "10^12 times smaller "
-            f"than the mean of {numbers.mean():g}: no model can compute with both. Correct it, or "
-            "give it the weight 0."
+            f"10^12 times smaller than the mean of {numbers.mean():g}: no model can compute with "
+            "both. Correct it, or give it the weight 0."
         )
     for part in sensitive.each if sensitive else ():
         for group in np.unique(part.values.astype(str)):
             if not numbers[part.values.astype(str) == group].any():
                 raise TableError(
                     f"sample_weight is 0 in every row of {part.name} = {group}, so nothing is "
-                    "known about them: drop "
-                    "these rows, or give them weights."
+                    "known about them: drop these rows, or give them weights."
                 )
     return numbers
 
@@ -171,8 +169,7 @@ def as_person(person: Any, X: pd.DataFrame) -> pd.DataFrame:
         if not isinstance(frame, pd.DataFrame) or len(frame) != 1:
             raise TableError(
                 "explain takes one person, a table of one row (X.iloc[[36]]), not "
-                f"{brief(person)}. "
-                "For several people use explain_all."
+                f"{brief(person)}. For several people use explain_all."
             )
         return frame if frame is person else frame.set_axis(pd.Index([None], dtype=object))
     return typed_like(person.to_frame().T, X)

@@ -13,7 +13,8 @@ import pandas as pd
 from butfor.support.errors import ReplayError
 from butfor.table.table import Table
 
-CSV, TYPED = "csv", "typed"
+CSV = "csv"
+TYPED = "typed"
 """Rules of a data hash. "csv" (records of 0.5): of the rows as CSV text, in which a number and its
 text are the same. "typed": of the values with their types and categories."""
 
@@ -26,8 +27,7 @@ def data_hash(table: Table, rule: str = TYPED) -> str:
     if rule != CSV:
         raise ReplayError(
             f"The record's hash of the data is by the rule '{rule[:40]}', and this version knows "
-            f"'{CSV}' and "
-            f"'{TYPED}': install the version of butfor that wrote the record."
+            f"'{CSV}' and '{TYPED}': install the version of butfor that wrote the record."
         )
     digest = hashlib.sha256()
     for part in (table.X, table.y, *(table.validation or ())):

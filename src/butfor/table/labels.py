@@ -97,8 +97,7 @@ def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDA
     if len(classes) == 1:
         raise TableError(
             f"{whose} only one class ('{classes[0]}'), so there is nothing to decide. Check that "
-            "the label column is "
-            "the right one."
+            "the label column is the right one."
         )
     if len(classes) > MAX_CLASSES:
         remedy = "Group them, or name another label."
@@ -115,8 +114,7 @@ def label_values(y: NDArray[Any], column: Any = None, twice: bool = True) -> NDA
     if twice and len(classes) > 2 and counts.min() == 1:
         raise TableError(
             f"{whose} {len(classes)} values, and '{classes[counts.argmin()]}' occurs in one row "
-            "only: correct it, or "
-            "drop the row."
+            "only: correct it, or drop the row."
         )
     return classes
 

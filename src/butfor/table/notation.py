@@ -214,6 +214,5 @@ def refuse_unread(X: pd.DataFrame) -> None:
         subject = f"Columns {listed(columns)} hold"
     raise TableError(
         f"{subject} numbers or dates in another notation, {next(iter(columns.values())).holds}: "
-        "with a category for "
-        f"every value nobody is comparable. {' '.join(remedies)}"
+        f"with a category for every value nobody is comparable. {' '.join(remedies)}"
     )

@@ -136,8 +136,7 @@ def load_table(
         if fixed:
             raise SettingError(
                 f"'{source}' is an embedded data set with its published label, rows and split: "
-                "leave out "
-                f"{' and '.join(fixed)}."
+                f"leave out {' and '.join(fixed)}."
             )
         return _embedded(str(source), split_seed, sensitive, drop, beside, note)
     if label is None or sensitive is None:
@@ -300,8 +299,8 @@ def _usable(frame: pd.DataFrame, roles: Roles, missing: str, note: Note) -> NDAr
     if not usable.any():
         raise TableError(
             f"Column '{label}', the label, is empty in every row. If these are formulas of an "
-            "Excel file, they were "
-            "saved without their values: open the file in a spreadsheet program and save it again."
+            "Excel file, they were saved without their values: open the file in a spreadsheet "
+            "program and save it again."
         )
     if not usable.all():
         note(f"{plural((~usable).sum(), 'row')} without a label in '{label}' left out.")
@@ -347,8 +346,8 @@ def _split(
     if count < MIN_ROWS:
         what = "row" if clusters is None else "cluster"
         raise TableError(
-            f"The table has {plural(count, what)}; at least {MIN_ROWS} are needed to split "
-            "it 60/20/20."
+            f"The table has {plural(count, what)}; at least {MIN_ROWS} are needed to split it "
+            "60/20/20."
         )
     for part, rows in in_file.items():
         if not len(rows):
@@ -373,8 +372,7 @@ def _numbered_labels(
     if unseen:
         raise TableError(
             f"No training row has the label '{unseen[0]}' of other rows; correct it, group it "
-            "with another label, or "
-            "drop these rows."
+            "with another label, or drop these rows."
         )
     return y, names
 
@@ -509,8 +507,7 @@ def read_file(
     except Exception as error:  # readers of damaged files raise many kinds of exception
         raise TableError(
             f"'{name}' cannot be read as a table ({first_line(error)}); give a CSV, Parquet, "
-            "Feather or Excel file "
-            "whose name ends in .csv, .parquet, .feather or .xlsx."
+            "Feather or Excel file whose name ends in .csv, .parquet, .feather or .xlsx."
         ) from error
 
 
@@ -527,8 +524,7 @@ def refuse_absent(path: str | Path) -> None:
     if not recordable or not Path(path).is_file():
         raise TableError(
             f"'{path}' is a directory, a device or a pipe, or its name cannot be recorded; name a "
-            "file, or - for a CSV "
-            "from standard input."
+            "file, or - for a CSV from standard input."
         )
     _refuse_large(Path(path).stat().st_size, str(path))
 
@@ -547,23 +543,20 @@ def _check_header(header: list[str], name: str, note: Note) -> None:
     if len(header) > MAX_COLUMNS:
         raise TableError(
             f"'{name}' has {len(header)} columns, and at most {MAX_COLUMNS} can be worked with: "
-            "leave out those that "
-            "had no part in the decisions, or combine them."
+            "leave out those that had no part in the decisions, or combine them."
         )
     named = pd.Series([column.strip() for column in header if column.strip()], dtype=object)
     if len(named) < 2:
         raise TableError(
             f"'{name}' is not a table: its first line names "
-            f"{f'only {listed(named)}' if len(named) else 'no column'}. "
-            "Begin with a line of all column names; in a CSV separate columns by comma, semicolon "
-            "or tab."
+            f"{f'only {listed(named)}' if len(named) else 'no column'}. Begin with a line of all "
+            "column names; in a CSV separate columns by comma, semicolon or tab."
         )
     twice = named[named.duplicated()].unique()
     if len(twice):
         raise TableError(
             f"The header of '{name}' names column {listed(twice)} more than once; rename or drop "
-            "one. If the first "
-            "line is data, write a line of names above it."
+            "one. If the first line is data, write a line of names above it."
         )
     blank = [f"Unnamed: {place}" for place, column in enumerate(header) if not column.strip()]
     if blank:
@@ -667,14 +660,14 @@ def _read_text(path: str | Path, note: Note, *, as_text: bool = False) -> pd.Dat
             if any(value.count(separator) >= len(header) - 1 for value in broken):
                 raise TableError(
                     f"A quotation mark in line {first} of '{name}' is closed only in line {line}, "
-                    "so the rows between "
-                    "would be one value: close it, or double it if it is part of the text."
+                    "so the rows between would be one value: close it, or double it if it is part "
+                    "of the text."
                 )
             if len(values) != len(header) and (len(values) > 1 or any(map(str.strip, values))):
                 raise TableError(
                     f"Line {line} of '{name}' has {len(values)} value{'s' * (len(values) != 1)}, "
-                    "but the header names "
-                    f"{len(header)} columns: correct the line, or the header if a name is missing."
+                    f"but the header names {len(header)} columns: correct the line, or the header "
+                    "if a name is missing."
                 )
     except csv.Error as error:
         unclosed = ""

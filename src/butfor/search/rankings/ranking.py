@@ -104,16 +104,16 @@ def checked_scores(ranking: Ranking, model: Model, table: Table, people: pd.Data
     problem = ""
     if scores.shape != shape:
         problem = (
-            f"scores of shape {scores.shape}; expected one row per person and one column "
-            f"per training row {shape}"
+            f"scores of shape {scores.shape}; expected one row per person and one column per "
+            f"training row {shape}"
         )
     elif scores.dtype.kind not in "fiub":
         problem = f"scores that are no numbers ({scores.dtype})"
     elif not np.isfinite(scores).all():
         person, row = np.argwhere(~np.isfinite(scores))[0]
         problem = (
-            f"{scores[person, row]} for person {person} and training row {row}; every score "
-            "must be finite"
+            f"{scores[person, row]} for person {person} and training row {row}; every score must "
+            "be finite"
         )
     if problem:
         raise SettingError(f"Ranking '{ranking.name}' returned {problem}.")
