@@ -13,13 +13,12 @@ from typing import Any
 
 import numpy as np
 
-from butfor.explain import check_finds
 from butfor.models.engines import choose_engine
 from butfor.models.ensemble import fresh_seeds
 from butfor.models.network import MLP, MLPLearner
-from butfor.models.seam import Training
 from butfor.models.trainer import Trainer
 from butfor.result.fresh import SOLIDITIES, FreshSeeds
+from butfor.steps import check_finds, under_fresh_seeds
 from butfor.table.embedded import load_dataset
 from butfor.table.encoding import TableEncoder
 from butfor.table.table import Table
@@ -66,6 +65,7 @@ def _judged(
     trainer: Trainer, found: Sequence[PersonResult], seeds: Sequence[int]
 ) -> list[FreshSeeds]:
     decisions = np.array([int(person.logit > 0) for person in found])
-    base = trainer.seed_logits([Training((), seed) for seed in seeds])
     finds = {k: person.positions for k, person in enumerate(found)}
-    return [fresh for _, fresh in sorted(check_finds(trainer, [seeds], finds, decisions, base))]
+    without = dict(under_fresh_seeds(seeds, range(len(found)), trainer))
+    checked = check_finds(seeds, finds, without, decisions, trainer, first_look=len(seeds))
+    return [fresh for _, fresh in sorted(checked)]

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field
-from functools import cache
+from collections.abc import Collection, Hashable, Mapping
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +15,8 @@ from butfor._version import __version__
 from butfor.fit import Fitted
 from butfor.models.abilities import Pulls
 from butfor.models.ensemble import record_gaps
-from butfor.models.seam import FlipSet
-from butfor.models.trainer import Trainer
+from butfor.models.seam import Floats, flip_direction
+from butfor.question import Question
 from butfor.result import verdict as result
 from butfor.result.fresh import Collateral, FreshSeeds
 from butfor.result.record import Cell, plain
@@ -28,51 +28,40 @@ from butfor.result.run import (
     recorded_comparison,
 )
 from butfor.result.verdict import ENUMERATION, ONE_LABEL
-from butfor.search.gains import GainTable
 from butfor.search.proofs import Bracket
 from butfor.search.rankings.ranking import Ranking, parameters
-from butfor.search.rules import Allowed, Situation
+from butfor.search.rules import Situation
 from butfor.search.schedule import Find, Outcome
 from butfor.standard.groups import Standards
 from butfor.support.versions import versions
 from butfor.table.columns import date_of
+from butfor.table.decisions import changes_decision
 from butfor.table.groups import in_order
 from butfor.table.hashes import TYPED
 
 DECIMALS = 6
 """Decimals of pulls; a course has one fewer."""
 NOBODY: NDArray[np.int64] = np.empty(0, np.int64)
+LEFT_OUT = Outcome(complete=True)
+"""Of people whom φ leaves out."""
+NOT_BEGUN = Outcome(complete=False)
+"""Of people whose search the end of the work came before."""
 
 
-@dataclass(eq=False)
-class Together:
-    """People who are audited together: everyone or, with more than two labels, those who share a
-    decision and the label that flips give. They are at `positions` of those asked about, and at
-    `cases` of the given table."""
+@dataclass(frozen=True, eq=False)
+class Answers:
+    """What the steps found out about the people of a question, by number."""
 
-    people: Situation
-    positions: NDArray[np.int64]
-    cases: list[int]
-    psi: Allowed
-    left_out: list[str | None]
-    """Why φ leaves a person out; None for the others."""
-    trainer: Trainer
-    gains: GainTable
+    question: Question
     ranking: Ranking
-    """What a trial teaches it holds for these people alone."""
-    proven: dict[int, Bracket] = field(default_factory=dict)
-    agreement: dict[str, Any] | None = None
-    """What a trial of rankings showed."""
-    outcomes: dict[int, Outcome] = field(default_factory=dict)
-    """What the search for a person came to."""
-    without_flips: dict[int, int] = field(default_factory=dict)
-    """How many fresh seeds change the decision on the unchanged data."""
-    fresh: dict[int, FreshSeeds] = field(default_factory=dict)
-    collateral: dict[int, Collateral] = field(default_factory=dict)
-
-    @property
-    def audited(self) -> NDArray[np.int64]:
-        return np.array([k for k, why in enumerate(self.left_out) if why is None], np.int64)
+    trial: dict[str, Any] | None
+    """The figures of the trial from which the ranking learned, if there was one."""
+    proofs: Mapping[int, Bracket]
+    outcomes: Mapping[int, Outcome]
+    without_flips: Mapping[int, Floats]
+    """Logits on the unchanged data under fresh seeds, `[seeds]`."""
+    fresh: Mapping[int, FreshSeeds]
+    collateral: Mapping[int, Collateral]
 
     @property
     def finds(self) -> dict[int, Find]:
@@ -83,126 +72,214 @@ class Together:
             if outcome.find is not None
         }
 
+    def outcome(self, number: int) -> Outcome:
+        if self.question.left_out[number] is not None:
+            return LEFT_OUT
+        return self.outcomes.get(number, NOT_BEGUN)
+
+    def at_least(self, number: int) -> tuple[int | None, str | None]:
+        """The fewest labels that change the decision, as far as it is proven, and the proof."""
+        bracket = self.proofs.get(number)
+        if bracket is not None:
+            return bracket.at_least, bracket.how
+        outcome = self.outcome(number)
+        if outcome.find and len(outcome.find.flips) == 1:
+            return 1, ONE_LABEL
+        if outcome.all_tried:
+            return 2, ENUMERATION
+        return None, None
+
+    def changed_without_flips(self, number: int) -> int | None:
+        """Without a find: how many fresh seeds change the decision on the unchanged data."""
+        if number in self.fresh or number not in self.without_flips:
+            return None
+        decision = self.question.people.predictions[number]
+        return int(changes_decision(self.without_flips[number], decision).sum())
+
+
+class Recorder:
+    """Writes the records of people: one place, one line for each field."""
+
+    def __init__(
+        self,
+        fitted: Fitted,
+        answers: Answers,
+        standards: Standards | None,
+        truth: NDArray[np.int64] | None,
+    ) -> None:
+        self.fitted = fitted
+        self.answers = answers
+        self.truth = truth
+        self.people = answers.question.people
+        self.table = self.people.table
+        self.decision = fitted.decision
+        sides = self.table.two_sides
+        self.line = self.decision if sides is None else sides
+        self.away = flip_direction(self.people.logits)
+        self.doubt = self._doubt(standards)
+        by_model = self.people.model.ability(Pulls)
+        self.pulls = None if by_model is None else by_model.pulls(self.people.people)
+        self.values = cells(self.people.people, fitted.roles.dates)
+        self._flips: dict[int, result.Flip] = {}
+
+    def person(self, number: int) -> result.Person:
+        answers = self.answers
+        question = answers.question
+        people = self.people
+        case = question.cases[number]
+        outcome = answers.outcome(number)
+        logit = float(people.logits[number])
+        score, cut = self._score_and_cut(logit, people.model.at_cut)
+        decision, new_label = self._names(number)
+        at_least, proof = answers.at_least(number)
+        person = result.Person(
+            case=int(case),
+            row=plain(people.people.index[number]),
+            group=plain(people.groups[number]),
+            values=self.values[number],
+            recorded_label=self._recorded_label(case),
+            # The decision.
+            logit=logit,
+            score=score,
+            cut=cut,
+            decision=decision,
+            new_label=new_label,
+            switch_changes=self._switch_changes(number),
+            pulls=self._pulls(number),
+            # φ, ψ and proofs.
+            left_out=question.left_out[number],
+            flippable=int(question.allowed.counts[number]),
+            at_least=at_least,
+            proof=proof,
+            # The search.
+            attempts=len(outcome.asked),
+            complete=outcome.complete,
+            closest_logit=self._closest_logit(outcome, number),
+            course=self._course(outcome, number),
+            # Fresh seeds and side effects.
+            fresh=answers.fresh.get(number),
+            without_flips=answers.changed_without_flips(number),
+            collateral=answers.collateral.get(number),
+        )
+        return person if outcome.find is None else self._with_find(person, outcome.find, number)
+
+    def _with_find(self, person: result.Person, find: Find, number: int) -> result.Person:
+        logit = float(self.line.margins(find.answers)[number])
+        score: float | None = None
+        cut: float | None = None
+        if self.decision.has_cut:
+            at_cut = float(self.decision.answer_at_cut(find.answers))
+            score, cut = self._score_and_cut(logit, at_cut)
+        new_decision = None
+        if self.table.multiclass:
+            new_decision = self.fitted.label_names[self.line.decisions(find.answers)[number]]
+        return replace(
+            person,
+            flip_set=tuple(map(self._flip, find.flips)),
+            first_size=find.first_size,
+            shared=find.shared,
+            minimal=find.minimal,
+            clearance=None if find.clearance is None else plain(find.clearance),
+            counterfactual_logit=logit,
+            counterfactual_score=score,
+            counterfactual_cut=cut,
+            new_decision=new_decision,
+        )
+
+    # --- the person ---
+
+    def _recorded_label(self, case: int) -> str | None:
+        return None if self.truth is None else self.fitted.label_names[self.truth[case]]
+
+    def _switch_changes(self, number: int) -> bool | None:
+        changes = self.people.switch_changes
+        return None if changes is None else bool(changes[number])
+
+    def _pulls(self, number: int) -> dict[str, float] | None:
+        if not self.pulls:
+            return None
+        return {name: round(pull, DECIMALS) for name, pull in self.pulls[number].items()}
+
+    # --- the decision ---
+
+    def _score_and_cut(self, logit: float, at_cut: float) -> tuple[float | None, float | None]:
+        """With a threshold: the score of the favourable label, and the cut."""
+        if not self.decision.has_cut:
+            return None, None
+        favourable = self.fitted.favourable
+        score = self.decision.score(logit + at_cut, favourable)
+        return score, self.decision.score(at_cut, favourable)
+
+    def _names(self, number: int) -> tuple[str | None, str | None]:
+        """With more than two labels: the decision, and the label that flips give."""
+        sides = self.table.two_sides
+        if sides is None:
+            return None, None
+        names = self.fitted.label_names
+        return names[self.people.decisions[number]], names[sides.new[0]]
+
+    # --- the search ---
+
+    def _closest_logit(self, outcome: Outcome, number: int) -> float | None:
+        if outcome.closest is None:
+            return None
+        return float(plain(outcome.closest * float(self.away[number])))
+
+    def _course(self, outcome: Outcome, number: int) -> tuple[tuple[int, float], ...]:
+        """How many labels each attempt flipped, and the logit, if the training did not fail."""
+        away = float(self.away[number])
+        finite = [(len(flips), gain) for flips, gain in outcome.asked if math.isfinite(gain)]
+        return tuple((size, round(float(gain) * away, DECIMALS - 1)) for size, gain in finite)
+
+    # --- the find ---
+
+    def _flip(self, position: int) -> result.Flip:
+        """A flipped label; people share them."""
+        if position not in self._flips:
+            self._flips[position] = result.Flip(
+                position=int(position),
+                row=plain(self.table.X.index[position]),
+                label=self.fitted.label_names[self.table.codes[position]],
+                values=cells(self.table.X.iloc[[position]], self.fitted.roles.dates)[0],
+                doubt=self._doubt_about(position),
+            )
+        return self._flips[position]
+
+    def _doubt(self, standards: Standards | None) -> NDArray[np.float64] | None:
+        """The doubt about each training label. With more than two labels it is about two sides, and
+        unknown for a flip within one side."""
+        if standards is None or not self.table.multiclass:
+            return None if standards is None else standards.doubt
+        sides = self.fitted.table.sides
+        crosses = sides(self.table.codes) != sides(self.table.new_codes)
+        return np.where(crosses, standards.doubt, np.nan)
+
+    def _doubt_about(self, position: int) -> float | None:
+        if self.doubt is None or np.isnan(self.doubt[position]):
+            return None
+        return round(float(self.doubt[position]), 4)
+
 
 def persons_of(
     fitted: Fitted,
-    part: Together,
+    answers: Answers,
     standards: Standards | None,
     truth: NDArray[np.int64] | None = None,
 ) -> list[result.Person]:
-    """What was measured about each person, in their order. `truth`: the labels of everyone."""
-    people = part.people
-    names = fitted.label_names
-    table = people.table
-    decision = fitted.decision
-    two_sides = table.two_sides
-    dates = fitted.roles.dates
-    doubt = None if standards is None else standards.doubt
-    if (
-        doubt is not None and table.multiclass
-    ):  # it is about two sides, and unknown for a flip within one side
-        sides = fitted.table.sides
-        doubt = np.where(sides(table.codes) != sides(table.new_codes), doubt, np.nan)
-    by_model = people.model.ability(Pulls)
-    pulled = None if by_model is None else by_model.pulls(people.people)
+    """The records of a question's people. `truth`: the labels of everyone, if known."""
+    recorder = Recorder(fitted, answers, standards, truth)
+    return [recorder.person(number) for number in range(len(answers.question.cases))]
 
-    def cells(rows: pd.DataFrame) -> list[dict[str, Cell]]:
-        """Each row; every value keeps its column's type, and days are dates again."""
-        values = []
-        for k, column in enumerate(rows.columns):
-            own = [plain(value) for value in rows.iloc[:, k].astype(object)]
-            days = column in dates
-            values.append(
-                [date_of(value) if days and value is not None else value for value in own]
-            )
-        names = list(map(str, rows.columns))
-        return [dict(zip(names, row, strict=True)) for row in zip(*values, strict=True)] or [
-            {} for _ in rows.index
-        ]
 
-    @cache
-    def flip(position: int) -> result.Flip:
-        known = (
-            None if doubt is None or np.isnan(doubt[position]) else round(float(doubt[position]), 4)
-        )
-        row = plain(table.X.index[position])
-        label = names[table.codes[position]]
-        return result.Flip(int(position), row, label, cells(table.X.iloc[[position]])[0], known)
-
-    def scores(logit: float, at_cut: float) -> tuple[float, float]:
-        """With a threshold: the score of the favourable label, and the cut."""
-        return decision.score(logit + at_cut, fitted.favourable), decision.score(
-            at_cut, fitted.favourable
-        )
-
-    persons = []
-    values_of = cells(people.people)
-    flippable = part.psi.counts.tolist()
-    for k, case in enumerate(part.cases):
-        outcome = part.outcomes.get(k, Outcome()) if part.left_out[k] is None else None
-        find = None if outcome is None else outcome.find
-        away = float(part.gains.away[k])
-        more = dict[str, Any]()
-        flips: FlipSet = () if find is None else find.flips
-        if decision.has_cut:
-            more["score"], more["cut"] = scores(float(people.logits[k]), people.model.at_cut)
-        if two_sides is not None:
-            more |= {"decision": names[people.decisions[k]], "new_label": names[two_sides.new[0]]}
-        if outcome is not None:
-            course = [(len(tried), gain) for tried, gain in outcome.asked if math.isfinite(gain)]
-            if bracket := part.proven.get(k):
-                more |= {"at_least": bracket.at_least, "proof": bracket.how}
-            elif len(flips) == 1:
-                more |= {"at_least": 1, "proof": ONE_LABEL}
-            elif outcome.all_tried:
-                more |= {"at_least": 2, "proof": ENUMERATION}
-            more |= {
-                "attempts": len(outcome.asked),
-                "complete": outcome.complete,
-                "shared": find is not None and find.shared,
-                "first_size": 0 if find is None else find.first_size,
-                "closest_logit": None if outcome.closest is None else plain(outcome.closest * away),
-                "course": tuple(
-                    (size, round(float(gain) * away, DECIMALS - 1)) for size, gain in course
-                ),
-                "without_flips": None if k in part.fresh else part.without_flips.get(k),
-            }
-        if find is not None:
-            more |= {
-                "counterfactual_logit": float(part.trainer.margins(find.answers)[k]),
-                "minimal": find.minimal,
-                "fresh": part.fresh.get(k),
-                "collateral": part.collateral.get(k),
-            }
-            if find.clearance is not None:
-                more["clearance"] = plain(find.clearance)
-            if decision.has_cut:
-                logit = float(part.trainer.margins(find.answers)[k])
-                after = scores(logit, float(decision.answer_at_cut(find.answers)))
-                more["counterfactual_score"], more["counterfactual_cut"] = after
-            if table.multiclass:
-                more["new_decision"] = names[part.trainer.decisions(find.answers)[k]]
-        persons.append(
-            result.Person(
-                case=int(case),
-                row=plain(people.people.index[k]),
-                group=plain(people.groups[k]),
-                values=values_of[k],
-                recorded_label=None if truth is None else names[truth[case]],
-                logit=float(people.logits[k]),
-                flippable=flippable[k],
-                left_out=part.left_out[k],
-                flip_set=tuple(map(flip, flips)),
-                pulls={name: round(pull, DECIMALS) for name, pull in pulled[k].items()}
-                if pulled
-                else None,
-                switch_changes=None
-                if people.switch_changes is None
-                else bool(people.switch_changes[k]),
-                **more,
-            )
-        )
-    return persons
+def cells(rows: pd.DataFrame, dates: Collection[Hashable]) -> list[dict[str, Cell]]:
+    """Each row by column; every value keeps its column's type, and days are dates again."""
+    columns: dict[str, list[Cell]] = {}
+    for place, name in enumerate(rows.columns):
+        values = [plain(value) for value in rows.iloc[:, place].astype(object)]
+        if name in dates:
+            values = [None if value is None else date_of(value) for value in values]
+        columns[str(name)] = values
+    return [{name: values[place] for name, values in columns.items()} for place in range(len(rows))]
 
 
 def performance_of(fitted: Fitted, everyone: Situation, truth: NDArray[np.int64]) -> Performance:

@@ -59,7 +59,7 @@ from butfor.search.rules import Situation
 from butfor.standard.groups import GroupStandard, Standards
 from butfor.support.errors import Stopped
 from butfor.support.progress import Progress
-from butfor.table.decisions import decides_one
+from butfor.table.decisions import changes_decision, decides_one
 
 WORLDS_PER_GROUP = 20
 MIN_WORLDS = 5
@@ -73,11 +73,6 @@ SEED_LIMIT = 2**31
 
 
 # --- labels flipped together ----------------------------------------------------------------------
-
-
-def changes_decision(logits: Floats, decision: int | NDArray[np.int64]) -> NDArray[np.bool_]:
-    """Whether each model decides differently; a training that diverged does not count."""
-    return np.isfinite(logits) & (decides_one(logits) != decision)
 
 
 @dataclass(frozen=True, eq=False)
@@ -284,7 +279,7 @@ def train_worlds(
                 decision=trainer.decision,
                 n_jobs=trainer.n_jobs,
                 progress=trainer.progress,
-                flag=trainer.flag,
+                work=trainer.work,
             )
         answers = its.ensemble_answers([world.trainings])[0]
         control = trainer.ensemble_answers([world.control])[0] if paired else None

@@ -28,7 +28,7 @@ from butfor.support.processes import end_with
 from butfor.support.stopping import (
     STOPPING,
     Stop,
-    StopFlag,
+    Work,
     listen,
     max_retrainings,
     max_seconds,
@@ -58,7 +58,7 @@ def test_the_first_ctrl_c_sets_every_flag_and_the_second_ends_the_work(capsys):
                 inner.check()
             assert (inner.out_of_time, inner.interrupted) == (True, False)
             outer.check()
-        later = StopFlag()
+        later = Work()
         press()
         assert all(flag.interrupted for flag in (inner, outer, later))
         assert not outer.out_of_time

@@ -13,7 +13,7 @@ from butfor.search.person import Confirm, Rank, Try
 from butfor.search.rules import Allowed
 from butfor.search.schedule import Lab, Outcome, Scheduler
 from butfor.search.strategies import as_strategy
-from butfor.support.stopping import StopFlag, max_retrainings
+from butfor.support.stopping import Work, max_retrainings
 from search.test_search import someone
 
 EFFECTS = np.linspace(0.06, 0.01, 40)
@@ -99,7 +99,7 @@ def audit(
     """The people after a search, and what was trained."""
     effects = np.tile(EFFECTS, (len(starts), 1)) if effects is None else effects
     engine = Bar(starts, effects, **engine)
-    trainer = Trainer(engine, Learner(), Plain(), np.zeros((len(starts), 1)), flag=StopFlag(stop))
+    trainer = Trainer(engine, Learner(), Plain(), np.zeros((len(starts), 1)), work=Work(stop))
     trainer.confirm = lambda flips: confirm(trainer, flips)
     psi = Allowed(np.ones(effects.shape, bool) if psi is None else psi, np.arange(len(effects)))
     strategy = as_strategy(strategy)

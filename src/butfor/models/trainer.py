@@ -24,7 +24,7 @@ from butfor.models.seam import (
     Training,
 )
 from butfor.support.progress import Progress
-from butfor.support.stopping import StopFlag
+from butfor.support.stopping import Work
 from butfor.table.decisions import ONE_HALF, Decision
 from butfor.table.table import Table
 
@@ -52,13 +52,14 @@ class Trainer:
         ledger: Ledger | None = None,
         n_jobs: int | None = None,
         progress: Progress | None = None,
-        flag: StopFlag | None = None,
+        work: Work | None = None,
     ) -> None:
         self.engine = engine
+        self.learner = learner
         self.table = table
         self.people = people
         self.progress = progress or Progress()
-        self.flag = flag or StopFlag()
+        self.work = work or Work()
         self.single = single_learner(learner)
         self.seeds = member_seeds(learner)
         self.members = len(self.seeds)
@@ -91,6 +92,19 @@ class Trainer:
         """What was trained or recalled: what is forgotten and asked for again is recalled once."""
         self._seconds: float | None = None
 
+    def on(self, people: pd.DataFrame) -> Trainer:
+        """A trainer of the same models that asks them about other people, without the ledger."""
+        return Trainer(
+            self.engine,
+            self.learner,
+            self.table,
+            people,
+            decision=self.decision,
+            n_jobs=self.n_jobs,
+            progress=self.progress,
+            work=self.work,
+        )
+
     def margins(self, answers: Floats) -> Floats:
         """Logits `[… × people]` from models' answers."""
         sides = self.table.two_sides
@@ -104,7 +118,7 @@ class Trainer:
     @property
     def left(self) -> float:
         """How many more trainings the limit allows."""
-        most = self.flag.limits.retrainings
+        most = self.work.limits.retrainings
         return math.inf if most is None else max(0, most - self.trained)
 
     def missing(self, flips: FlipSet, members: int | None = None) -> list[Training]:
@@ -178,7 +192,7 @@ class Trainer:
         missing = [flips for flips in dict.fromkeys(flip_sets) if flips not in self.confirmed]
         if not missing:
             return
-        self.flag.check()
+        self.work.check()
         trainings = [Training(flips, seed) for flips in missing for seed in self.seeds]
         answers: dict[Training, Floats] = {}
         size = max(1, self._by_definition.width)
@@ -218,7 +232,7 @@ class Trainer:
         trained."""
         if not trainings:
             return
-        self.flag.check()
+        self.work.check()
         trainings = list(dict.fromkeys(trainings))
         recalled = {} if self._ledger is None else self._ledger.recall(self._page, trainings)
         if recalled:
@@ -236,4 +250,4 @@ class Trainer:
 
     def _advance(self, count: int) -> None:
         self.progress.advance(count)
-        self.flag.check()
+        self.work.check()

@@ -131,7 +131,7 @@ class Lab:
                     self.tell(flips, people)
         if limited:
             raise Stopped(by_hand=False)
-        self.trainer.flag.check()
+        self.trainer.work.check()
 
     def affordable(
         self, asked: Iterable[tuple[FlipSet, int | None]]
@@ -251,7 +251,7 @@ class Scheduler:
                 rule_out(self.all, self.lab.gains, trainer)
         for running in self.under_way():
             running.search.close()
-        with suppress(Stopped), trainer.flag.grace():
+        with suppress(Stopped), trainer.work.grace():
             self.confirm_smallest()
         self.say_what_is_lost()
         for running in self.all:
@@ -388,7 +388,7 @@ class Scheduler:
         asked = [(running.person, running.question.flips) for running in rankings]
         scores = self.rank_again(asked)
         for running, (person, flips), score in zip(rankings, asked, scores, strict=True):
-            self.lab.trainer.flag.check()
+            self.lab.trainer.work.check()
             allowed = np.flatnonzero(self.lab.psi[person.number] & np.isfinite(score))
             others = np.setdiff1d(allowed, flips)
             self.ask(running, others[np.argsort(-score[others], kind="stable")])
@@ -419,7 +419,7 @@ class Scheduler:
         left = self.unconfirmed()
         while left:
             blocks = [left]
-            if self.lab.trainer.flag.interrupted:
+            if self.lab.trainer.work.interrupted:
                 blocks = [{running: flips} for running, flips in left.items()]
             for block in blocks:
                 self.confirm(block)

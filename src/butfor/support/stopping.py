@@ -18,14 +18,16 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 from butfor.support.errors import SettingError, Stopped
 from butfor.support.terminal import say
 
+K = TypeVar("K")
+T = TypeVar("T")
 GRACE_SECONDS = 0.5
 """Seconds for confirmations after Ctrl-C: the user waits for the files."""
 MIN_SECONDS_SHARE = 0.1
@@ -106,22 +108,66 @@ _of_thread = threading.local()
 """`check`: what a thread of ours, which gets no signals, is ended by."""
 
 
-class StopFlag:
-    """Whether work should end, because it was `interrupted` or is `out_of_time`. Flags made within
-    `listen` share its signals, each has its own limits."""
+class Work:
+    """Work that Ctrl-C or a limit may end. A long piece of work is a row of steps, each an iterable
+    of what it finds, one person after the other; `kept` keeps what a step found before the end.
+    Works made within `listen` share its signals; each has its own limits."""
 
     def __init__(self, stop: Stop | None = None) -> None:
         self.limits = stop or Stop()
         self.out_of_time = False
         self._heard = _heard or _Heard()
         self.deadline: float | None = None
-        """The moment of `time.monotonic` that ends work."""
+        """The moment of `time.monotonic` that ends the present step."""
         self.last: float | None = None
         """The moment that ends confirmations too."""
 
     @property
     def interrupted(self) -> bool:
         return self._heard.number is not None
+
+    # --- steps ---
+
+    def begin(self) -> None:
+        """Count the seconds of the limits from now."""
+        if self.limits.seconds is not None:
+            self.last = time.monotonic() + self.limits.seconds
+
+    @contextmanager
+    def limited_to(self, share: float) -> Iterator[None]:
+        """For the steps within only this share of the seconds, for those after it all of them."""
+        seconds = self.limits.seconds
+        if seconds is not None and self.last is not None:
+            self.deadline = self.last - (1 - share) * seconds
+        try:
+            yield
+        finally:
+            self.deadline = self.last
+
+    @contextmanager
+    def until_stopped(self) -> Iterator[None]:
+        """What is within goes on until the work ends."""
+        with suppress(Stopped):
+            yield
+
+    def each(self, step: Iterable[T]) -> Iterator[T]:
+        """What a step gives, one after the other, until the work ends."""
+        with self.until_stopped():
+            self.check()
+            yield from step
+
+    def kept(self, step: Iterable[tuple[K, T]], reserved: bool = False) -> dict[K, T]:
+        """What a step finds before the work ends, by what it is about. Nothing if the work has
+        ended already; a step with time `reserved` for it goes on when the time of others is up."""
+        if self.interrupted or (self.out_of_time and not reserved):
+            return {}
+        return dict(self.each(step))
+
+    def first(self, step: Iterable[T], otherwise: T) -> T:
+        """The one result of a step, or another if the work ends before it."""
+        return next(self.each(step), otherwise)
+
+    # --- inside a step ---
 
     def check(self) -> None:
         """Raise `Stopped` if work should end."""
@@ -151,7 +197,7 @@ class StopFlag:
 
 def check() -> None:
     """Raise `Stopped` if work was interrupted, for code without a flag."""
-    getattr(_of_thread, "check", StopFlag().check)()
+    getattr(_of_thread, "check", Work().check)()
 
 
 def checked_by(check: Callable[[], object]) -> None:
@@ -176,7 +222,7 @@ def checking(check: Callable[[], object]) -> Iterator[None]:
 
 
 @contextmanager
-def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
+def listen(stop: Stop | None = None) -> Iterator[Work]:
     """A flag that Ctrl-C, SIGTERM and the seconds of `stop`, counted from now, set.
 
     The first signal prints a line. The second goes to the previous handler, which ends the work at
@@ -190,7 +236,7 @@ def listen(stop: Stop | None = None) -> Iterator[StopFlag]:
         _heard = heard
         handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
         before = {number: handler for number, handler in handlers.items() if callable(handler)}
-    flag = StopFlag(stop)
+    flag = Work(stop)
     if flag.limits.seconds is not None:
         flag.deadline = time.monotonic() + flag.limits.seconds
 

@@ -49,6 +49,11 @@ def decides_one(margins: Any) -> Any:
     return margins > 0
 
 
+def changes_decision(logits: Margins, decision: int | NDArray[np.int64]) -> NDArray[np.bool_]:
+    """Whether each model decides differently; a training that diverged does not count."""
+    return np.isfinite(logits) & (decides_one(logits) != decision)
+
+
 def log_odds(probability: Any, least: float = CLIP) -> Any:
     clipped = np.clip(probability, least, 1 - least)
     return np.log(clipped) - np.log1p(-clipped)
