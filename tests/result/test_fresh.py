@@ -22,7 +22,7 @@ from butfor.result.fresh import (
     FreshSeeds,
     paired_interval,
 )
-from butfor.review.gate import check_shares
+from butfor.review.gate import check_solid
 from conftest import fitted
 
 SEEDS = 2
@@ -147,7 +147,7 @@ def test_populations_count_the_words_and_without_fresh_seeds_there_is_none(
     assert sum(population.solidity.values()) == len(population.found)
     assert len(population.solid) == population.solidity["solid"] == 0  # so few seeds never suffice
     assert f"{few} to call one solid (29 at least)" in population.sentence
-    (limit,) = check_shares(population, max_solid=0.99)
+    limit = check_solid(population, 0.99)
     assert (limit.code, few in limit.sentence) == (4, True)
     enough = population.with_run(fresh_seeds=29)
     assert "No solid find for 10" in enough.sentence

@@ -380,7 +380,7 @@ def test_record_and_review_from_the_command_line(tmp_path, capsys):
         tmp_path / "report",
     ]
     code, _, told = run(capsys, *usual, *adverse)
-    assert (code, told.count("people, about")) == (0, 1), "the cost is said once for everyone"
+    assert (code, told.count("Searching for")) == (0, 1), "it is said once for everyone"
     population = butfor.Population.from_json(report)
     assert population.run.label_names == ("fail", "good", "pass")
     assert (

@@ -15,7 +15,7 @@ from sklearn.calibration import CalibratedClassifierCV
 from sklearn.linear_model import LogisticRegression
 
 import butfor
-from butfor import explain
+from butfor import steps
 from butfor.cli import main
 from butfor.errors import SettingError, Stopped
 from butfor.explain import eligible_cases
@@ -308,7 +308,7 @@ def test_ctrl_c_after_the_search_loses_no_file(tmp_path, capsys, monkeypatch, wh
     [
         (TwoModels, "with_inputs", False),  # before the draws
         (CommonStandard, "uniforms", False),  # before any table is done
-        (explain, "prove", True),
+        (steps, "prove", True),
     ],
 )
 def test_labels_are_written_once_the_comparison_is_done(
