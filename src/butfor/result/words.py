@@ -62,9 +62,10 @@ STATUS = {
         "□",
         "Proven: no such labels",
         steps=(
-            "**Do not file “proven” as “fair”** but as: no decision hinges on so few labels. If "
-            "one is contested, look at the inputs, at labels that the rule ψ leaves out, at a "
-            "larger budget.",
+            "**Do not file “proven” as “fair”** but as: no decision hinges on so few labels (with "
+            "more than two labels: flipped to the one that the verdict names). If one is "
+            "contested, look at the inputs, at labels that the rule ψ leaves out, at a larger "
+            "budget.",
         ),
     ),
     "not_eligible": Words(

@@ -1,12 +1,13 @@
 """When work ends early: Ctrl-C, SIGTERM, or a limit of seconds or trainings.
 
-One handler and one flag stand for all of them. Work checks the flag between trainings and keeps
-what is done.
+One `Work` stands for all of them. A long piece of work is a row of steps, each an iterable of what
+it finds, one person after the other. `Work` keeps what a step found before the work ended, and a
+step that comes later finds nothing. Inside a step, trainings call `check`, which raises `Stopped`.
 
-    with listen(max_seconds(600)) as flag, suppress(Stopped):
-        while True:
-            flag.check()
-    flag.interrupted, flag.out_of_time
+    with listen(max_seconds(600)) as work:
+        bounds = work.kept(prove(people))       # {person: bound}
+        outcomes = work.kept(search(people))    # {person: outcome}
+    work.interrupted, work.out_of_time
 
 The command listens before anything heavy is loaded, so this file imports little.
 """
