@@ -9,8 +9,9 @@ are all different, are normal and no concern.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Hashable, Iterable, Sequence
+from collections.abc import Callable, Collection, Hashable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from itertools import chain, combinations
 from typing import Any
 
@@ -150,86 +151,169 @@ def concerns_of(
     X: pd.DataFrame, y: Any, sensitive: Sensitive | None, X_test: pd.DataFrame | None = None
 ) -> list[Concern]:
     """Everything that would mislead an audit or a comparison of a table that was checked before."""
-    rows = len(X)
-    concerns = dict[str, list[Concern]]((kind, []) for kind in SENTENCES)
-    labels = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
-    counts = np.bincount(labels)
-    rarer = int(counts.min()) if len(counts) == 2 else 0
-    for name in X.columns if rows >= MIN_ROWS else ():
-        values = X[name]
-        numeric = is_numeric(values)
-        codes, distinct = pd.factorize(values, sort=False)  # −1 for missing values
-        different = pd.Index(distinct)
-        present = int((codes >= 0).sum())
-
-        def add(kind: str, name: Any = name, **about: Any) -> None:
-            sentence = SENTENCES[kind].format(column=f"Column '{name}'", **about)
-            concerns[kind].append(Concern(kind, (str(name),), sentence))
-
-        if len(different) < 2 and present in (0, rows):
-            add("constant" if present else "empty")
-
-        wrong = rows  # guesses of the label from this column alone
-        if rarer >= MIN_RARER_ROWS and len(different) > 1:
-            measured = numeric and len(different) > MAX_LOOKED_UP_VALUES
-            wrong = _errors(values, codes + 1, measured, labels)
-        alone = len(different) == present
-        written = unread(values)
-        if wrong == 0 and len(different) == 2 and present == rows:
-            add("copy")
-        elif wrong <= MAX_TELLING_ERRORS * rarer:
-            add(
-                "telling",
-                right=f"{100 * (1 - wrong / rows):.1f} %",
-                usual=f"{100 * (1 - rarer / rows):.1f} %",
-            )
-        elif written:
-            add("written", texts=written.holds, remedy=written.remedy)
-        elif present >= MIN_ROWS and _names_rows(values, len(different), present):
-            all_but = f"{len(different)} different values in {present} rows"
-            how_many = "a different value in every row" if alone else all_but
-            add("text" if _is_prose(different) else "identifier", values=how_many)
-
-        # 999 or 666 far beyond all other numbers, or a single −1 or −99
-        if numeric and len(different) >= 3:
-            numbers = np.sort(different.to_numpy(dtype=np.float64))
-            repeated = np.isin(np.trunc(np.abs(numbers)), SENTINELS)  # 999999.4 is one, too
-            rest = np.abs(numbers[~repeated])
-            negative = numbers[numbers < 0]
-            far = (
-                repeated
-                & (np.abs(numbers) / MARK_FACTOR >= max(1.0, rest.max(initial=0)))
-                & (len(rest) >= 2)
-            )
-            lone = len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8
-            for mark in dict.fromkeys([*numbers[far], *(negative if lone else ())]):
-                count = int((codes == np.flatnonzero(different == mark)[0]).sum())
-                others = numbers[numbers != mark]
-                add(
-                    "sentinel",
-                    mark=f"{mark:.12g}",
-                    rows=plural(count, "row"),
-                    least=f"{others[0]:.6g}",
-                    most=f"{others[-1]:.6g}",
-                )
-
-        strange = [] if written else strange_among_numbers(values)
-        if strange:
-            add("text numbers", texts=unreadable(values[values.isin(strange)].value_counts()))
-
-    for kind in ("constant", "empty"):  # one sentence for all of them
-        names = [concern.columns[0] for concern in concerns[kind]]
-        if names:
-            subject = (
-                f"Columns {listed(names)} have" if len(names) > 1 else f"Column {listed(names)} has"
-            )
-            sentence = SENTENCES[kind].format(column=subject)
-            concerns[kind] = [Concern("constant", tuple(names), sentence)]
     protected = () if sensitive is None else sensitive.columns
-    concerns["probabilities"] = check_probabilities(X, protected)
+    by_kind: dict[str, list[Concern]] = {kind: [] for kind in SENTENCES}
+    for concern in concerns_about_columns(X, y):
+        by_kind[concern.kind].append(concern)
+    for kind in ("constant", "empty"):
+        by_kind[kind] = in_one_sentence(kind, by_kind[kind])
+    by_kind["probabilities"] = check_probabilities(X, protected)
     of_people = [] if X_test is None else check_people(X, X_test)
     of_groups = [] if sensitive is None else check_groups(X, sensitive)
-    return [*chain(*concerns.values()), *of_people, *of_groups]
+    return [*chain(*by_kind.values()), *of_people, *of_groups]
+
+
+def in_one_sentence(kind: str, concerns: list[Concern]) -> list[Concern]:
+    """One concern for all columns of this kind."""
+    names = [concern.columns[0] for concern in concerns]
+    if not names:
+        return []
+    verb = "have" if len(names) > 1 else "has"
+    noun = "Columns" if len(names) > 1 else "Column"
+    sentence = SENTENCES[kind].format(column=f"{noun} {listed(names)} {verb}")
+    return [Concern("constant", tuple(names), sentence)]
+
+
+# --- one column -----------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class LabelCodes:
+    """The labels of a table by number, and how many rows have the rarer of two."""
+
+    codes: NDArray[np.int64]
+    rarer: int
+    """0 if there are not two labels."""
+
+    @classmethod
+    def of(cls, y: Any) -> LabelCodes:
+        codes = pd.factorize(np.asarray(y, dtype=object), sort=False)[0]
+        counts = np.bincount(codes)
+        return cls(codes, int(counts.min()) if len(counts) == 2 else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class Column:
+    """A column, and what every detector looks at."""
+
+    name: Any
+    values: pd.Series
+    labels: LabelCodes
+    numeric: bool
+    codes: NDArray[np.int64]
+    """Each value by number, −1 where it is missing."""
+    different: pd.Index
+    """The values, each once."""
+    present: int
+    """How many cells hold a value."""
+
+    @classmethod
+    def of(cls, values: pd.Series, labels: LabelCodes) -> Column:
+        codes, distinct = pd.factorize(values, sort=False)
+        present = int((codes >= 0).sum())
+        different = pd.Index(distinct)
+        return cls(values.name, values, labels, is_numeric(values), codes, different, present)
+
+    @property
+    def rows(self) -> int:
+        return len(self.values)
+
+    @cached_property
+    def written(self) -> Any:
+        """What numbers or dates in another notation it holds; nothing if it holds none."""
+        return unread(self.values)
+
+    def concern(self, kind: str, **about: Any) -> Concern:
+        sentence = SENTENCES[kind].format(column=f"Column '{self.name}'", **about)
+        return Concern(kind, (str(self.name),), sentence)
+
+
+Detector = Callable[[Column], Iterator[Concern]]
+
+
+def says_nothing(column: Column) -> Iterator[Concern]:
+    """One value everywhere, or none."""
+    if len(column.different) < 2 and column.present in (0, column.rows):
+        yield column.concern("constant" if column.present else "empty")
+
+
+def says_too_much(column: Column) -> Iterator[Concern]:
+    """It tells the label, is in another notation, or tells the rows apart: the first that holds."""
+    rows = column.rows
+    rarer = column.labels.rarer
+    # Guesses of the label from this column alone.
+    wrong = rows
+    if rarer >= MIN_RARER_ROWS and len(column.different) > 1:
+        measured = column.numeric and len(column.different) > MAX_LOOKED_UP_VALUES
+        wrong = _errors(column.values, column.codes + 1, measured, column.labels.codes)
+    if wrong == 0 and len(column.different) == 2 and column.present == rows:
+        yield column.concern("copy")
+    elif wrong <= MAX_TELLING_ERRORS * rarer:
+        right = f"{100 * (1 - wrong / rows):.1f} %"
+        usual = f"{100 * (1 - rarer / rows):.1f} %"
+        yield column.concern("telling", right=right, usual=usual)
+    elif column.written:
+        yield column.concern("written", texts=column.written.holds, remedy=column.written.remedy)
+    elif column.present >= MIN_ROWS and _names_rows(
+        column.values, len(column.different), column.present
+    ):
+        how_many = f"{len(column.different)} different values in {column.present} rows"
+        if len(column.different) == column.present:
+            how_many = "a different value in every row"
+        kind = "text" if _is_prose(column.different) else "identifier"
+        yield column.concern(kind, values=how_many)
+
+
+def marks_the_unknown(column: Column) -> Iterator[Concern]:
+    """999 or 666 far beyond all other numbers, or a single −1 or −99."""
+    if not column.numeric or len(column.different) < 3:
+        return
+    numbers = np.sort(column.different.to_numpy(dtype=np.float64))
+    # 999999.4 is one, too.
+    repeated = np.isin(np.trunc(np.abs(numbers)), SENTINELS)
+    rest = np.abs(numbers[~repeated])
+    beyond = np.abs(numbers) / MARK_FACTOR >= max(1.0, rest.max(initial=0))
+    marks = numbers[repeated & beyond & (len(rest) >= 2)].tolist()
+    negative = numbers[numbers < 0]
+    if len(negative) == 1 and -negative[0] in (1, 9, 99, 999, 9999) and len(numbers) > 8:
+        marks += negative.tolist()
+    for mark in dict.fromkeys(marks):
+        count = int((column.codes == np.flatnonzero(column.different == mark)[0]).sum())
+        others = numbers[numbers != mark]
+        yield column.concern(
+            "sentinel",
+            mark=f"{mark:.12g}",
+            rows=plural(count, "row"),
+            least=f"{others[0]:.6g}",
+            most=f"{others[-1]:.6g}",
+        )
+
+
+def has_text_among_numbers(column: Column) -> Iterator[Concern]:
+    """Some cells of a column of numbers cannot be read as numbers."""
+    strange = [] if column.written else strange_among_numbers(column.values)
+    if strange:
+        texts = unreadable(column.values[column.values.isin(strange)].value_counts())
+        yield column.concern("text numbers", texts=texts)
+
+
+DETECTORS: tuple[Detector, ...] = (
+    says_nothing,
+    says_too_much,
+    marks_the_unknown,
+    has_text_among_numbers,
+)
+
+
+def concerns_about_columns(X: pd.DataFrame, y: Any) -> Iterator[Concern]:
+    """What each detector says about each column; nothing about tables of a few rows."""
+    if len(X) < MIN_ROWS:
+        return
+    labels = LabelCodes.of(y)
+    for name in X.columns:
+        column = Column.of(X[name], labels)
+        for detector in DETECTORS:
+            yield from detector(column)
 
 
 def _names_rows(values: pd.Series, different: int, present: int) -> bool:
