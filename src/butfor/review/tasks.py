@@ -17,14 +17,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections import Counter
-from collections.abc import Collection, Hashable, Sequence
+from collections.abc import Collection, Hashable, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
+from functools import cached_property
 from numbers import Integral
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 from scipy.spatial import cKDTree
 
 from butfor.report.text import missing, plain_number, short
@@ -47,7 +49,7 @@ from butfor.result.reviewed import (
 )  # fmt: skip
 from butfor.result.run import Run
 from butfor.review.replay import load_rows, protected
-from butfor.standard.inputs import Floats, Mask
+from butfor.standard.inputs import Floats, Mask, Rows
 from butfor.standard.logistic import design_of, fit_logistic, predict_logistic
 from butfor.standard.model import TwoModels
 from butfor.standard.second_opinion import FOLDS, folds_of
@@ -83,6 +85,8 @@ ANSWER = "answer"
 of tasks.csv."""
 CANNOT_TELL = "cannot tell"
 """The answer of a reviewer who cannot decide."""
+REVIEW_SIZES = (*range(20, 200, 20), *range(200, 1001, 100))
+"""Numbers of labels that are tried when a review may show too little."""
 CONSONANTS = "BCDFGHJKLMNPQRSTVWXZ"
 """Letters of ids: they form no words, and spreadsheets do not read them as dates or numbers."""
 REVIEWED = "label"
@@ -286,151 +290,257 @@ def make_review(
     besides the protected ones. `files`: by training row, the name of the original file, if
     reviewers look at it. `record`: the checksum of the file that the population was read from, by
     which its answers will know it."""
-    attribute = sensitive.name
-    groups = sensitive.values.astype(str)
     run = population.run
-    label_names = run.label_names
-    adverse = run.adverse
-    names = run.names
-    if not adverse:
-        raise SettingError(
-            "A review compares the adverse labels of two groups: name the adverse label "
-            "(--adverse; in Python fit(adverse=…)) and audit again."
-        )
-    if CANNOT_TELL in label_names:
-        raise SettingError(
-            f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label."
-        )
-    hide = [hide] if isinstance(hide, str) else hide
-    for name in hide:
-        _refuse_unknown("hide", name, list(map(str, table.X.columns)))
-    unseen = {*hide, *map(str, sensitive.columns)}
-    shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
-    if not shown.shape[1]:
-        raise SettingError("hide leaves no column to show.")
+    check_labels(run)
+    rows_shown = columns_to_show(table, sensitive, hide)
     rng = np.random.default_rng(check_random_state(random_state))
 
-    def called(group: str) -> str:
-        """ "sex = female" or, with names, "Black applicants"."""
-        return names.people_in(attribute, group).removeprefix(f"{names.noun} with ")
-
     # Whose labels: of the groups that fall short, the most likely wrong first.
-    compared_with = {} if run.standard is None else under_review(run.standard, attribute)
+    compared_with = {} if run.standard is None else under_review(run.standard, sensitive.name)
     reviewable = population.to_review
-    if not reviewable:
-        raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
-    labels = how_many_to_review(reviewable) if labels is None else labels
-    if (
-        not isinstance(labels, Integral)
-        or isinstance(labels, bool)
-        or not 1 <= labels <= len(reviewable)
-    ):
-        left = " or ".join(map(called, compared_with))
-        raise SettingError(
-            f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are "
-            "left."
-        )
-    chosen = {label.position: label for label in reviewable[: int(labels)]}
+    count = checked_count(labels, reviewable, run, sensitive.name, compared_with)
+    chosen = {label.position: label for label in reviewable[:count]}
 
     # Their controls: of those whom the groups are compared with.
-    references = set(compared_with.values()) - {""}
-    others = (
-        np.isin(groups, list(references)) if references else ~np.isin(groups, list(compared_with))
-    )
-    recorded = np.array(label_names, dtype=object)[table.codes]
-    favourable = ~np.isin(recorded, adverse)
-    free = ~np.isin(np.arange(table.n), list(answered))
-    with single_threaded():
-        likely, favoured = likelihoods(
-            table.X.drop(columns=list(sensitive.columns)), favourable, others
-        )
-    candidates = np.flatnonzero(others & ~favourable & free)
-    controls = matched(likely, list(chosen), candidates)
+    pool = pool_of(table, sensitive, run, compared_with, answered)
+    controls = pool.controls_of(list(chosen))
 
     # Clear cases of both labels, a quarter as many as these.
     kinds = dict.fromkeys(chosen, REVIEWED) | dict.fromkeys(controls.values(), CONTROL)
-    doubt = np.where(favourable, 1 - likely[:, 1], likely[:, 1])
-    half = max(LEAST_CLEAR, round(len(kinds) / 4)) // 2
-    free[list(kinds)] = False
-    undoubted = [
-        np.flatnonzero(free & side & (doubt <= UNDOUBTED)) for side in (favourable, ~favourable)
-    ]
-    kinds |= {int(at): CLEAR for positions in undoubted for at in rng.permutation(positions)[:half]}
-    clear = sum(kind == CLEAR for kind in kinds.values())
+    clear = pool.clear_cases(kinds, rng)
+    kinds |= dict.fromkeys(clear, CLEAR)
 
     # The tasks in shuffled order. Ids have four digits or more: they do not look like row numbers.
     positions = rng.permutation(list(kinds)).tolist()
-    # Their letters tell a review from others, such as the next round.
     audit = checksum(population.to_dict()) if record is None else record
-    digest = hashlib.sha256(json.dumps([audit, int(random_state), positions]).encode()).digest()
-    code = "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
+    code = code_of(audit, int(random_state), positions)
     numbers = 1000 + rng.choice(9 * max(1000, 10 * len(kinds)), size=len(kinds), replace=False)
     tasks = tuple(
-        Task(
-            id=f"{code}-{number}",
-            position=position,
-            row=plain(table.X.index[position]),
-            label=str(recorded[position]),
-            kind=kinds[position],
-            control=controls.get(position),
-            favoured=bool(favoured[position]),
-            people=population.flip_counts[position],
-            doubt=chosen[position].doubt
-            if position in chosen
-            else round(float(doubt[position]), 4),
-            wrong=chosen[position].wrong if position in chosen else None,
-            wrong_if_real=chosen[position].wrong_if_real if position in chosen else None,
+        task_of(
+            f"{code}-{number}",
+            position,
+            kinds[position],
+            chosen.get(position),
+            controls.get(position),
+            population,
+            table,
+            pool,
         )
         for position, number in zip(positions, numbers, strict=True)
     )
+    references = references_in(compared_with)
+    others = "other groups"
+    if references:
+        others = called(run, sensitive.name, min(references))
     key = Key(
         audit_sha256=audit,
-        label_names=label_names,
-        adverse=adverse,
-        group=" or ".join(map(called, compared_with)),
-        others=called(min(references)) if references else "other groups",
+        label_names=run.label_names,
+        adverse=run.adverse,
+        group=" or ".join(called(run, sensitive.name, group) for group in compared_with),
+        others=others,
         file_column=None if files is None else str(files.name),
         tasks=tasks,
     )
-
-    # What the reviewer sees: dates as dates, and 0.30000000000000004 as 0.3, in seven digits or at
-    # least two decimals.
-    shown = shown.iloc[positions].copy()
-    for column in shown.columns:
-        if column in dates:
-            shown[column] = shown[column].map(date_of, na_action="ignore")
-        elif pd.api.types.is_float_dtype(shown[column].dtype):
-            shown[column] = shown[column].map(
-                lambda v: float(f"{v:.7g}") if abs(v) < 1e5 else round(float(v), 2),
-                na_action="ignore",
-            )
-    words = [names.column(column) for column in shown.columns]
-    shown.columns = pd.Index(words if len(set(words)) == len(words) else shown.columns)
+    shown = as_shown(rows_shown.iloc[positions], dates, run.names)
     if files is not None and files.name not in shown:
         shown.insert(0, files.name, files.iloc[positions].to_numpy())
     shown.index = pd.Index([task.id for task in tasks], name=ID)
 
     # How likely the review shows something, and with how many labels it would.
-    def power(count: int) -> float:
-        pairs = matched(likely, [label.position for label in reviewable[:count]], candidates)
-        ours = [label for label in reviewable[:count] if label.position in pairs]
-        wrong = np.array([label.likely_wrong or 0.0 for label in ours])
-        own = favoured[[label.position for label in ours]]
-        return simulated_power(wrong, own, favoured[list(pairs.values())], clear)
-
-    likely_shown = power(int(labels))
+    likely_shown = pool.power(reviewable[:count], len(clear))
     would_do = None
     if likely_shown < LIKELY:
-        steps = [
-            count
-            for count in (*range(20, 200, 20), *range(200, 1001, 100))
-            if count < len(reviewable)
-        ]
-        would_do = next(
-            (count for count in [*steps, len(reviewable)] if power(count) >= LIKELY), None
+        would_do = enough_labels(pool, reviewable, len(clear))
+    label_name = table.y.name if isinstance(table.y.name, str) else None
+    asked = question(label_name, run.label_names, run.adverse)
+    return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do, run.names)
+
+
+def check_labels(run: Run) -> None:
+    """Raise an error if the labels cannot be reviewed."""
+    if not run.adverse:
+        raise SettingError(
+            "A review compares the adverse labels of two groups: name the adverse label "
+            "(--adverse; in Python fit(adverse=…)) and audit again."
         )
-    asked = question(table.y.name if isinstance(table.y.name, str) else None, label_names, adverse)
-    return Review(key, shown, tuple(chosen.values()), asked, likely_shown, would_do, names)
+    if CANNOT_TELL in run.label_names:
+        raise SettingError(
+            f"The label '{CANNOT_TELL}' is also an answer of reviewers; rename the label."
+        )
+
+
+def columns_to_show(table: Table, sensitive: Sensitive, hide: Sequence[str]) -> pd.DataFrame:
+    """The training rows without protected columns and those to hide."""
+    hidden = [hide] if isinstance(hide, str) else hide
+    for name in hidden:
+        _refuse_unknown("hide", name, list(map(str, table.X.columns)))
+    unseen = {*hidden, *map(str, sensitive.columns)}
+    shown = table.X[[column for column in table.X.columns if str(column) not in unseen]]
+    if not shown.shape[1]:
+        raise SettingError("hide leaves no column to show.")
+    return shown
+
+
+def called(run: Run, attribute: str, group: str) -> str:
+    """ "sex = female" or, with names, "Black applicants"."""
+    return run.names.people_in(attribute, group).removeprefix(f"{run.names.noun} with ")
+
+
+def checked_count(
+    labels: Any,
+    reviewable: Sequence[TrainingLabel],
+    run: Run,
+    attribute: str,
+    compared_with: Mapping[str, str],
+) -> int:
+    """How many labels to review: as asked or, without a number, as many as are usual."""
+    if not reviewable:
+        raise SettingError("There is no label to review: none is in doubt, or all were reviewed.")
+    if labels is None:
+        return how_many_to_review(reviewable)
+    whole = isinstance(labels, Integral) and not isinstance(labels, bool)
+    if not whole or not 1 <= labels <= len(reviewable):
+        left = " or ".join(called(run, attribute, group) for group in compared_with)
+        raise SettingError(
+            f"labels={labels} must be from 1 to {len(reviewable)}, the labels of {left} that are "
+            "left."
+        )
+    return int(labels)
+
+
+def references_in(compared_with: Mapping[str, str]) -> set[str]:
+    """The reference groups that the groups under review are compared with; none if with all
+    others."""
+    return set(compared_with.values()) - {""}
+
+
+@dataclass(frozen=True, eq=False)
+class Pool:
+    """The rows that controls and clear cases are taken from, and how likely each is favourable."""
+
+    recorded: NDArray[np.object_]
+    """Each row's label."""
+    favourable: Mask
+    free: Mask
+    """Which labels were not reviewed before."""
+    likely: Floats
+    """The probability of the favourable label, by two models `[rows × 2]`."""
+    favoured: Mask
+    """Whom the standard of the others favours when it has learned from all of them."""
+    candidates: Rows
+    """Positions of adverse labels of others, which may be controls."""
+
+    @cached_property
+    def doubt(self) -> Floats:
+        """The probability of the other label, by the others' standard."""
+        return np.where(self.favourable, 1 - self.likely[:, 1], self.likely[:, 1])
+
+    def controls_of(self, positions: Sequence[int]) -> dict[int, int]:
+        return matched(self.likely, positions, self.candidates)
+
+    def clear_cases(self, taken: Mapping[int, str], rng: np.random.Generator) -> list[int]:
+        """Positions of undoubted labels of both sides, a quarter as many as are taken."""
+        half = max(LEAST_CLEAR, round(len(taken) / 4)) // 2
+        free = self.free.copy()
+        free[list(taken)] = False
+        undoubted = free & (self.doubt <= UNDOUBTED)
+        cases: list[int] = []
+        for side in (self.favourable, ~self.favourable):
+            cases += rng.permutation(np.flatnonzero(undoubted & side))[:half].tolist()
+        return cases
+
+    def power(self, labels: Sequence[TrainingLabel], clear: int) -> float:
+        """How likely a review of these labels, with so many clear cases, shows something."""
+        pairs = self.controls_of([label.position for label in labels])
+        with_control = [label for label in labels if label.position in pairs]
+        wrong = np.array([label.likely_wrong or 0.0 for label in with_control])
+        own = self.favoured[[label.position for label in with_control]]
+        return simulated_power(wrong, own, self.favoured[list(pairs.values())], clear)
+
+
+def pool_of(
+    table: Table,
+    sensitive: Sensitive,
+    run: Run,
+    compared_with: Mapping[str, str],
+    answered: Collection[int],
+) -> Pool:
+    groups = sensitive.values.astype(str)
+    references = references_in(compared_with)
+    if references:
+        others = np.isin(groups, list(references))
+    else:
+        others = ~np.isin(groups, list(compared_with))
+    recorded = np.array(run.label_names, dtype=object)[table.codes]
+    favourable = ~np.isin(recorded, run.adverse)
+    free = ~np.isin(np.arange(table.n), list(answered))
+    inputs = table.X.drop(columns=list(sensitive.columns))
+    with single_threaded():
+        likely, favoured = likelihoods(inputs, favourable, others)
+    candidates = np.flatnonzero(others & ~favourable & free)
+    return Pool(recorded, favourable, free, likely, favoured, candidates)
+
+
+def code_of(audit: str, random_state: int, positions: Sequence[int]) -> str:
+    """Letters that tell a review from others, such as the next round."""
+    digest = hashlib.sha256(json.dumps([audit, random_state, positions]).encode()).digest()
+    return "".join(CONSONANTS[byte % len(CONSONANTS)] for byte in digest[:5])
+
+
+def task_of(
+    name: str,
+    position: int,
+    kind: str,
+    reviewed: TrainingLabel | None,
+    control: int | None,
+    population: Population,
+    table: Table,
+    pool: Pool,
+) -> Task:
+    """The task about one training row. `reviewed`: what the audit says of its label, if that is
+    under review."""
+    doubt = round(float(pool.doubt[position]), 4) if reviewed is None else reviewed.doubt
+    return Task(
+        id=name,
+        position=position,
+        row=plain(table.X.index[position]),
+        label=str(pool.recorded[position]),
+        kind=kind,
+        control=control,
+        favoured=bool(pool.favoured[position]),
+        people=population.flip_counts[position],
+        doubt=doubt,
+        wrong=None if reviewed is None else reviewed.wrong,
+        wrong_if_real=None if reviewed is None else reviewed.wrong_if_real,
+    )
+
+
+def as_shown(rows: pd.DataFrame, dates: Collection[Hashable], names: Names) -> pd.DataFrame:
+    """What the reviewer sees: dates as dates, and 0.30000000000000004 as 0.3, in seven digits or at
+    least two decimals."""
+    shown = rows.copy()
+    for column in shown.columns:
+        if column in dates:
+            shown[column] = shown[column].map(date_of, na_action="ignore")
+        elif pd.api.types.is_float_dtype(shown[column].dtype):
+            shown[column] = shown[column].map(readable, na_action="ignore")
+    words = [names.column(column) for column in shown.columns]
+    if len(set(words)) == len(words):
+        shown.columns = pd.Index(words)
+    return shown
+
+
+def readable(value: float) -> float:
+    return float(f"{value:.7g}") if abs(value) < 1e5 else round(float(value), 2)
+
+
+def enough_labels(pool: Pool, reviewable: Sequence[TrainingLabel], clear: int) -> int | None:
+    """With how many labels a review would probably show something; None if not even with all."""
+    counts = [count for count in REVIEW_SIZES if count < len(reviewable)]
+    for count in [*counts, len(reviewable)]:
+        if pool.power(reviewable[:count], clear) >= LIKELY:
+            return count
+    return None
 
 
 def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats, Mask]:
@@ -453,7 +563,9 @@ def likelihoods(X: pd.DataFrame, favourable: Mask, others: Mask) -> tuple[Floats
     return found, model.predict(learn, np.arange(len(X)), labels[None, learn], None)[0] > 0.5
 
 
-def matched(likely: Floats, labels: Sequence[int], candidates: Sequence[int]) -> dict[int, int]:
+def matched(
+    likely: Floats, labels: Sequence[int], candidates: Sequence[int] | Rows
+) -> dict[int, int]:
     """Label to control, by position; the nearest pairs first, and each control used once. A label
     without one is left out."""
     controls: dict[int, int] = {}
