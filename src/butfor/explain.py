@@ -3,10 +3,10 @@
     comparison ─▸ ψ ─▸ φ ─▸ proofs ─▸ trial ─▸ ranking ─▸ searches ─▸ fresh seeds ─▸ side effects ─▸
     one standard
 
-`explain_all` is this way; `answered` is its middle, from proofs to side effects, which is gone once
-or, with more than two labels, once for each decision and the label that flips give. The steps stand
-in `steps.py`. Ctrl-C or a limit ends the way at any point: what is done is kept, the rest is marked
-as unknown.
+`explain_all` is the whole audit. `answered` is its middle, from proofs to side effects: it runs
+once or, with more than two labels, once for each decision and the label that flips give. The steps
+stand in `steps.py`. Ctrl-C or a limit may end the audit at any point: what is done is kept, the
+rest is marked as unknown.
 """
 
 from __future__ import annotations
