@@ -110,13 +110,17 @@ AUDIT = [
     ("salary --engine cuda:99", "cuda:99"),
     ("good.csv L S --epochs 3", "'--epochs' is a setting: --set epochs=VALUE."),
     ("good.csv L S --set epoch=3", "Did you mean 'epochs'?"),
+    ("good.csv L S --set fresh-seeds=3", "this is an option: --fresh-seeds 3."),
     ("good.csv L S --set epochs", "give a setting and its value, such as --set epochs=20"),
     ("good.csv L S --set epochs=few", "'few' is not a valid integer"),
     ("good.csv L S --budgt 3", "--budget"),
     ("--config no.toml", "--config 'no.toml' cannot be read"),
     ("german --names no.toml", "'no.toml' cannot be read"),
     ("", "Missing argument 'TABLE'"),
-    ("good.csv L S --public", "--public went. groups.csv, which --out FOLDER writes, has"),
+    (
+        "good.csv L S --public",
+        "--public was removed in 0.6. groups.csv, which --out FOLDER writes, has",
+    ),
 ]
 STANDARD = [
     (
@@ -143,7 +147,10 @@ STANDARD = [
 # Lines of a file for --config; what they say stands beside an audit that could be made.
 FILE = [
     ("buget = 2", "'a.toml': there is no option 'buget'. Did you mean 'budget'?"),
-    ("public = true", "'a.toml': public went. groups.csv, which --out FOLDER writes, has"),
+    (
+        "public = true",
+        "'a.toml': public was removed in 0.6. groups.csv, which --out FOLDER writes, has",
+    ),
     ("max_retraining = 2", "Did you mean 'max-retrainings'?"),
     ("config = 'other.toml'", "there is no option 'config'"),
     ("random-state = 'one'", "'--random-state': 'one' is not a valid integer"),

@@ -238,8 +238,13 @@ REFUSED = {
     ): "--except leaves no group",
     ("--max-solid", "5%"): "compares groups only; give the audit.json",
     ("--max-solid", "5%", "--except", "a"): "--except goes with --max-gap",
-    ("--max-switch", "1%"): "--max-switch went. audit.json has people[].switch_changes;",
-    ("--max-close-calls=3%",): "--max-close-calls went. audit.json has the counts, people[].w",
+    (
+        "--max-switch",
+        "1%",
+    ): "--max-switch was removed in 0.6. audit.json has people[].switch_changes;",
+    (
+        "--max-close-calls=3%",
+    ): "--max-close-calls was removed in 0.6. audit.json has the counts, people[].w",
     **{
         (f"--max-solid={text}",): "--max-solid"
         for text in ("5", "1", "-5%", "101%", "nan", "", "five")

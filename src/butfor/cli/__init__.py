@@ -103,7 +103,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
         elif isinstance(error, ButforError):
             message = spelled(str(error))
         elif isinstance(error, click.NoSuchOption) and error.option_name.lstrip("-") in GONE:
-            message = f"{error.option_name} went. {GONE[error.option_name.lstrip('-')]}"
+            message = (
+                f"{error.option_name} was removed in 0.6. {GONE[error.option_name.lstrip('-')]}"
+            )
         elif (
             isinstance(error, click.NoSuchOption)
             and error.option_name.lstrip("-").replace("-", "_") in SETTINGS

@@ -355,6 +355,11 @@ def read_settings(
     for text in given:
         name, equals, value = text.partition("=")
         name = name.strip().replace("-", "_")
+        options = {option.name for option in ctx.command.params}
+        if equals and name in options:
+            raise SettingError(
+                f"--set {text}: this is an option: --{dashed(name)} {value.strip()}."
+            )
         if not equals or name not in SETTINGS:
             meant = nearest(dashed(name), map(dashed, SETTINGS))
             raise SettingError(
@@ -391,7 +396,7 @@ def read_config(ctx: click.Context, param: click.Parameter, file: str | None) ->
     for written, value in lines.items():
         name = written.replace("-", "_")
         if dashed(name) in GONE:
-            raise SettingError(f"'{file}': {written} went. {GONE[dashed(name)]}")
+            raise SettingError(f"'{file}': {written} was removed in 0.6. {GONE[dashed(name)]}")
         if name not in types:
             meant = nearest(dashed(written), sorted(map(dashed, types)))
             raise SettingError(f"'{file}': there is no option '{shortened(written)}'. {meant}")
